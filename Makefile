@@ -1,0 +1,40 @@
+# Each target sets up .venv when it is missing or older than pyproject.toml. Needs Python 3.11+ and make.
+# A CPU-only torch, where pip would fetch a larger one:
+#   PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu make test
+
+PYTHON ?= python3
+BIN := .venv/bin
+READY := .venv/.ready
+
+.PHONY: demo test test-all bench lint format clean
+.DEFAULT_GOAL := test
+
+$(READY): pyproject.toml
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet "torch>=2.6,<2.14" -e ".[dev,plot]"
+	@touch $(READY)
+
+demo: $(READY)
+	$(BIN)/exactline demo --out demo-out
+
+test: $(READY)
+	$(BIN)/python -m pytest --cov --cov-branch
+
+test-all: $(READY)
+	$(BIN)/python -m pytest -m "" --timeout 3600 --cov --cov-branch
+
+bench: $(READY)
+	$(BIN)/python benchmarks/bench.py
+
+lint: $(READY)
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/pyright
+
+format: $(READY)
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+clean:
+	rm -rf .venv build dist demo-out .coverage .pytest_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

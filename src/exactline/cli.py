@@ -1,0 +1,117 @@
+"""The command ``exactline``: thin doors onto the library's functions."""
+
+from __future__ import annotations
+
+import sys
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from .errors import ExactlineError, FileError, MissingError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from torch import Tensor, nn
+
+    from .restriction import Restriction
+
+app = typer.Typer(
+    name="exactline",
+    help="What a piecewise-linear neural network does on every point of a line, exactly.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+
+def main() -> None:
+    """Run the command; an error of ours becomes its three lines and its exit status."""
+    try:
+        app()
+    except ExactlineError as error:
+        print(error, file=sys.stderr)
+        raise SystemExit(error.exit_status) from None
+
+
+@app.command()
+def version() -> None:
+    """Print the version."""
+    from importlib.metadata import version
+
+    print(version("exactline"))
+
+
+@app.command()
+def demo(
+    out: Annotated[Path, typer.Option(help="Folder for the two pictures; made if missing.")] = Path("demo-out"),
+) -> None:
+    """Restrict two small networks to a line each, print what comes out and draw it."""
+    from rich.console import Console
+
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise FileError(
+            f"The folder cannot be made: {error.strerror}.", where=str(out), hint="Give another --out."
+        ) from error
+    console = Console(soft_wrap=True)
+    for name, show in (("loan.png", _loan), ("digits.png", _digits)):
+        console.print(_draw(show(console), out / name), end="\n\n", highlight=False, markup=False)
+
+
+def _loan(console: Console) -> Restriction:
+    from . import zoo
+    from .view.table import pieces_table
+
+    console.print("[bold]Loan score and premium[/] of one applicant, from age 20 to 30 and income 30 to 50:")
+    line = _timed(zoo.loan_network(), *zoo.loan_line())
+    console.print(str(line), pieces_table(line), sep="\n", highlight=False)
+    return line
+
+
+def _digits(console: Console, start: int = 9, end: int = 6) -> Restriction:
+    from . import zoo
+    from .view.table import births_table
+
+    images, labels = zoo.digits_images()
+    network = zoo.digits_network()
+    read = network(images[[start, end]]).argmax(1).tolist()
+    ends = [f"a {labels[i]} (read as {seen})" for i, seen in zip((start, end), read, strict=True)]
+    console.print(f"[bold]Digits[/]: from {ends[0]} to {ends[1]}:")
+    line = _timed(network, images[start], images[end])
+    console.print(str(line), births_table(line), sep="\n", highlight=False)
+    console.print(f"The class changes {_changes(line)}.", highlight=False)
+    return line
+
+
+def _timed(network: nn.Module, start: Tensor, end: Tensor) -> Restriction:
+    """The second of two calls: the first also captures the network, and the time shown should not hold that."""
+    from . import restrict
+
+    restrict(network, start, end)
+    return restrict(network, start, end)
+
+
+def _changes(line: Restriction) -> str:
+    """Between which neighbouring breaks the largest output changes."""
+    scores = line.values[0] if isinstance(line.values, tuple) else line.values
+    classes, alphas = scores.argmax(1).tolist(), line.alphas.tolist()
+    found = [
+        f"from {before} to {after} between alpha {left:.4f} and {right:.4f}"
+        for (before, after), (left, right) in zip(pairwise(classes), pairwise(alphas), strict=True)
+        if before != after
+    ]
+    return ", then ".join(found) or "nowhere"
+
+
+def _draw(line: Restriction, path: Path) -> str:
+    from .view.plot import plot_line, save_picture
+
+    try:
+        axes = plot_line(line)
+    except MissingError as error:
+        return f"not drawn: {error.problem} Try: {error.hint}"
+    save_picture(axes, path)
+    return f"drawn to {path}"

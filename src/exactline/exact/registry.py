@@ -1,0 +1,30 @@
+"""Which rule serves which breaking operator."""
+
+from __future__ import annotations
+
+from ..errors import UnsupportedError
+from ..network.graph import Node, Shape
+from ..ops.maximum import Maximum
+from ..ops.order import Order
+from ..ops.pointwise import Pointwise
+from .maximum import MaximumRule
+from .order import OrderRule
+from .pointwise import PointwiseRule
+
+
+def rule_of(node: Node, shape: Shape) -> PointwiseRule | MaximumRule | OrderRule:
+    """The exact counterpart of a breaking node whose input has this shape."""
+    match node.op:
+        case Pointwise() as op:
+            return PointwiseRule(op, shape)
+        case Maximum() as op:
+            return MaximumRule(op)
+        case Order() as op:
+            return OrderRule(op)
+        case op:
+            raise UnsupportedError(
+                f"The oracle has no rule for {op.title}.",
+                nodes=(node.name,),
+                where=repr(node),
+                hint="Add one in exact/.",
+            )

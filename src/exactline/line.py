@@ -1,0 +1,139 @@
+"""Lines, validated: finite end points of the right shape, in the precision of the sweep."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from .errors import LineError
+
+Point: TypeAlias = Any  # a tensor, an array or nested numbers; a tuple of them for several inputs
+
+
+@dataclass(frozen=True)
+class Lines:
+    """Many segments Q to R, one tensor for each input of the network."""
+
+    starts: tuple[Tensor, ...]  # (lines, *in) each
+    ends: tuple[Tensor, ...]  # (lines, *in) each
+
+    def __len__(self) -> int:
+        return len(self.starts[0])
+
+    def at(self, line: Tensor, alphas: Tensor) -> tuple[list[Tensor], list[Tensor]]:
+        """Points on some lines, and the rounding error they carry; each (k, *in)."""
+        points, errors = [], []
+        for start, end in zip(self.starts, self.ends, strict=True):
+            shape = (-1, *[1] * (start.dim() - 1))
+            a, b = start[line], end[line]
+            points.append(between(a, b, alphas.to(a.dtype).view(shape)))
+            inner = ((alphas > 0) & (alphas < 1)).view(shape)
+            errors.append(torch.maximum(a.abs(), b.abs()) * (torch.finfo(a.dtype).eps * inner))
+        return points, errors
+
+    def to(self, device: torch.device, dtype: torch.dtype) -> Lines:
+        """The same lines elsewhere or in another precision."""
+        starts, ends = (tuple(t.to(device, dtype) for t in side) for side in (self.starts, self.ends))
+        return Lines(starts, ends)
+
+
+def between(a: Tensor, b: Tensor, part: Tensor) -> Tensor:
+    """a + part (b - a): exact at both ends and for equal ends, and without overflow.
+
+    >>> between(torch.tensor([0.1]), torch.tensor([0.1]), torch.tensor([0.3]))
+    tensor([0.1000])
+    """
+    mixed = torch.lerp(a, b, part)
+    if not bool(torch.isfinite(mixed).all()):
+        mixed = torch.where(torch.isfinite(mixed), mixed, (1 - part) * a + part * b)
+    return mixed
+
+
+def points_of(value: Point, name: str) -> tuple[Tensor, ...]:
+    """A user's point as float64 CPU tensors, one for each input."""
+    return tuple(_tensor(v, name) for v in value) if isinstance(value, tuple) else (_tensor(value, name),)
+
+
+def lines_of(starts: Point, ends: Point, names: tuple[str, str], *, many: bool) -> Lines:
+    """A user's end points as lines; with ``many`` the first dim counts them."""
+    first, second = points_of(starts, names[0]), points_of(ends, names[1])
+    if len(first) != len(second):
+        raise LineError(
+            f"{names[0]} has {len(first)} inputs and {names[1]} has {len(second)}.",
+            where=f"arguments {names[0]}, {names[1]}",
+            hint="Give both as tuples of the same length, one tensor for each input.",
+        )
+    for a, b in zip(first, second, strict=True):
+        if a.shape != b.shape:
+            raise LineError(
+                f"{names[0]} has shape {tuple(a.shape)} and {names[1]} has shape {tuple(b.shape)}.",
+                where=f"arguments {names[0]}, {names[1]}",
+                hint="Both ends of a line need the same shape.",
+            )
+    if not many:
+        first, second = tuple(a[None] for a in first), tuple(b[None] for b in second)
+    elif any(a.dim() == 0 for a in first) or len({len(a) for a in first}) > 1:
+        raise LineError(
+            "The number of lines is missing or differs between inputs.",
+            where=f"arguments {names[0]}, {names[1]}",
+            hint="Give tensors of shape (lines, *in).",
+        )
+    return Lines(first, second)
+
+
+def shape_checked(lines: Lines, shapes: Sequence[tuple[int, ...]]) -> None:
+    """Refuse lines whose points do not fit the network."""
+    if len(shapes) != len(lines.starts):
+        raise LineError(
+            f"The network takes {len(shapes)} inputs, the line gives {len(lines.starts)}.",
+            where="end points",
+            hint="Give a tuple with one tensor for each input.",
+        )
+    for start, shape in zip(lines.starts, shapes, strict=True):
+        found = tuple(start.shape[1:])
+        if found != tuple(shape):
+            extra = " Drop the batch dimension." if found[1:] == tuple(shape) else ""
+            raise LineError(
+                f"The network takes points of shape {tuple(shape)}, not {found}.",
+                where="end points",
+                hint=f"Give points of shape {tuple(shape)}.{extra}",
+            )
+
+
+def _tensor(value: Any, name: str) -> Tensor:
+    """One input of a point, refused unless it is a real, finite, dense array of numbers."""
+    try:
+        tensor = value.detach() if isinstance(value, Tensor) else torch.from_numpy(np.array(value))
+    except (TypeError, ValueError) as problem:
+        raise LineError(
+            f"{name} is not an array of numbers: {problem}",
+            where=f"argument {name}",
+            hint="Give a tensor, a NumPy array or nested lists of numbers; a tuple for several inputs.",
+        ) from problem
+    odd = tensor.is_complex() or tensor.is_quantized or tensor.is_meta or tensor.layout != torch.strided
+    if odd or tensor.dtype == torch.bool:
+        raise LineError(
+            f"{name} is {'a meta tensor' if tensor.is_meta else _kind(tensor)}.",
+            where=f"argument {name}",
+            hint="Give real, dense numbers.",
+        )
+    found = tensor.cpu().to(torch.float64)
+    if not tensor.is_floating_point() and not bool((found.to(tensor.dtype) == tensor.cpu()).all()):
+        raise LineError(
+            f"{name} holds integers that float64 cannot hold.",
+            where=f"argument {name}",
+            hint="Keep integers below 2**53.",
+        )
+    if not bool(torch.isfinite(found).all()):
+        raise LineError(f"{name} holds NaN or infinite numbers.", where=f"argument {name}", hint="Give finite points.")
+    return found.contiguous()
+
+
+def _kind(tensor: Tensor) -> str:
+    layout = "" if tensor.layout == torch.strided else f" {str(tensor.layout).removeprefix('torch.')}"
+    return f"of type {str(tensor.dtype).removeprefix('torch.')}{layout}"

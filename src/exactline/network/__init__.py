@@ -1,0 +1,112 @@
+"""What a network is and how a model becomes one, once per module and again only when it changes."""
+
+from __future__ import annotations
+
+import weakref
+import zlib
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.export import ExportedProgram
+
+from ..errors import ArgumentError
+from .capture import capture, read
+from .graph import Network as Network
+from .graph import Node as Node
+from .graph import Tail as Tail
+from .simplify import simplified
+
+KEPT = 8  # captures remembered for each module: different shapes, precisions, devices
+_cache: weakref.WeakKeyDictionary[nn.Module, dict[Any, Network]] = weakref.WeakKeyDictionary()
+
+
+def as_network(
+    model: Any,
+    points: Sequence[Tensor],  # one for each input, without a batch dimension
+    *,
+    rewrite: bool = True,
+    until: str | None = None,
+    device: torch.device | None = None,
+    dtype: torch.dtype = torch.float64,
+) -> Network:
+    """A model of any kind as a network; a module is captured once for each input shape."""
+    place = torch.device("cpu") if device is None else device
+    if isinstance(model, Network):
+        return _cached_move(model, place, dtype)
+    if isinstance(model, ExportedProgram):
+        return simplified(read(model.run_decompositions({}), until), rewrite).to(place, dtype)
+    module = _unwrapped(model)
+    key = (tuple(tuple(p.shape) for p in points), rewrite, until)
+    print_ = fingerprint(module)
+    captures = _cache.setdefault(module, {})
+    if captures.get("fingerprint") != print_:
+        captures.clear()
+        captures["fingerprint"] = print_  # type: ignore[assignment]
+    if (key, place, dtype) not in captures:
+        if key not in captures:
+            captures[key] = simplified(capture(module, points, until), rewrite)
+        captures[key, place, dtype] = captures[key].to(place, dtype)
+    return captures[key, place, dtype]
+
+
+def fingerprint(module: nn.Module) -> tuple[Any, ...]:
+    """What changes when the module's function may have changed: weights, structure, settings."""
+    weights = tuple(
+        (name, t.shape, t.dtype, t.device, _checksum(t)) for name, t in (*module.named_parameters(), *module.named_buffers())
+    )
+    parts = tuple(
+        (name, type(m), m.training, tuple((k, v) for k, v in vars(m).items() if isinstance(v, (bool, int, float, str))))
+        for name, m in module.named_modules()
+    )
+    return weights, parts
+
+
+def _checksum(tensor: Tensor) -> int:
+    if tensor.is_meta:
+        return 0
+    flat = tensor.detach().contiguous().view(-1).view(torch.uint8)
+    if flat.device.type == "cpu":
+        return zlib.crc32(memoryview(flat.numpy()))
+    words = flat[: len(flat) // 4 * 4].view(torch.int32).to(torch.int64)
+    odd = torch.arange(1, 2 * len(words), 2, device=words.device)
+    return int((words * odd).sum())
+
+
+def _cached_move(network: Network, device: torch.device, dtype: torch.dtype) -> Network:
+    moved = network.moved
+    if (device, dtype) not in moved:
+        moved[device, dtype] = network.to(device, dtype)
+    return moved[device, dtype]
+
+
+def _unwrapped(model: Any) -> nn.Module:
+    """The module itself, out of DataParallel and torch.compile."""
+    while True:
+        if isinstance(model, nn.DataParallel):
+            model = model.module
+        elif isinstance(model, nn.Module) and hasattr(model, "_orig_mod"):
+            model = model._orig_mod
+        else:
+            break
+    if isinstance(model, nn.Module):
+        return model
+    if callable(model):
+        return _Function(model)
+    raise ArgumentError(
+        f"A model must be a module, an exported program or a Network, not {type(model).__name__}.",
+        where="argument model",
+        hint="Give a torch.nn.Module.",
+    )
+
+
+class _Function(nn.Module):
+    """A plain function of tensors as a module."""
+
+    def __init__(self, function: Callable[..., Tensor]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, *xs: Tensor) -> Tensor:
+        return self.function(*xs)

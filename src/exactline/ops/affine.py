@@ -1,0 +1,195 @@
+"""Affine operators: products with constants, sums of branches, averages, rearrangements."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from .base import Affine, root_sum_squares
+
+
+@dataclass(frozen=True, eq=False)
+class Product(Affine):
+    """A product with a constant: linear, convolution, matmul, einsum, scaling."""
+
+    call: Callable[[Tensor, Tensor], Tensor]  # linear in both arguments
+    weight: Tensor
+    offset: Tensor | None  # broadcastable to (points, *out)
+    name: str = "product"
+    fused: Callable[[Tensor, Tensor, Tensor], Tensor] | None = None  # call and offset in one kernel
+
+    @property
+    def title(self) -> str:
+        return self.name
+
+    def evaluate(self, *xs: Tensor) -> Tensor:
+        if self.offset is None:
+            return self.call(xs[0], self.weight)
+        if self.fused is not None:
+            return self.fused(xs[0], self.weight, self.offset.flatten())
+        return self.call(xs[0], self.weight).add_(self.offset)
+
+    def linear(self, *xs: Tensor) -> Tensor:
+        return self.call(xs[0], self.weight)
+
+    def spread(self, *errors: Tensor) -> Tensor:
+        return root_sum_squares(self.call, errors[0], self.weight)
+
+    @cached_property
+    def _terms(self) -> float:
+        outputs = self.weight.shape[0] if self.weight.dim() > 1 else self.weight.numel()
+        return max(self.weight.numel() / max(outputs, 1), 1.0)
+
+    @property
+    def terms(self) -> float:
+        return self._terms
+
+
+@dataclass(frozen=True, eq=False)
+class Scale(Affine):
+    """x * weight / divisor + offset, elementwise: batch norm, scalars, constants added."""
+
+    weight: Tensor | None  # each broadcastable to (points, *shape)
+    divisor: Tensor | None
+    offset: Tensor | None
+    name: str = "scale"
+
+    @property
+    def title(self) -> str:
+        return self.name
+
+    def evaluate(self, *xs: Tensor) -> Tensor:
+        x = self.linear(*xs)
+        return x if self.offset is None else x + self.offset
+
+    def linear(self, *xs: Tensor) -> Tensor:
+        x = xs[0]
+        if self.weight is not None:
+            x = x * self.weight
+        if self.divisor is not None:
+            x = x / self.divisor
+        # an offset may be wider than x: the linear part has the output's shape all the same
+        return x if self.offset is None else x.expand(torch.broadcast_shapes(x.shape, self.offset.shape))
+
+    def spread(self, *errors: Tensor) -> Tensor:
+        return self.linear(errors[0]).abs()
+
+
+@dataclass(frozen=True, eq=False)
+class Combine(Affine):
+    """A sum of branches, each times a number: add, sub, lerp."""
+
+    factors: tuple[float, ...]
+
+    @property
+    def title(self) -> str:
+        return "add" if self.factors[-1] == 1 else "sub" if self.factors[-1] == -1 else "combine"
+
+    def evaluate(self, *xs: Tensor) -> Tensor:
+        total = xs[0] if self.factors[0] == 1 else xs[0] * self.factors[0]
+        for x, factor in zip(xs[1:], self.factors[1:], strict=True):
+            total = torch.add(total, x, alpha=factor)
+        return total
+
+    def linear(self, *xs: Tensor) -> Tensor:
+        return self.evaluate(*xs)
+
+    def spread(self, *errors: Tensor) -> Tensor:
+        total = errors[0] * abs(self.factors[0])
+        for error, factor in zip(errors[1:], self.factors[1:], strict=True):
+            total = torch.hypot(*torch.broadcast_tensors(total, error * abs(factor)))
+        return total
+
+
+@dataclass(frozen=True, eq=False)
+class Average(Affine):
+    """A sum with fixed coefficients between 0 and 1: means, pools, sums, bilinear interpolation."""
+
+    call: Callable[[Tensor], Tensor]
+    count: int  # how many elements at most enter one output
+    name: str = "average"
+    fractions: bool = True  # whether the coefficients stand for fractions such as 1/3 that floats cannot hold
+
+    @property
+    def title(self) -> str:
+        return self.name
+
+    def evaluate(self, *xs: Tensor) -> Tensor:
+        return self.call(xs[0])
+
+    def linear(self, *xs: Tensor) -> Tensor:
+        return self.call(xs[0])
+
+    def spread(self, *errors: Tensor) -> Tensor:
+        return root_sum_squares(self.call, errors[0])
+
+    @property
+    def terms(self) -> float:
+        return float(self.count)
+
+
+@dataclass(frozen=True, eq=False)
+class Rearrange(Affine):
+    """Every output element is one input element or a constant: all shape operators.
+
+    Several inputs are read as if their elements stood one after another.
+    """
+
+    index: Tensor  # (out elements,) flat input position, or -1 for a constant
+    constant: Tensor | None  # (out elements,) read where index is -1
+    shape: tuple[int, ...]  # of the output
+    name: str = "rearrange"
+
+    @property
+    def title(self) -> str:
+        return self.name
+
+    def evaluate(self, *xs: Tensor) -> Tensor:
+        out = self._picked(xs)
+        if self.constant is not None:
+            out = torch.where(self.index >= 0, out, self.constant)
+        return out.view(len(xs[0]), *self.shape)
+
+    def linear(self, *xs: Tensor) -> Tensor:
+        out = self._picked(xs)
+        if self.constant is not None:
+            out = torch.where(self.index >= 0, out, torch.zeros_like(self.constant))
+        return out.view(len(xs[0]), *self.shape)
+
+    def spread(self, *errors: Tensor) -> Tensor:
+        return self.linear(*errors)
+
+    @property
+    def terms(self) -> float:
+        return 0.0
+
+    def _picked(self, xs: tuple[Tensor, ...]) -> Tensor:
+        flat = [x.reshape(len(x), -1) for x in xs]
+        joined = flat[0] if len(flat) == 1 else torch.cat(flat, dim=1)
+        if not joined.shape[1]:
+            return joined.new_zeros(len(joined), len(self.index))
+        return joined.index_select(1, self.index.clamp(min=0))
+
+
+@dataclass(frozen=True, eq=False)
+class Reshape(Affine):
+    """The same elements in the same order under another shape."""
+
+    shape: tuple[int, ...]
+
+    def evaluate(self, *xs: Tensor) -> Tensor:
+        return xs[0].reshape(len(xs[0]), *self.shape)
+
+    def linear(self, *xs: Tensor) -> Tensor:
+        return self.evaluate(*xs)
+
+    def spread(self, *errors: Tensor) -> Tensor:
+        return self.evaluate(*errors)
+
+    @property
+    def terms(self) -> float:
+        return 0.0

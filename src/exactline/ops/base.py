@@ -1,0 +1,161 @@
+"""What an operator is: how it evaluates, how errors pass through it and, if it breaks, where."""
+
+from __future__ import annotations
+
+import dataclasses
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Self
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class Op(ABC):
+    """One node's work on a batch of points; every tensor is (points, *shape)."""
+
+    @abstractmethod
+    def evaluate(self, *xs: Tensor) -> Tensor:
+        """The operator's value at every point."""
+
+    @property
+    def title(self) -> str:
+        """What people call this operator."""
+        return type(self).__name__
+
+    @property
+    def terms(self) -> float:
+        """How many roundings one output gathers on its way, as a root mean square."""
+        return 1.0
+
+    def to(self, device: torch.device, dtype: torch.dtype) -> Self:
+        """The same operator with its tensors elsewhere or in another precision."""
+        changes = {}
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            moved = _moved(value, device, dtype)
+            if moved is not value:
+                changes[field.name] = moved
+        return dataclasses.replace(self, **changes) if changes else self
+
+
+@dataclass(frozen=True, eq=False)
+class Input(Op):
+    """The network's input: what the line gives."""
+
+    def evaluate(self, *xs: Tensor) -> Tensor:
+        return xs[0]
+
+
+@dataclass(frozen=True, eq=False)
+class Affine(Op):
+    """An operator with no breaks: a linear map and a constant."""
+
+    @abstractmethod
+    def linear(self, *xs: Tensor) -> Tensor:
+        """`evaluate` without its constant part."""
+
+    @abstractmethod
+    def spread(self, *errors: Tensor) -> Tensor:
+        """The size of the output's error when the inputs carry independent ``errors``."""
+
+
+@dataclass(frozen=True, eq=False)
+class Breaking(Op):
+    """A continuous operator of one input that is affine between its breaks."""
+
+    @abstractmethod
+    def units(self, shape: tuple[int, ...]) -> int:
+        """How many units can break, for an input of this shape."""
+
+    @abstractmethod
+    def settle(self, x: Tensor, noise: Noise) -> Settled:
+        """Decide which values are on a knot, given how far they can be trusted."""
+
+    @abstractmethod
+    def crossings(self, settled: Settled, noise: Noise) -> Crossings:
+        """Every crossing between neighbouring points of one line."""
+
+    @abstractmethod
+    def carry(self, x: Tensor, errors: Tensor) -> Tensor:
+        """Small errors (probes, points, *in) at some points, carried to the output along the branch taken."""
+
+    @abstractmethod
+    def branch(self, before: Tensor, after: Tensor) -> Tensor:
+        """The branch taken by every unit on pieces that run from ``before`` to ``after``."""
+
+    @abstractmethod
+    def follow(self, pattern: Tensor, x: Tensor) -> Tensor:
+        """The affine map of a branch pattern, applied to any point."""
+
+
+class Noise(ABC):
+    """How far the values that reach a breaking node can be trusted, point by point."""
+
+    joined: Tensor  # (points - 1,) whether a point and the next lie on one line
+    doubtful: float  # values further than this from a knot are clear without a closer look
+
+    @abstractmethod
+    def bound(self, rows: Tensor) -> Tensor:
+        """Error bounds (rows, elements) of the node's input at some points."""
+
+
+@dataclass(frozen=True, eq=False)
+class Settled:
+    """A breaking node's input once it is known which values sit on a knot."""
+
+    x: Tensor  # (points, elements), values on a knot are exactly the knot
+    sides: tuple[tuple[Tensor, Tensor], ...] = ()  # per knot: above, below, both (points, elements)
+    unresolved: Tensor | None = None  # (points - 1,) units per piece not told from a knot
+
+
+@dataclass(frozen=True, eq=False)
+class Crossings:
+    """Crossings as parallel arrays: a difference that changes sign inside a piece."""
+
+    piece: Tensor  # (k,) the point to the left
+    unit: Tensor  # (k,) which unit of the node
+    before: Tensor  # (k,) the difference at the left end
+    after: Tensor  # (k,) the difference at the right end
+    element: Tensor  # (k,) the input element that meets ...
+    partner: Tensor  # (k,) ... another element, or -1 for ...
+    level: Tensor  # (k,) ... this constant
+
+    def __len__(self) -> int:
+        return len(self.piece)
+
+    def pick(self, which: Tensor) -> Crossings:
+        """Some of the crossings."""
+        return Crossings(*(getattr(self, f.name)[which] for f in dataclasses.fields(self)))
+
+    @staticmethod
+    def join(parts: list[Crossings]) -> Crossings:
+        """Several sets of crossings as one."""
+        if len(parts) == 1:
+            return parts[0]
+        names = [f.name for f in dataclasses.fields(Crossings)]
+        return Crossings(*(torch.cat([getattr(p, n) for p in parts]) for n in names))
+
+
+def root_sum_squares(call: Callable[..., Tensor], errors: Tensor, weight: Tensor | None = None) -> Tensor:
+    """Independent errors through a linear ``call``, scaled so that no square overflows."""
+    size = errors.flatten(1).amax(1) if errors.shape[1:].numel() else errors.new_ones(len(errors))
+    size = torch.where(size > 0, size, torch.ones_like(size)).clamp(min=torch.finfo(errors.dtype).tiny)
+    squares = (errors / size.view(-1, *[1] * (errors.dim() - 1))).square()
+    if weight is None:
+        out, top = call(squares), 1.0
+    else:
+        top = max(float(weight.abs().max()), torch.finfo(weight.dtype).tiny) if weight.numel() else 1.0
+        out = call(squares, (weight / top).square())
+    return out.clamp(min=0).sqrt() * (size * top).view(-1, *[1] * (out.dim() - 1))
+
+
+def _moved(value: Any, device: torch.device, dtype: torch.dtype) -> Any:
+    if isinstance(value, Tensor):
+        return value.to(device, dtype if value.is_floating_point() else None)
+    if isinstance(value, tuple):
+        moved = tuple(_moved(v, device, dtype) for v in value)
+        return value if all(a is b for a, b in zip(moved, value, strict=True)) else moved
+    return value

@@ -1,0 +1,163 @@
+"""Maxima of several elements: pooling, max over dims, maximum of branches, with or without ReLU."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from .base import Breaking, Crossings, Noise, Settled
+
+Native = Callable[[Tensor], tuple[Tensor, Tensor]]
+LOOK = 1 << 22  # elements of windows opened at a time
+
+
+@dataclass(frozen=True, eq=False)
+class Maximum(Breaking):
+    """The largest (or smallest) element of every window, and 0 too where ``floor`` is set.
+
+    Windows of fewer elements repeat one: an identical line never takes the lead.
+    """
+
+    table: Tensor  # (windows, size) flat positions in the input
+    shape: tuple[int, ...]  # of the output
+    sign: int = 1  # -1: the minimum
+    floor: bool = False  # fused with a ReLU: the constant 0 is a rival
+    native: Native | None = None  # (points, *in) -> values, flat positions; both (points, windows)
+    name: str = "max"
+
+    @property
+    def title(self) -> str:
+        return f"{self.name}+relu" if self.floor else self.name
+
+    def evaluate(self, *xs: Tensor) -> Tensor:
+        values, _ = self._lead(xs[0])
+        return values.view(len(xs[0]), *self.shape)
+
+    def carry(self, x: Tensor, errors: Tensor) -> Tensor:
+        best, where = _over_windows(self.sign * x.reshape(len(x), -1), self.table)
+        position = self.table.gather(1, where.T).T.expand(len(errors), *best.shape)
+        carried = errors.reshape(*errors.shape[:2], -1).gather(2, position)
+        if self.floor:
+            carried = carried * (best + 8 * carried.abs().amax(0) > 0)
+        return carried.view(*errors.shape[:2], *self.shape)
+
+    def units(self, shape: tuple[int, ...]) -> int:
+        return len(self.table)
+
+    def settle(self, x: Tensor, noise: Noise) -> Settled:
+        return Settled(x.reshape(len(x), *x.shape[1:]))
+
+    def crossings(self, settled: Settled, noise: Noise) -> Crossings:
+        _, leader = self._lead(settled.x)
+        differ = (leader[:-1] != leader[1:]) & noise.joined[:, None]
+        piece, window = torch.nonzero(differ, as_tuple=True)
+        flat = settled.x.reshape(len(settled.x), -1)
+        step = max(1, LOOK // max(self.table.shape[1], 1))
+        parts = [
+            crossing
+            for at in range(0, max(len(piece), 1), step)
+            for crossing in self._march(flat, piece[at : at + step], window[at : at + step], noise)
+        ]
+        return Crossings.join(parts)
+
+    def branch(self, before: Tensor, after: Tensor) -> Tensor:
+        # halves, because the sum of two huge ends would overflow
+        middle = self.sign * (before / 2 + after / 2).reshape(len(before), -1)
+        best, pattern = _over_windows(middle, self.table)
+        if self.floor:
+            pattern = torch.where(best > 0, pattern, torch.full_like(pattern, self.table.shape[1]))
+        return pattern
+
+    def follow(self, pattern: Tensor, x: Tensor) -> Tensor:
+        flat = x.reshape(len(x), -1)
+        inside = pattern < self.table.shape[1]
+        position = self.table.gather(1, (pattern * inside).T).T
+        return (flat.gather(1, position) * inside).view(len(x), *self.shape)
+
+    def _lead(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """The value of every window and the flat position that leads it, -1 for the floor."""
+        if self.native is not None:
+            values, position = self.native(x)
+        else:
+            flat = self.sign * x.reshape(len(x), -1)
+            values, where = _over_windows(flat, self.table)
+            values, position = self.sign * values, self.table.gather(1, where.T).T
+        if self.floor:
+            position = torch.where(values > 0, position, torch.full_like(position, -1))
+            values = values.clamp(min=0)
+        return values, position
+
+    def _march(self, flat: Tensor, piece: Tensor, window: Tensor, noise: Noise) -> Iterator[Crossings]:
+        """Follow the leading line of each window from one end of its piece to the other."""
+        places = self.table[window]  # (k, size)
+        start, stop = flat[piece[:, None], places], flat[piece[:, None] + 1, places]
+        if self.sign < 0:
+            start, stop = -start, -stop
+        if self.floor:
+            zero = start.new_zeros(len(start), 1)
+            start, stop = torch.cat([start, zero], 1), torch.cat([stop, zero], 1)
+            places = torch.cat([places, torch.full_like(places[:, :1], -1)], 1)
+        if len(start) and max(float(start.abs().max()), float(stop.abs().max())) > 1e300:
+            start, stop = start * 2.0**-12, stop * 2.0**-12
+        tied, level = _tied(start, piece, places, noise), _tied(stop, piece + 1, places, noise)
+        open_ = ~(tied & level).any(1)
+        start, stop, tied, level = start[open_], stop[open_], tied[open_], level[open_]
+        piece, window, places = piece[open_], window[open_], places[open_]
+        steep = torch.where(tied, stop - start, torch.full_like(start, -torch.inf))
+        leader = steep.argmax(1)
+        yield _crossings(piece[:0], window[:0], start, stop, places, leader[:0], leader[:0])
+        while len(piece):
+            s, t = start.gather(1, leader[:, None]), stop.gather(1, leader[:, None])
+            behind, ahead = (s - start).clamp(min=0), stop - t
+            meet = torch.where(ahead > 0, behind / (behind + ahead), torch.full_like(start, torch.inf))
+            first = meet.amin(1, keepdim=True)
+            rival = torch.where(meet == first, ahead, torch.full_like(ahead, -torch.inf)).argmax(1)
+            going = torch.isfinite(first[:, 0]) & ~level.gather(1, leader[:, None])[:, 0]
+            piece, window, places = piece[going], window[going], places[going]
+            start, stop, level = start[going], stop[going], level[going]
+            leader, rival = leader[going], rival[going]
+            yield _crossings(piece, window, start, stop, places, leader, rival)
+            leader = rival
+
+
+def _over_windows(flat: Tensor, table: Tensor) -> tuple[Tensor, Tensor]:
+    """Largest element of every window and its place there, the first of equals, a column at a time."""
+    best = flat.index_select(1, table[:, 0])
+    where = torch.zeros_like(best, dtype=torch.int64)
+    for k in range(1, table.shape[1]):
+        rival = flat.index_select(1, table[:, k])
+        ahead = rival > best
+        best = torch.where(ahead, rival, best)
+        where[ahead] = k
+    return best, where
+
+
+def _tied(values: Tensor, rows: Tensor, places: Tensor, noise: Noise) -> Tensor:
+    """Which lines cannot be told from the largest at this end, (k, size)."""
+    top, who = values.max(1, keepdim=True)
+    gap = top - values
+    near = (gap > 0) & (gap <= 2 * noise.doubtful)
+    if not bool(near.any()):
+        return gap == 0
+    look = near.any(1)
+    points, where = torch.unique(rows[look], return_inverse=True)
+    bound = noise.bound(points)[where[:, None], places[look].clamp(min=0)] * (places[look] >= 0)
+    tied = gap == 0
+    tied[look] |= gap[look] <= bound + bound.gather(1, who[look])
+    return tied
+
+
+def _crossings(
+    piece: Tensor, window: Tensor, start: Tensor, stop: Tensor, places: Tensor, leader: Tensor, rival: Tensor
+) -> Crossings:
+    def at(table: Tensor, column: Tensor) -> Tensor:
+        return table[: len(column)].gather(1, column[:, None])[:, 0]
+
+    before, after = at(start, rival) - at(start, leader), at(stop, rival) - at(stop, leader)
+    element, partner = at(places, rival), at(places, leader)
+    # the floor is no element: whoever meets it is set to exactly 0
+    element, partner = torch.where(element < 0, partner, element), torch.where(element < 0, element, partner)
+    return Crossings(piece, window, before.clamp(max=0), after, element, partner, torch.zeros_like(before))

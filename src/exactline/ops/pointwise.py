@@ -1,0 +1,185 @@
+"""Elementwise breaking operators: every one is a list of knots and the slopes between them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+
+import torch
+from torch import Tensor
+
+from .base import Breaking, Crossings, Noise, Settled
+
+Number = Fraction | Tensor  # exact, or broadcastable to (1, *shape); knots have exactly that shape
+
+
+@dataclass(frozen=True, eq=False)
+class Pointwise(Breaking):
+    """A continuous piecewise-linear function of each coordinate.
+
+    >>> relu = Pointwise((Fraction(0),), (Fraction(0), Fraction(1)), Fraction(0))
+    >>> relu.evaluate(torch.tensor([[-2.0, 0.0, 3.0]]))
+    tensor([[0., 0., 3.]])
+    """
+
+    knots: tuple[Number, ...]  # ascending
+    slopes: tuple[Number, ...]  # one more than knots
+    value: Number  # at the first knot
+    fn: Callable[[Tensor], Tensor] | None = None  # a faster way to the same values
+    name: str = "pointwise"
+    flat_slope: Fraction | None = None  # on a knot along a whole piece; None: that of the left branch
+
+    @property
+    def title(self) -> str:
+        return self.name
+
+    def evaluate(self, *xs: Tensor) -> Tensor:
+        x = xs[0]
+        if self.fn is not None:
+            return self.fn(x)
+        knots = [_number(k) for k in self.knots]
+        total = _number(self.value) + _number(self.slopes[0]) * (x - knots[0]).clamp(max=0)
+        for j, slope in enumerate(self.slopes[1:]):
+            run = (x - knots[j]).clamp(min=0)
+            if j + 1 < len(knots):
+                width = knots[j + 1] - knots[j]
+                run = torch.minimum(run, torch.as_tensor(width, dtype=x.dtype, device=x.device))
+            total = total + _number(slope) * run
+        return total
+
+    def carry(self, x: Tensor, errors: Tensor) -> Tensor:
+        reach = errors.abs().amax(0) * 8
+        slope = torch.zeros_like(x)
+        for j, each in enumerate(self.slopes):
+            here = torch.ones_like(x, dtype=torch.bool)
+            if j > 0:
+                here &= x + reach >= _number(self.knots[j - 1])
+            if j < len(self.knots):
+                here &= x - reach <= _number(self.knots[j])
+            steep = torch.as_tensor(_number(each), dtype=x.dtype, device=x.device)
+            slope = torch.where(here & (steep.abs() >= slope.abs()), steep, slope)
+        return errors * slope
+
+    def units(self, shape: tuple[int, ...]) -> int:
+        return torch.Size(shape).numel()
+
+    def settle(self, x: Tensor, noise: Noise) -> Settled:
+        flat = x.reshape(len(x), -1)
+        sides = []
+        unresolved = None
+        owned = False
+        for knot in self.knots:
+            level = _level(knot, x)
+            above, below = flat > level + noise.doubtful, flat < level - noise.doubtful
+            clear = above | below
+            if not bool(clear.all()):
+                rows, columns = torch.nonzero(~clear, as_tuple=True)
+                if not owned:
+                    flat, owned = flat.clone(), True
+                snapped = _snap(flat, level, rows, columns, above, below, noise)
+                extra = _unresolved(above, below, snapped, noise)
+                if extra is not None:
+                    unresolved = extra if unresolved is None else unresolved + extra
+            sides.append((above, below))
+        return Settled(flat, tuple(sides), unresolved)
+
+    def crossings(self, settled: Settled, noise: Noise) -> Crossings:
+        parts = []
+        x = settled.x
+        for knot, (above, below) in zip(self.knots, settled.sides, strict=True):
+            crossed = below[:-1] & above[1:]
+            crossed |= above[:-1] & below[1:]
+            crossed &= noise.joined[:, None]
+            piece, unit = torch.nonzero(crossed, as_tuple=True)
+            level = _level_at(knot, unit, x)
+            before, after = x[piece, unit] - level, x[piece + 1, unit] - level
+            parts.append(Crossings(piece, unit, before, after, unit, torch.full_like(unit, -1), level))
+        return Crossings.join(parts)
+
+    def branch(self, before: Tensor, after: Tensor) -> Tensor:
+        pattern = torch.zeros(before.shape, dtype=torch.int16, device=before.device)
+        for j, knot in enumerate(self.knots):
+            level = _number(knot)
+            start, stop = before - level, after - level
+            # compared, not added: a sum could overflow or absorb the smaller
+            rises = torch.where(start.abs() >= stop.abs(), start, stop) > 0
+            pattern += rises
+            if self.flat_slope is not None:
+                flat = (start == 0) & (stop == 0)
+                pattern = torch.where(flat, torch.full_like(pattern, len(self.slopes) + j), pattern)
+        return pattern
+
+    def follow(self, pattern: Tensor, x: Tensor) -> Tensor:
+        out = torch.zeros_like(x)
+        value = _number(self.value)
+        for j, slope in enumerate(self.slopes):
+            knot = _number(self.knots[max(j - 1, 0)])
+            if j > 1:
+                width = knot - _number(self.knots[j - 2])
+                value = value + _number(self.slopes[j - 1]) * width
+            out = torch.where(pattern == j, (x - knot) * _number(slope) + value, out)
+            if self.flat_slope is not None and j < len(self.knots):
+                at, height = (knot, value) if j == 0 else _next(self, j, knot, value)
+                level = (x - at) * float(self.flat_slope) + height
+                out = torch.where(pattern == len(self.slopes) + j, level, out)
+        return out
+
+
+def _next(op: Pointwise, j: int, knot: float | Tensor, value: float | Tensor) -> tuple[float | Tensor, float | Tensor]:
+    """The knot that ends segment j, and the function there."""
+    stop = _number(op.knots[j])
+    return stop, value + _number(op.slopes[j]) * (stop - knot)
+
+
+def _number(value: Number) -> float | Tensor:
+    return float(value) if isinstance(value, Fraction) else value
+
+
+def _level(knot: Number, x: Tensor) -> float | Tensor:
+    """A knot as a number, or as one number per flat unit."""
+    if isinstance(knot, Fraction):
+        return float(knot)
+    return knot.expand(1, *x.shape[1:]).reshape(1, -1)
+
+
+def _level_at(knot: Number, unit: Tensor, x: Tensor) -> Tensor:
+    if isinstance(knot, Fraction):
+        return torch.full(unit.shape, float(knot), dtype=x.dtype, device=x.device)
+    return knot.reshape(-1)[unit]
+
+
+def _snap(
+    flat: Tensor,  # (points, units), written
+    level: float | Tensor,
+    rows: Tensor,  # (k,) the values that need a closer look
+    columns: Tensor,  # (k,)
+    above: Tensor,  # (points, units), written
+    below: Tensor,  # (points, units), written
+    noise: Noise,
+) -> Tensor | None:
+    """Put values that cannot be told from the knot on it; the entries that were moved."""
+    at = level if isinstance(level, float) else level[0, columns]
+    gap = flat[rows, columns] - at
+    near = gap != 0
+    if not bool(near.any()):
+        return None
+    rows, columns, gap = rows[near], columns[near], gap[near]
+    points, place = torch.unique(rows, return_inverse=True)
+    on_knot = gap.abs() <= noise.bound(points)[place, columns]
+    above[rows, columns] = (gap > 0) & ~on_knot
+    below[rows, columns] = (gap < 0) & ~on_knot
+    rows, columns = rows[on_knot], columns[on_knot]
+    flat[rows, columns] = level if isinstance(level, float) else level[0, columns]
+    moved = torch.zeros_like(above)
+    moved[rows, columns] = True
+    return moved
+
+
+def _unresolved(above: Tensor, below: Tensor, moved: Tensor | None, noise: Noise) -> Tensor | None:
+    """Units per piece that sit on the knot at both ends, by rounding rather than exactly."""
+    if moved is None or len(above) < 2:
+        return None
+    on_knot = ~(above | below)
+    whole = on_knot[:-1] & on_knot[1:] & (moved[:-1] | moved[1:])
+    return whole.sum(1) * noise.joined

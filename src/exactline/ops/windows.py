@@ -1,0 +1,74 @@
+"""Which elements every window of a pooling or reducing operator holds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+import torch
+from torch import Tensor
+
+
+def pool_windows(
+    size: Sequence[int],  # of the input's spatial dims
+    out: Sequence[int],  # of the output's
+    kernel: Sequence[int],
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+) -> Tensor:
+    """Flat spatial positions (windows, kernel elements); places outside repeat one that is inside.
+
+    >>> pool_windows([4], [2], [2], [2], [0], [1])
+    tensor([[0, 1],
+            [2, 3]])
+    >>> pool_windows([3], [2], [2], [2], [1], [1])
+    tensor([[0, 0],
+            [1, 2]])
+    """
+    per_dim = [
+        torch.arange(o)[:, None] * s - p + torch.arange(k)[None] * d
+        for o, k, s, p, d in zip(out, kernel, stride, padding, dilation, strict=True)
+    ]
+    return _grid(per_dim, size)
+
+
+def adaptive_windows(size: Sequence[int], out: Sequence[int]) -> Tensor:
+    """Windows of an adaptive pool: from floor(i n / m) to ceil((i + 1) n / m)."""
+    per_dim = []
+    for n, m in zip(size, out, strict=True):
+        i = torch.arange(m)
+        start, stop = i * n // m, -(-(i + 1) * n // m)
+        steps = start[:, None] + torch.arange(int((stop - start).max()))[None]
+        per_dim.append(torch.where(steps < stop[:, None], steps, torch.full_like(steps, -1)))
+    return _grid(per_dim, size)
+
+
+def for_channels(windows: Tensor, channels: int, size: Sequence[int]) -> Tensor:
+    """The same windows on every channel of a (channels, *size) tensor."""
+    steps = torch.arange(channels)[:, None, None] * prod(size)
+    return (windows[None] + steps).reshape(-1, windows.shape[1])
+
+
+def reduced_windows(shape: Sequence[int], dims: Sequence[int]) -> Tensor:
+    """Windows of a reduction over some dims: one for each place of the others.
+
+    >>> reduced_windows((2, 2), [0])
+    tensor([[0, 2],
+            [1, 3]])
+    """
+    positions = torch.arange(prod(shape)).view(*shape)
+    kept = [d for d in range(len(shape)) if d not in dims]
+    return positions.permute(*kept, *dims).reshape(prod(shape[d] for d in kept), -1)
+
+
+def _grid(per_dim: list[Tensor], size: Sequence[int]) -> Tensor:
+    """Combine the positions of each dim, (out, kernel) each with -1 or beyond for outside."""
+    position = torch.zeros(1, 1, dtype=torch.int64)
+    inside = torch.ones(1, 1, dtype=torch.bool)
+    for steps, n in zip(per_dim, size, strict=True):
+        valid = (steps >= 0) & (steps < n)
+        position = (position[:, None, :, None] * n + steps[None, :, None, :]).flatten(2).flatten(0, 1)
+        inside = (inside[:, None, :, None] & valid[None, :, None, :]).flatten(2).flatten(0, 1)
+    first = inside.to(torch.int8).argmax(1, keepdim=True)
+    return torch.where(inside, position, position.gather(1, first))

@@ -1,0 +1,270 @@
+"""The questions: restrict one line, many, a polyline, or stream the parts of one."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import nn
+
+from .errors import ArgumentError, LineError
+from .line import Lines, Point, lines_of, points_of, shape_checked
+from .network import Network, as_network
+from .restriction import Restriction
+from .restrictions import Restrictions
+from .sweep.collect import Collected, Collector
+from .sweep.engine import Limits, Part, sweep_lines
+from .sweep.plan import plan
+from .sweep.precise import precise
+from .sweep.progress import Report, reporter
+
+CPU_SHARE, GPU_SHARE = 4, 2  # one part in so many of the free memory
+CPU_MOST = 512 << 20  # more does not make a sweep faster
+EARLY = 1 << 10  # points in a part when a limit may stop the sweep: the first parts must come soon
+
+
+@dataclass(frozen=True)
+class _Options:
+    """What the caller asked for, checked."""
+
+    dtype: torch.dtype
+    device: torch.device
+    memory: int | None
+    values: bool
+    progress: bool | Report
+    rewrite: bool
+    until: str | None
+    max_breaks: int | None
+    seconds: float | None
+
+
+def restrict(
+    model: Any,
+    Q: Point,
+    R: Point,
+    *,
+    dtype: torch.dtype = torch.float64,
+    device: torch.device | str | None = None,
+    memory: int | None = None,
+    values: bool = True,
+    progress: bool | Report = False,
+    rewrite: bool = True,
+    until: str | None = None,
+    max_breaks: int | None = None,
+    seconds: float | None = None,
+) -> Restriction:
+    """Every break of a piecewise-linear network on the line from Q to R, and its values there.
+
+    ``model`` is a module in eval mode, an exported program or a Network; Q and R are points without a batch
+    dimension, tuples of them where the model takes several inputs. ``memory`` bounds the working set in bytes,
+    ``values=False`` keeps only alphas and births, ``until`` names a submodule whose output is wanted,
+    ``max_breaks`` and ``seconds`` end the sweep early, ``rewrite=False`` keeps ReLU and maximum apart.
+
+    >>> import exactline as xl
+    >>> line = xl.restrict(torch.nn.ReLU(), [-1.0, 2.0], [3.0, 2.0])
+    >>> line.alphas.tolist()
+    [0.0, 0.25, 1.0]
+
+    Raises LineError, CaptureError, UnsupportedError, NumberError, ArgumentError.
+    """
+    lines = lines_of(Q, R, ("Q", "R"), many=False)
+    options = _options(model, dtype, device, memory, values, progress, rewrite, until, max_breaks, seconds)
+    line = _restricted(model, lines, options)[0]
+    return replace(line, stopped=line.stopped)
+
+
+def restrict_many(
+    model: Any,
+    starts: Point,
+    ends: Point,
+    *,
+    dtype: torch.dtype = torch.float64,
+    device: torch.device | str | None = None,
+    memory: int | None = None,
+    values: bool = True,
+    progress: bool | Report = False,
+    rewrite: bool = True,
+    until: str | None = None,
+    max_breaks: int | None = None,
+    seconds: float | None = None,
+) -> Restrictions:
+    """Many lines swept together; starts and ends are (lines, *in), or tuples of such.
+
+    >>> import exactline as xl
+    >>> [len(line) for line in xl.restrict_many(torch.nn.ReLU(), [[-1.0], [1.0]], [[1.0], [2.0]])]
+    [2, 1]
+    """
+    lines = lines_of(starts, ends, ("starts", "ends"), many=True)
+    options = _options(model, dtype, device, memory, values, progress, rewrite, until, max_breaks, seconds)
+    return _restricted(model, lines, options)
+
+
+def restrict_path(model: Any, points: Point, **options: Any) -> Restrictions:
+    """A polyline: the lines between neighbouring points (points, *in), swept together.
+
+    >>> import exactline as xl
+    >>> [len(line) for line in xl.restrict_path(torch.nn.ReLU(), [[-1.0], [1.0], [2.0]])]
+    [2, 1]
+    """
+    corners = points_of(points, "points")
+    if any(c.dim() == 0 or len(c) < 2 for c in corners):
+        raise LineError(
+            "A path needs at least two points.", where="argument points", hint="Give a tensor of shape (points, *in)."
+        )
+    starts, ends = tuple(c[:-1] for c in corners), tuple(c[1:] for c in corners)
+    return restrict_many(model, starts, ends, **options)
+
+
+def sweep(
+    model: Any,
+    Q: Point,
+    R: Point,
+    *,
+    dtype: torch.dtype = torch.float64,
+    device: torch.device | str | None = None,
+    memory: int | None = None,
+    values: bool = True,
+    rewrite: bool = True,
+    until: str | None = None,
+    seconds: float | None = None,
+) -> Iterator[Restriction]:
+    """The line in parts, in order of alpha, each as soon as it is known and in bounded memory.
+
+    Each part is a Restriction of a stretch of the line and begins at the alpha where the one before it ended.
+
+    >>> import exactline as xl
+    >>> [part.alphas.tolist() for part in xl.sweep(torch.nn.ReLU(), [-1.0], [1.0], memory=1)]
+    [[0.0, 0.5], [0.5, 1.0]]
+    """
+    lines = lines_of(Q, R, ("Q", "R"), many=False)
+    options = _options(model, dtype, device, memory, values, False, rewrite, until, None, seconds)
+    return _streamed(model, lines, options)
+
+
+def _streamed(model: Any, lines: Lines, options: _Options) -> Iterator[Restriction]:
+    network, moved = _networks(model, lines, options)
+    limits = _limits(moved, options)
+    parts = sweep_lines(moved, lines.to(options.device, options.dtype), limits)
+    while True:
+        began = time.perf_counter()
+        with precise():
+            part = next(parts, None)
+        if part is None:
+            return
+        found = _collected(part, options.values)
+        many = Restrictions(found, lines, network, time.perf_counter() - began, network.units)
+        yield replace(many[0], stopped="")
+
+
+def _collected(part: Part, values: bool) -> Collected:
+    kept = tuple(v.cpu() for v in part.values) if values else None
+    ends = torch.tensor([0, len(part.alphas)])
+    return Collected(ends, part.alphas.cpu(), part.born.cpu(), part.doubts.cpu(), kept, "")
+
+
+def _restricted(model: Any, lines: Lines, options: _Options) -> Restrictions:
+    began = time.perf_counter()
+    network, moved = _networks(model, lines, options)
+    limits = _limits(moved, options)
+    collector = Collector(len(lines), options.values, options.max_breaks, limits)
+    with reporter(options.progress) as report, precise():
+        parts = sweep_lines(moved, lines.to(options.device, options.dtype), limits)
+        found = collector.take(_reported(parts, report, len(lines)))
+    return Restrictions(found, lines, network, time.perf_counter() - began, network.units)
+
+
+def _reported(parts: Iterator[Part], report: Report | None, lines: int) -> Iterator[Part]:
+    breaks = 0
+    for part in parts:
+        yield part
+        if report is not None:
+            breaks += len(part.alphas) - int(part.continues)
+            report((int(part.line[-1]) + float(part.alphas[-1])) / max(lines, 1), breaks)
+
+
+def _networks(model: Any, lines: Lines, options: _Options) -> tuple[Network, Network]:
+    """The network for later questions, and where and how the sweep wants it."""
+    points = [t[0] if len(t) else t.new_zeros(t.shape[1:]) for t in lines.starts]
+    network = as_network(model, points, rewrite=options.rewrite, until=options.until)
+    shape_checked(lines, [network.nodes[i].shape for i in network.inputs])
+    if options.device == torch.device("cpu") and options.dtype == torch.float64:
+        return network, network
+    moved = as_network(
+        model, points, rewrite=options.rewrite, until=options.until, device=options.device, dtype=options.dtype
+    )
+    return network, moved
+
+
+def _limits(network: Network, options: _Options) -> Limits:
+    memory = options.memory if options.memory is not None else free_memory(options.device)
+    points = plan(network).points(memory)
+    if options.seconds is not None or options.max_breaks is not None:
+        points = min(points, EARLY)
+    deadline = float("inf") if options.seconds is None else time.monotonic() + options.seconds
+    return Limits(points, deadline)
+
+
+def free_memory(device: torch.device) -> int:
+    """The working set we allow ourselves where the caller names none, in bytes."""
+    if device.type == "cuda":
+        return torch.cuda.mem_get_info(device)[0] // GPU_SHARE
+    try:
+        free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (ValueError, OSError, AttributeError):
+        free = 4 << 30
+    return min(free // CPU_SHARE, CPU_MOST)
+
+
+def _options(
+    model: Any,
+    dtype: torch.dtype,
+    device: torch.device | str | None,
+    memory: int | None,
+    values: bool,
+    progress: bool | Report,
+    rewrite: bool,
+    until: str | None,
+    max_breaks: int | None,
+    seconds: float | None,
+) -> _Options:
+    if dtype not in (torch.float64, torch.float32):
+        raise ArgumentError(
+            f"dtype must be torch.float64 or torch.float32, not {dtype}.",
+            where="argument dtype",
+            hint="float64 is the default; float32 is faster on some GPUs and finds false breaks.",
+        )
+    for name, value, least in (("memory", memory, 1), ("max_breaks", max_breaks, 1), ("seconds", seconds, 0)):
+        if value is not None and not (isinstance(value, (int, float)) and value >= least):
+            raise ArgumentError(
+                f"{name} must be a number of at least {least}, not {value!r}.",
+                where=f"argument {name}",
+                hint="Leave it out for no limit.",
+            )
+    if until is not None and not isinstance(model, nn.Module) and isinstance(model, Network):
+        raise ArgumentError(
+            "until= needs a module: a Network has no submodules.", where="argument until", hint="Give the module."
+        )
+    return _Options(dtype, _device(model, device), memory, values, progress, rewrite, until, max_breaks, seconds)
+
+
+def _device(model: Any, device: torch.device | str | None) -> torch.device:
+    """Where to sweep: where the caller says, or where the model's weights are."""
+    if device is None:
+        weight = next(iter(model.parameters()), None) if isinstance(model, nn.Module) else None
+        device = weight.device if weight is not None and not weight.is_meta else "cpu"
+    try:
+        found = torch.device(device)
+        if found.type == "cuda" and found.index is None:
+            found = torch.device("cuda", torch.cuda.current_device())
+        torch.empty(0, device=found)
+    except (RuntimeError, AssertionError, NotImplementedError) as problem:
+        raise ArgumentError(
+            f"The device {device} cannot be used: {str(problem).splitlines()[0]}",
+            where="argument device",
+            hint="Use 'cpu', or 'cuda' where there is a GPU.",
+        ) from problem
+    return found

@@ -1,0 +1,289 @@
+"""The answer for one line: its breaks, the values there, and what one asks of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, overload
+
+import torch
+from torch import Tensor
+
+from .errors import ArgumentError, MissingError
+from .line import Lines, between
+from .network.graph import Network
+from .piece import Piece
+
+if TYPE_CHECKING:
+    from .checking import Check
+    from .exact.certify import Certificate
+
+Values = Tensor | tuple[Tensor, ...]
+TITLES = {"relu": "ReLU", "leaky_relu": "LeakyReLU", "relu6": "ReLU6", "prelu": "PReLU", "rrelu": "RReLU"}
+
+
+@dataclass(frozen=True)
+class Birth:
+    """What gave rise to a break."""
+
+    node: str  # the first node in sweep order that crosses here
+    unit: int  # its lowest flat index there
+    count: int  # how many crossings share the break
+
+
+@dataclass(frozen=True)
+class Born(Sequence["Birth | None"]):
+    """The birth of every break; None at the ends of the line."""
+
+    table: Tensor  # (breaks, 3) node or -1, unit, count
+    names: tuple[str, ...]
+
+    def __len__(self) -> int:
+        return len(self.table)
+
+    @overload
+    def __getitem__(self, index: int) -> Birth | None: ...
+    @overload
+    def __getitem__(self, index: slice) -> Born: ...
+    def __getitem__(self, index: int | slice) -> Birth | None | Born:
+        if isinstance(index, slice):
+            return Born(self.table[index], self.names)
+        node, unit, count = self.table[index].tolist()
+        return None if node < 0 else Birth(self.names[node], unit, count)
+
+    def __iter__(self) -> Iterator[Birth | None]:
+        for node, unit, count in self.table.tolist():
+            yield None if node < 0 else Birth(self.names[node], unit, count)
+
+
+@dataclass(frozen=True, eq=False)
+class Restriction:
+    """A network on a line, exactly: ``len(line)`` pieces between ``len(line) + 1`` breaks.
+
+    >>> import exactline as xl
+    >>> line = xl.restrict(torch.nn.ReLU(), [-1.0, -3.0], [1.0, 1.0])
+    >>> line.alphas.tolist(), line.values[-1].tolist(), line.born[1].node
+    ([0.0, 0.5, 0.75, 1.0], [1.0, 1.0], 'relu')
+    """
+
+    alphas: Tensor  # (breaks,) float64, ascending, from 0 to 1 (or to where the sweep was stopped)
+    lines: Lines  # one line
+    births: Tensor  # (breaks, 3) node or -1, unit, count
+    doubts: Tensor  # (pieces,) units not told from a knot on each piece
+    kept: tuple[Tensor, ...] | None  # (breaks, *out) each; None where values were not kept
+    names: tuple[str, ...]  # of the network's nodes
+    network: Network | None = None
+    units: dict[str, int] = field(default_factory=dict)
+    several_inputs: bool = False
+    several_outputs: bool = False
+    seconds: float = 0.0
+    stopped: str = ""  # the limit that ended the sweep early, if one did
+    is_minimal: bool = False
+    stored_error: float | None = None
+
+    def __len__(self) -> int:
+        return max(len(self.alphas) - 1, 0)
+
+    @property
+    def complete(self) -> bool:
+        """Whether the sweep got to the end of the line."""
+        return not self.stopped
+
+    @property
+    def reached(self) -> float:
+        """The alpha up to which everything is known."""
+        return float(self.alphas[-1]) if len(self.alphas) else 0.0
+
+    @property
+    def unresolved(self) -> int:
+        """Units that could not be told from a knot along a piece, summed over pieces."""
+        return int(self.doubts.sum())
+
+    @property
+    def born(self) -> Born:
+        """Which node and unit gave rise to each break."""
+        return Born(self.births, self.names)
+
+    @property
+    def values(self) -> Values:
+        """The network's values at the breaks, (breaks, *out), before any smooth tail."""
+        if self.kept is None:
+            raise MissingError(
+                "The values were not kept.",
+                where="line.values",
+                hint="Call restrict with values=True, or ask line.at(alpha).",
+            )
+        return self.kept if self.several_outputs else self.kept[0]
+
+    @property
+    def points(self) -> Values:
+        """The input points at the breaks, (breaks, *in)."""
+        found = tuple(self._points(self.alphas))
+        return found if self.several_inputs else found[0]
+
+    def at(self, alpha: Any, *, tail: bool = False) -> Values:
+        """The network's exact value at one alpha or at an array of them.
+
+        >>> import exactline as xl
+        >>> xl.restrict(torch.nn.ReLU(), [-1.0], [1.0]).at(0.75)
+        tensor([0.5000], dtype=torch.float64)
+        """
+        asked = torch.as_tensor(alpha, dtype=torch.float64, device="cpu")
+        low, high = (float(self.alphas[0]), self.reached) if len(self.alphas) else (0.0, -1.0)
+        if not bool(((asked >= low) & (asked <= high)).all()):
+            raise ArgumentError(
+                f"alpha must be between {low:g} and {high:g}.",
+                where="argument alpha",
+                hint="Points off the line are not covered." if self.complete else "The sweep was stopped there.",
+            )
+        piece = (torch.searchsorted(self.alphas, asked.flatten(), right=True) - 1).clamp(0, max(len(self) - 1, 0))
+        stop = (piece + 1).clamp(max=len(self.alphas) - 1)
+        width = self.alphas[stop] - self.alphas[piece]
+        part = torch.where(width > 0, (asked.flatten() - self.alphas[piece]) / width, torch.zeros_like(width))
+        outs = tuple(self._between(k, piece, stop, part).view(*asked.shape, *s) for k, s in enumerate(self._shapes()))
+        if tail:
+            outs = tuple(
+                t.apply(o.view(-1, *s)).view(*asked.shape, *s) if t is not None else o
+                for o, t, s in zip(outs, self._known_network("line.at(tail=True)").tails, self._shapes(), strict=True)
+            )
+        return outs if self.several_outputs else outs[0]
+
+    def piece(self, index: int) -> Piece:
+        """One piece: where it lies, its branch pattern and its affine map."""
+        if not -len(self) <= index < len(self):
+            raise ArgumentError(
+                f"There are {len(self)} pieces; {index} is not one of them.",
+                where="argument index",
+                hint=f"Count from 0 to {len(self) - 1}.",
+            )
+        if self.is_minimal:
+            raise ArgumentError(
+                "A piece of a minimal partition may hold several affine maps of the network.",
+                where="line.minimal().piece",
+                hint="Ask the line itself, before minimal().",
+            )
+        index %= len(self)
+        start, stop = self.alphas[index].item(), self.alphas[index + 1].item()
+        return Piece(self._known_network("line.piece"), self.lines, index, start, stop, int(self.doubts[index]))
+
+    def pattern(self, index: int) -> dict[str, Tensor]:
+        """The branch every unit takes on a piece, by node."""
+        return self.piece(index).pattern()
+
+    def minimal(self) -> Restriction:
+        """The fewest pieces on which the outputs are affine along the line, leftmost first.
+
+        Unlike the pieces of the line itself these need not have one gradient each: do not attribute with them.
+        """
+        from .minimal import kept_breaks
+
+        network = self._known_network("line.minimal")
+        kept = kept_breaks(network, self.lines, self.alphas, self._all_values())
+        doubts = torch.zeros(max(len(kept) - 1, 0), dtype=torch.int64)
+        owner = torch.searchsorted(kept, torch.arange(len(self)), right=True) - 1
+        doubts.index_add_(0, owner, self.doubts)
+        return replace(
+            self,
+            alphas=self.alphas[kept],
+            births=self.births[kept],
+            doubts=doubts,
+            kept=tuple(v[kept] for v in self._all_values()),
+            is_minimal=True,
+        )
+
+    def check(self, samples: int = 1000, seed: int = 0) -> Check:
+        """The largest distance between this answer and the network's own forward pass."""
+        from .checking import check
+
+        return check(self, self._known_network("line.check"), samples, seed)
+
+    def certify(self, pieces: int | Sequence[int] | None = None) -> Certificate:
+        """Prove pieces in rational arithmetic: all, so many spread evenly, or those named."""
+        from .exact.certify import certify
+
+        network = self._known_network("line.certify")
+        start, end = (tuple(t[0] for t in side) for side in (self.lines.starts, self.lines.ends))
+        return certify(network, start, end, self.alphas, pieces=pieces)
+
+    @cached_property
+    def error(self) -> float:
+        """The estimated error of the values, the largest over breaks spread along the line."""
+        if self.stored_error is not None or self.network is None:
+            return self.stored_error or 0.0
+        from .checking import value_error
+
+        return value_error(self.network, self.lines, self.alphas)
+
+    def save(self, path: str | Path) -> None:
+        """Write everything but the network to a safetensors file, atomically."""
+        from .storage import save
+
+        save(self, Path(path))
+
+    @staticmethod
+    def load(path: str | Path, model: Any = None) -> Restriction:
+        """Read a saved restriction; give the model again for what needs the network."""
+        from .storage import load
+
+        return load(Path(path), model)
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draw the outputs against alpha, breaks marked by the node that bore them."""
+        from .view.plot import plot_line
+
+        return plot_line(self, ax)
+
+    def __str__(self) -> str:
+        units = " and ".join(f"{count:,} {TITLES.get(name, name)}" for name, count in self.units.items()) or "no"
+        parts = [
+            f"{len(self):,} piece{'' if len(self) == 1 else 's'}{' (minimal)' if self.is_minimal else ''}",
+            f"{units} units",
+            _duration(self.seconds),
+            f"estimated value error {self.error:.0e}",
+            f"{self.unresolved:,} unresolved",
+        ]
+        if not self.complete:
+            parts.append(f"stopped by {self.stopped} at alpha {self.reached:.6g}")
+        return ", ".join(parts)
+
+    def __repr__(self) -> str:
+        return f"<Restriction: {self}>"
+
+    def _known_network(self, what: str) -> Network:
+        if self.network is None:
+            raise MissingError(
+                "The network is not known: it is not part of a saved file.",
+                where=what,
+                hint="Load with Restriction.load(path, model).",
+            )
+        return self.network
+
+    def _points(self, alphas: Tensor) -> list[Tensor]:
+        return self.lines.at(torch.zeros(len(alphas), dtype=torch.int64), alphas)[0]
+
+    def _shapes(self) -> list[torch.Size]:
+        if self.kept is not None:
+            return [v.shape[1:] for v in self.kept]
+        network = self._known_network("line.at")
+        return [torch.Size(network.nodes[i].shape) for i in network.outputs]
+
+    def _between(self, output: int, start: Tensor, stop: Tensor, part: Tensor) -> Tensor:
+        if self.kept is not None:
+            left, right = self.kept[output][start], self.kept[output][stop]
+        else:
+            left, right = (self._evaluated(self.alphas[i])[output] for i in (start, stop))
+        return between(left, right, part.to(left.dtype).view(-1, *[1] * (left.dim() - 1)))
+
+    def _evaluated(self, alphas: Tensor) -> tuple[Tensor, ...]:
+        from .checking import evaluated
+
+        return evaluated(self._known_network("line.at"), self._points(alphas))
+
+    def _all_values(self) -> tuple[Tensor, ...]:
+        return self._evaluated(self.alphas) if self.kept is None else self.kept
+
+
+def _duration(seconds: float) -> str:
+    return f"{seconds * 1000:.0f} ms" if seconds < 1 else f"{seconds:.1f} s"

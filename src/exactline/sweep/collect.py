@@ -1,0 +1,80 @@
+"""Parts of a sweep put together: one flat list of breaks with an offset for every line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from .engine import Limits, Part
+
+
+@dataclass
+class Collector:
+    """Gathers parts on the CPU and stops the sweep when there are breaks enough."""
+
+    lines: int
+    values: bool
+    most: int | None  # breaks to keep at the most
+    limits: Limits
+    parts: list[Part] = field(default_factory=list)
+    breaks: int = 0
+
+    def take(self, parts: Iterator[Part]) -> Collected:
+        for part in parts:
+            self._add(part)
+            if self.limits.stopped:
+                break
+        return self._joined()
+
+    def _add(self, part: Part) -> None:
+        if part.continues and self.parts:
+            # the shared point ends one part and starts a piece of the other, which knows that piece
+            last = self.parts[-1]
+            last.doubts[-1] = part.doubts[0].cpu()
+            last.born[-1, 2] = torch.maximum(last.born[-1, 2], part.born[0, 2].cpu())
+        part = trimmed(part, self.values)
+        count = len(part.alphas)
+        if self.most is not None and self.breaks + count > self.most:
+            part = part.first(self.most - self.breaks)
+            self.limits.stopped = "max_breaks"
+        self.breaks += len(part.alphas)
+        self.parts.append(part)
+
+    def _joined(self) -> Collected:
+        def join(pieces: list[Tensor], empty: Tensor) -> Tensor:
+            return torch.cat(pieces) if pieces else empty
+
+        line = join([p.line for p in self.parts], torch.zeros(0, dtype=torch.int64))
+        offsets = torch.zeros(self.lines + 1, dtype=torch.int64)
+        offsets[1:] = torch.bincount(line, minlength=self.lines).cumsum(0)
+        alphas = join([p.alphas for p in self.parts], torch.zeros(0, dtype=torch.float64))
+        born = join([p.born for p in self.parts], torch.zeros(0, 3, dtype=torch.int64))
+        doubts = join([p.doubts for p in self.parts], torch.zeros(0, dtype=torch.int64))
+        values = None
+        if self.values and self.parts:
+            outputs = len(self.parts[0].values)
+            values = tuple(torch.cat([p.values[k] for p in self.parts]) for k in range(outputs))
+        return Collected(offsets, alphas, born, doubts, values, self.limits.stopped)
+
+
+@dataclass(frozen=True)
+class Collected:
+    """Breaks of all lines, flat."""
+
+    offsets: Tensor  # (lines + 1,)
+    alphas: Tensor  # (breaks,)
+    born: Tensor  # (breaks, 3)
+    doubts: Tensor  # (breaks,)
+    values: tuple[Tensor, ...] | None  # (breaks, *out) each
+    stopped: str
+
+
+def trimmed(part: Part, values: bool) -> Part:
+    """A part on the CPU, without the point it shares with the one before it."""
+    skip = 1 if part.continues else 0
+    kept = tuple(v[skip:].cpu() for v in part.values) if values else ()
+    line, alphas, born, doubts = (t[skip:].cpu() for t in (part.line, part.alphas, part.born, part.doubts))
+    return Part(line, alphas, born, doubts, kept, False)

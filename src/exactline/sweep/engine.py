@@ -1,0 +1,277 @@
+"""The dense sweep: values of every live tensor at every break, layer by layer, in bounded memory."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from ..errors import NumberError
+from ..line import Lines, between
+from ..network.graph import Network
+from ..ops.base import Breaking, Input
+from .noise import StateNoise, levels
+from .place import Births, place
+from .plan import Plan, plan
+from .state import State, begin
+
+
+@dataclass(frozen=True)
+class Part:
+    """Finished points in order of line and alpha; a part may begin where the one before it ended."""
+
+    line: Tensor  # (n,)
+    alphas: Tensor  # (n,)
+    born: Tensor  # (n, 3) node or -1, unit, count
+    doubts: Tensor  # (n,) units not told from a knot on the piece that starts here
+    values: tuple[Tensor, ...]  # (n, *out) each
+    continues: bool  # whether the first point repeats the last of the part before
+
+    def first(self, count: int) -> Part:
+        """Only the first points."""
+        values = tuple(v[:count] for v in self.values)
+        return Part(
+            self.line[:count], self.alphas[:count], self.born[:count], self.doubts[:count], values, self.continues
+        )
+
+
+@dataclass
+class Limits:
+    """When to stop, and how much to hold."""
+
+    points: int  # in one part
+    deadline: float = float("inf")  # on time.monotonic's clock
+    stopped: str = ""  # why the sweep ended early
+
+    def late(self) -> bool:
+        if time.monotonic() > self.deadline:
+            self.stopped = "seconds"
+        return bool(self.stopped)
+
+
+Watch = Callable[[State], None]
+
+
+def sweep_lines(network: Network, lines: Lines, limits: Limits, watch: Watch | None = None) -> Iterator[Part]:
+    """All lines together, part by part in order; ends early where the limits say so."""
+    if not len(lines):
+        return
+    facts, expected = plan(network), levels(network, lines)
+    step = max(1, limits.points // 2)
+    for first in range(0, len(lines), step):
+        whole = begin(lines, first, min(first + step, len(lines)), network.inputs, expected)
+        waiting = [iter([whole])]
+        while waiting:
+            state = next(waiting[-1], None)
+            if state is None:
+                waiting.pop()
+                continue
+            following = _advance(network, facts, state, limits, watch)
+            if limits.stopped:
+                return
+            if isinstance(following, State):
+                yield _finished(network, following)
+            else:
+                waiting.append(following)
+
+
+def _advance(
+    network: Network, facts: Plan, state: State, limits: Limits, watch: Watch | None
+) -> State | Iterator[State]:
+    """Evaluate node after node, until the end or until the points must be taken in parts."""
+    while state.node < len(network.nodes):
+        if limits.late():
+            return state
+        i = state.node
+        node = network.nodes[i]
+        if i not in facts.last:
+            state.live.pop(i, None)
+        elif isinstance(node.op, Breaking):
+            found = _break(network, facts, state, limits)
+            if not isinstance(found, State):
+                return found
+            state = found
+        elif not isinstance(node.op, Input):
+            state.live[i] = node.op.evaluate(*(state.live[j] for j in node.inputs))
+        _release(facts, state, i, node.inputs)
+        state.node = i + 1
+        if watch is not None:
+            watch(state)
+    return state
+
+
+def _break(network: Network, facts: Plan, state: State, limits: Limits) -> State | Iterator[State]:
+    """Find the crossings of a breaking node and put a point at each."""
+    i = state.node
+    node = network.nodes[i]
+    op = node.op
+    if not isinstance(op, Breaking):
+        raise TypeError(f"{node.name} does not break")
+    source = node.inputs[0]
+    x = state.live[source]
+    noise = StateNoise(network, state, source, _largest(x, node.name), limits.points)
+    settled = op.settle(x, noise)
+    births = place(op.crossings(settled, noise), noise)
+    if settled.unresolved is not None:
+        state.doubts[:-1] += settled.unresolved
+    _count_joins(state, births)
+    whole = settled.x.view(len(settled.x), *x.shape[1:])
+    total = len(state) + len(births)
+    if total <= max(limits.points, 2):
+        return _insert(network, facts, state, births, whole, noise.doubtful, 0, total)
+    return _parts(network, facts, state, births, whole, noise.doubtful, limits)
+
+
+def _parts(
+    network: Network, facts: Plan, state: State, births: Births, x: Tensor, doubtful: float, limits: Limits
+) -> Iterator[State]:
+    """The same points in several states, each starting where the one before it ended."""
+    total = len(state) + len(births)
+    new = births.piece + 1 + torch.arange(len(births), device=x.device)
+    line = torch.empty(total, dtype=torch.int64, device=x.device)
+    is_old = torch.ones(total, dtype=torch.bool, device=x.device)
+    is_old[new] = False
+    line[is_old], line[new] = state.line, state.line[births.piece]
+    start, cut = 0, state.cut_left
+    while True:
+        stop = min(start + max(limits.points, 2), total)
+        part = _insert(network, facts, state, births, x, doubtful, start, stop)
+        part.cut_left = cut
+        cut = stop < total and bool(line[stop - 1] == line[stop])
+        part.node = state.node + 1
+        _release(facts, part, state.node, network.nodes[state.node].inputs)
+        yield part
+        if stop == total:
+            return
+        start = stop - 1 if cut else stop
+
+
+def _insert(
+    network: Network, facts: Plan, state: State, births: Births, x: Tensor, doubtful: float, start: int, stop: int
+) -> State:
+    """The state after a breaking node, for the points ``start`` to ``stop`` of the merged order."""
+    i = state.node
+    node = network.nodes[i]
+    source = node.inputs[0]
+    merge = _Merge(state, births, start, stop)
+    merged = merge.tensor(x)
+    _meet(merged, merge, births)
+    live = {j: merge.tensor(t) for j, t in state.live.items() if j != source or facts.last[source] > i}
+    live[i] = node.op.evaluate(merged)
+    new = births.chief[merge.births]
+    found = births.crossings
+    born = torch.stack(
+        [
+            torch.full_like(new, i),
+            births.unit[merge.births],
+            births.count[merge.births],
+            found.element[new],
+            found.partner[new],
+        ],
+        1,
+    )
+    rate = births.rate[merge.births]
+    return replace(
+        state,
+        line=merge.rows(state.line, state.line[merge.piece]),
+        alphas=merge.rows(state.alphas, merge.alpha),
+        born=merge.rows(state.born, born),
+        rates=merge.rows(state.rates, rate),
+        fuzz=merge.rows(state.fuzz, (doubtful / rate).nan_to_num(0.0)),
+        doubts=merge.rows(state.doubts, state.doubts[merge.piece]),
+        live=live,
+    )
+
+
+class _Merge:
+    """Old and new points in one order, or a stretch of it."""
+
+    def __init__(self, state: State, births: Births, start: int, stop: int) -> None:
+        device = state.alphas.device
+        count = len(state) + len(births)
+        position = births.piece + 1 + torch.arange(len(births), device=device)
+        if start == 0 and stop == count:
+            self.births = torch.arange(len(births), device=device)
+            is_old = torch.ones(count, dtype=torch.bool, device=device)
+            is_old[position] = False
+            self.old_at = torch.nonzero(is_old)[:, 0]
+            self.old: Tensor | None = None
+        else:
+            self.births = torch.nonzero((position >= start) & (position < stop))[:, 0]
+            is_old = torch.ones(stop - start, dtype=torch.bool, device=device)
+            is_old[position[self.births] - start] = False
+            self.old_at = torch.nonzero(is_old)[:, 0]
+            before = int((position < start).sum())
+            passed = torch.cumsum((~is_old).to(torch.int64), 0)[self.old_at]
+            self.old = self.old_at + start - before - passed
+        self.at = position[self.births] - start
+        self.count = stop - start
+        self.piece, self.alpha = births.piece[self.births], births.alpha[self.births]
+        left, right = state.alphas[self.piece], state.alphas[self.piece + 1]
+        self.part = (self.alpha - left) / (right - left)
+
+    def rows(self, old: Tensor, new: Tensor) -> Tensor:
+        """Old rows in their places and new rows in theirs."""
+        if self.old is None and not len(self.at):
+            return old
+        out = old.new_empty(self.count, *old.shape[1:])
+        out.index_copy_(0, self.old_at, old if self.old is None else old[self.old])
+        return out.index_copy_(0, self.at, new)
+
+    def tensor(self, values: Tensor) -> Tensor:
+        """Values at old points, and between them at new ones."""
+        if self.old is None and not len(self.at):
+            return values
+        part = self.part.to(values.dtype).view(-1, *[1] * (values.dim() - 1))
+        return self.rows(values, between(values[self.piece], values[self.piece + 1], part))
+
+
+def _meet(merged: Tensor, merge: _Merge, births: Births) -> None:
+    """At its break a crossing element is exactly what it crosses."""
+    if not len(merge.at):
+        return
+    inverse = torch.full((len(births),), -1, dtype=torch.int64, device=merged.device)
+    inverse[merge.births] = merge.at
+    owner = births.owner
+    row = torch.where(owner >= 0, inverse[owner.clamp(min=0)], owner)
+    here = torch.nonzero(row >= 0)[:, 0]
+    row, found = row[here], births.crossings.pick(here)
+    flat = merged.view(len(merged), -1)
+    other = flat[row, found.partner.clamp(min=0)]
+    flat[row, found.element] = torch.where(found.partner >= 0, other, found.level)
+
+
+def _count_joins(state: State, births: Births) -> None:
+    onto = births.joins[births.joins >= 0]
+    if len(onto):
+        state.born[:, 2].index_add_(0, onto, torch.ones_like(onto))
+
+
+def _release(facts: Plan, state: State, i: int, inputs: tuple[int, ...]) -> None:
+    for j in set(inputs):
+        if facts.last[j] == i:
+            state.live.pop(j, None)
+
+
+def _largest(x: Tensor, name: str) -> float:
+    if not x.numel():
+        return 0.0
+    low, high = torch.aminmax(x)
+    size = max(-float(low), float(high))
+    if not size < float("inf"):
+        raise NumberError(
+            "A value overflows or is not a number.",
+            where=f"the input of node {name}",
+            hint="Scale the points or the weights; values must stay below 1.8e308.",
+        )
+    return size
+
+
+def _finished(network: Network, state: State) -> Part:
+    values = tuple(state.live[i] for i in network.outputs)
+    for number, value in enumerate(values):
+        _largest(value, f"output {number}")
+    return Part(state.line, state.alphas, state.born[:, :3], state.doubts, values, state.cut_left)

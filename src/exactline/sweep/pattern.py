@@ -1,0 +1,53 @@
+"""Which branch every unit takes on a piece, found from both of its ends."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from ..line import Lines
+from ..network.graph import Network
+from ..ops.base import Breaking, Input
+from .noise import StateNoise, levels
+from .plan import plan
+from .state import State
+
+
+def patterns(
+    network: Network,
+    lines: Lines,
+    line: Tensor,  # (k,) which line each piece is on
+    starts: Tensor,  # (k,) alphas
+    stops: Tensor,  # (k,) alphas
+) -> dict[int, Tensor]:
+    """The branch of every unit of every breaking node on k pieces, (k, ...) each.
+
+    Both ends go through the network along one and the same branch, so that rounding at an end cannot
+    choose another.
+    """
+    facts = plan(network)
+    alphas = torch.stack([starts, stops], 1).flatten()
+    rows = torch.arange(len(alphas), device=alphas.device)
+    none = torch.zeros(len(alphas), 5, dtype=torch.int64, device=alphas.device)
+    zero = torch.zeros_like(alphas)
+    state = State(lines, 0, line.repeat_interleave(2), alphas, none - 1, zero, zero, none[:, 0])
+    points, _ = state.line_points(rows)
+    state.live = dict(zip(network.inputs, points, strict=True))
+    state.levels = levels(network, lines)
+    found: dict[int, Tensor] = {}
+    for i, node in enumerate(network.nodes):
+        if i not in facts.last or isinstance(node.op, Input):
+            continue
+        args = [state.live[j] for j in node.inputs]
+        if isinstance(node.op, Breaking):
+            x, source = args[0], node.inputs[0]
+            largest = float(x.abs().max()) if x.numel() else 0.0
+            settled = node.op.settle(x, StateNoise(network, state, source, largest)).x.view(x.shape)
+            found[i] = node.op.branch(settled[0::2], settled[1::2])
+            state.live[i] = node.op.follow(found[i].repeat_interleave(2, 0), settled)
+        else:
+            state.live[i] = node.op.evaluate(*args)
+        for j in set(node.inputs):
+            if facts.last[j] == i:
+                del state.live[j]
+    return found

@@ -1,0 +1,1 @@
+"""What one looks at: pictures and tables of results. Nothing here computes."""

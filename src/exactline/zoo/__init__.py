@@ -1,0 +1,7 @@
+"""Small networks that ship with the package: for examples, demonstrations and tests."""
+
+from .analytic import loan_line as loan_line
+from .analytic import loan_network as loan_network
+from .analytic import tent_network as tent_network
+from .digits import digits_images as digits_images
+from .digits import digits_network as digits_network

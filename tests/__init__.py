@@ -1,0 +1,1 @@
+"""Tests are truths: oracles, analytic networks, laws."""

@@ -1,0 +1,1 @@
+"""Tests of the rational oracle and of the certificate checker."""

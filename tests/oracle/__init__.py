@@ -1,0 +1,1 @@
+"""The float sweep held against the rational oracle."""

@@ -1,0 +1,1 @@
+"""The networks that ship with the package."""
