@@ -111,7 +111,17 @@ def test_breaks_closer_than_the_tolerance_may_share_one_and_are_counted():
     proof = exact.certify(net, [0.0], [1.0], [0.0, 0.5, 1.0])
     assert proof.complete
     assert proof.merged == 1
+    assert str(proof).endswith("; 1 stand for several exact ones")
     assert 0 < proof.gap < 1e-15
+
+
+def test_a_false_break_is_found_even_between_true_ones_closer_than_the_tolerance():
+    net = chain((1,), linear([[1.0], [1.0]], [-0.5, -0.5 - 2.0**-41]), relu())
+    true, false = [0.5, 0.5 + 2.0**-41], 0.5 + 2.0**-43
+    assert exact.certify(net, [0.0], [1.0], [0.0, *true, 1.0]).whole
+    proof = exact.certify(net, [0.0], [1.0], [0.0, true[0], false, true[1], 1.0])
+    assert (proof.complete, proof.witnessed, proof.breaks) == (False, 2, 3)
+    assert proof.failures == (f"break 2 at {false!r}: its two pieces are one, nothing turns there",)
 
 
 def test_without_tolerance_only_exact_breaks_pass():

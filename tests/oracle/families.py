@@ -52,14 +52,14 @@ def activation(generator: torch.Generator) -> nn.Module:
     """One of the breaking operators that act on each unit."""
     makers: list[Callable[[], nn.Module]] = [
         nn.ReLU,
-        lambda: nn.LeakyReLU(0.2),
+        lambda: nn.LeakyReLU(0.25),
         nn.ReLU6,
         lambda: nn.Hardtanh(-0.5, 0.75),
         nn.Hardsigmoid,
         lambda: Apply(torch.abs),
         lambda: Apply(lambda x: x.clamp(-0.25, 1.5)),
-        lambda: nn.Softshrink(0.3),
-        lambda: nn.PReLU(init=0.1),
+        lambda: nn.Softshrink(0.25),
+        lambda: nn.PReLU(init=0.125),
     ]
     return makers[pick(generator, 0, len(makers) - 1)]()
 
@@ -117,7 +117,7 @@ def residual(g: torch.Generator) -> tuple[nn.Module, tuple[int, ...]]:
 def concat(g: torch.Generator) -> tuple[nn.Module, tuple[int, ...]]:
     """Branches with different breaks, joined; a maximum of branches at the end."""
     a, b = pick(g, 2, 5), pick(g, 2, 5)
-    left = nn.Sequential(nn.Linear(4, a), nn.LeakyReLU(0.1))
+    left = nn.Sequential(nn.Linear(4, a), nn.LeakyReLU(0.125))
     right = nn.Sequential(nn.Linear(4, b), nn.ReLU(), nn.Linear(b, b), nn.Hardtanh())
     tail = Apply(lambda x: torch.maximum(x[:, :3], x[:, 3:]))
     return nn.Sequential(Concat(left, right), nn.Linear(a + b, 6), nn.ReLU(), nn.Linear(6, 6), tail), (4,)

@@ -40,8 +40,9 @@ class Certificate:
         breaks = f"{self.witnessed:,} of {self.breaks:,} breaks are real"
         if self.complete:
             left = self.total - self.checked
+            several = f"; {self.merged:,} stand for several exact ones" if self.merged else ""
             rest = f"; {left:,} pieces were not looked at" if left else ""
-            return f"proved: {pieces}, {breaks}, the furthest {self.gap:.1e} from its exact place{rest}"
+            return f"proved: {pieces}, {breaks}, the furthest {self.gap:.1e} from its exact place{several}{rest}"
         more = len(self.failures) - SHOWN
         lines = [*self.failures[:SHOWN], *([f"and {more:,} more"] if more > 0 else [])]
         return "\n  ".join([f"not proved: {pieces}, {breaks}", *lines])
@@ -57,7 +58,7 @@ class Certificate:
         failures: list[str] = []
         proved, gap = 0, Fraction(0)
         real: dict[int, bool] = {}
-        exact: dict[int, set[Fraction]] = {}
+        exact: dict[int, list[Fraction]] = {}  # where the piece to the left ends and that to the right begins
         for k, reach in zip(chosen, reaches, strict=True):
             a, b = breaks[k], breaks[k + 1]
             doubts = _doubts(a, b, reach, slack)
@@ -69,17 +70,21 @@ class Certificate:
                 witness = bool(cause) and abs(found - breaks[at]) <= slack and not reach.inner
                 if witness:
                     gap = max(gap, abs(found - breaks[at]))
-                    exact.setdefault(at, set()).add(found)
+                    exact.setdefault(at, []).append(found)
                 elif not doubts:
                     failures.append(f"break {at} at {float(breaks[at])!r}: piece {k} goes on, nothing turns there")
                 real[at] = real.get(at, True) and witness
+        both = {at: ends for at, ends in exact.items() if len(ends) == 2}
+        for at in (at for at, (end, begin) in both.items() if end > begin):  # one stretch, told as two pieces
+            real[at] = False
+            failures.append(f"break {at} at {float(breaks[at])!r}: its two pieces are one, nothing turns there")
         return Certificate(
             total=len(breaks) - 1,
             checked=len(chosen),
             proved=proved,
             breaks=len(real),
             witnessed=sum(real.values()),
-            merged=sum(len(places) > 1 for places in exact.values()),
+            merged=sum(end < begin for end, begin in both.values()),
             gap=float(gap),
             tolerance=float(slack),
             failures=tuple(failures),

@@ -91,7 +91,7 @@ def _one_hot(op: Product | Average, shape: Shape) -> tuple[NDArray[np.int64], ND
 
 
 def _weights(op: Product, values: Tensor, where: str) -> Rationals:
-    if not bool(torch.isin(values.abs(), op.weight.detach().to(torch.float64).abs()).all()):
+    if not np.isin(values.abs().numpy(), op.weight.detach().to(torch.float64).abs().numpy()).all():
         raise NumberError(
             "A product adds several weights before it meets its input, so its coefficients are rounded.",
             where=where,

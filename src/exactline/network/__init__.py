@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.export import ExportedProgram
 
 from ..errors import ArgumentError
-from .capture import capture, read
+from .capture import capture, read, readable
 from .graph import Network as Network
 from .graph import Node as Node
 from .graph import Tail as Tail
@@ -36,7 +36,7 @@ def as_network(
     if isinstance(model, Network):
         return _cached_move(model, place, dtype)
     if isinstance(model, ExportedProgram):
-        return simplified(read(model.run_decompositions({}), until), rewrite).to(place, dtype)
+        return simplified(read(readable(model), until), rewrite).to(place, dtype)
     module = _unwrapped(model)
     key = (tuple(tuple(p.shape) for p in points), rewrite, until)
     print_ = fingerprint(module)

@@ -66,7 +66,7 @@ def export(model: nn.Module, points: Sequence[Tensor]) -> ExportedProgram:
                 if "dynamic_shapes" not in str(problem) or "varargs" not in str(problem).lower() + _signature(model):
                     raise
                 program = torch.export.export(model, examples, dynamic_shapes=(shapes,), strict=False)
-            return program.run_decompositions({})
+            return readable(program)
     except (KeyboardInterrupt, MemoryError):
         raise
     except Exception as problem:
@@ -75,6 +75,24 @@ def export(model: nn.Module, points: Sequence[Tensor]) -> ExportedProgram:
             where=f"forward, called with inputs of shape {', '.join(str((len(e), *e.shape[1:])) for e in examples)}",
             hint="Give points without a batch dimension; forward must take a batch of any size and must not branch on data.",
         ) from problem
+
+
+def readable(program: ExportedProgram) -> ExportedProgram:
+    """The program without in-place operators, and with those we do not know taken apart where torch can.
+
+    Taking apart is most of the time of an export, and most programs need none of it.
+    """
+    targets = [node.target for node in program.graph.nodes if node.op == "call_function"]
+    overloads = [t for t in targets if isinstance(t, torch._ops.OpOverload)]  # pyright: ignore[reportPrivateUsage]
+    if any(t._schema.is_mutable or not _known(t) for t in overloads) or len(overloads) < len(targets):
+        return program.run_decompositions({})
+    return program
+
+
+def _known(target: Any) -> bool:
+    name = target._schema.name.split("::")[1]
+    names = (target._schema.name, name, f"{name}.{target._overloadname}")
+    return any(n in RULES or n in IGNORED for n in names) or name == "sym_size"
 
 
 def read(program: ExportedProgram, until: str | None = None) -> Network:

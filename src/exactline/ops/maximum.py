@@ -28,6 +28,10 @@ class Maximum(Breaking):
     native: Native | None = None  # (points, *in) -> values, flat positions; both (points, windows)
     name: str = "max"
 
+    def __post_init__(self) -> None:
+        if self.floor and self.sign < 0:
+            raise ValueError("only a maximum has a floor")
+
     @property
     def title(self) -> str:
         return f"{self.name}+relu" if self.floor else self.name

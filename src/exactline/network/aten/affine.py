@@ -22,7 +22,7 @@ def const(value: Value, what: str = "an operand") -> Tensor:
     """A constant as a float64 tensor."""
     if isinstance(value, (Data, Curve)):
         raise Refused(f"multiplies data by data ({what})")
-    return torch.as_tensor(value).to(torch.float64)
+    return value.to(torch.float64) if isinstance(value, Tensor) else torch.tensor(value, dtype=torch.float64)
 
 
 def is_data(value: Value) -> bool:

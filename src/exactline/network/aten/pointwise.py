@@ -147,7 +147,7 @@ def _chooser(a: Args) -> Callable[..., Tensor]:
     def call(*numbers: Tensor) -> Tensor:
         given = iter(numbers)
         yes, no = (
-            next(given) if isinstance(a[k], Data) else torch.as_tensor(a[k]).to(torch.float64) for k in ("self", "other")
+            next(given) if isinstance(a[k], Data) else const(a[k]) for k in ("self", "other")
         )
         return torch.where(a["condition"].to(torch.bool), yes, no)
 
