@@ -37,16 +37,20 @@ class Product(Affine):
         return self.call(xs[0], self.weight)
 
     def spread(self, *errors: Tensor) -> Tensor:
-        return root_sum_squares(self.call, errors[0], self.weight)
+        squares, top = self._squares
+        return root_sum_squares(lambda e: self.call(e, squares), errors[0], top)
 
     @cached_property
-    def _terms(self) -> float:
-        outputs = self.weight.shape[0] if self.weight.dim() > 1 else self.weight.numel()
-        return max(self.weight.numel() / max(outputs, 1), 1.0)
+    def _squares(self) -> tuple[Tensor, float]:
+        """Squared weights over their largest, and that largest weight."""
+        top = float(self.weight.abs().max()) if self.weight.numel() else 1.0
+        top = max(top, torch.finfo(self.weight.dtype).tiny)
+        return (self.weight / top).square(), top
 
     @property
     def terms(self) -> float:
-        return self._terms
+        outputs = self.weight.shape[0] if self.weight.dim() > 1 else self.weight.numel()
+        return max(self.weight.numel() / max(outputs, 1), 1.0)
 
 
 @dataclass(frozen=True, eq=False)

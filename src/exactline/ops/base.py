@@ -70,6 +70,10 @@ class Breaking(Op):
     def units(self, shape: tuple[int, ...]) -> int:
         """How many units can break, for an input of this shape."""
 
+    def overwrite(self, x: Tensor) -> Tensor:
+        """`evaluate` where the input is not needed any more and may be written over."""
+        return self.evaluate(x)
+
     @abstractmethod
     def settle(self, x: Tensor, noise: Noise) -> Settled:
         """Decide which values are on a knot, given how far they can be trusted."""
@@ -95,6 +99,7 @@ class Noise(ABC):
     """How far the values that reach a breaking node can be trusted, point by point."""
 
     joined: Tensor  # (points - 1,) whether a point and the next lie on one line
+    broken: bool  # whether any two neighbours do not
     doubtful: float  # values further than this from a knot are clear without a closer look
 
     @abstractmethod
@@ -107,7 +112,7 @@ class Settled:
     """A breaking node's input once it is known which values sit on a knot."""
 
     x: Tensor  # (points, elements), values on a knot are exactly the knot
-    sides: tuple[tuple[Tensor, Tensor], ...] = ()  # per knot: above, below, both (points, elements)
+    sides: tuple[tuple[Tensor, Tensor | None], ...] = ()  # per knot: above, and below unless that is all the rest
     unresolved: Tensor | None = None  # (points - 1,) units per piece not told from a knot
 
 
@@ -139,16 +144,11 @@ class Crossings:
         return Crossings(*(torch.cat([getattr(p, n) for p in parts]) for n in names))
 
 
-def root_sum_squares(call: Callable[..., Tensor], errors: Tensor, weight: Tensor | None = None) -> Tensor:
-    """Independent errors through a linear ``call``, scaled so that no square overflows."""
+def root_sum_squares(call: Callable[[Tensor], Tensor], errors: Tensor, top: float = 1.0) -> Tensor:
+    """Independent errors through a ``call`` with squared coefficients, scaled so that no square overflows."""
     size = errors.flatten(1).amax(1) if errors.shape[1:].numel() else errors.new_ones(len(errors))
     size = torch.where(size > 0, size, torch.ones_like(size)).clamp(min=torch.finfo(errors.dtype).tiny)
-    squares = (errors / size.view(-1, *[1] * (errors.dim() - 1))).square()
-    if weight is None:
-        out, top = call(squares), 1.0
-    else:
-        top = max(float(weight.abs().max()), torch.finfo(weight.dtype).tiny) if weight.numel() else 1.0
-        out = call(squares, (weight / top).square())
+    out = call((errors / size.view(-1, *[1] * (errors.dim() - 1))).square())
     return out.clamp(min=0).sqrt() * (size * top).view(-1, *[1] * (out.dim() - 1))
 
 

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from .base import Breaking, Crossings, Noise, Settled
+from .masks import found, greater, holds, less
 
 Number = Fraction | Tensor  # exact, or broadcastable to (1, *shape); knots have exactly that shape
 
@@ -27,6 +28,7 @@ class Pointwise(Breaking):
     slopes: tuple[Number, ...]  # one more than knots
     value: Number  # at the first knot
     fn: Callable[[Tensor], Tensor] | None = None  # a faster way to the same values
+    over: Callable[[Tensor], Tensor] | None = None  # the same, written over its input
     name: str = "pointwise"
     flat_slope: Fraction | None = None  # on a knot along a whole piece; None: that of the left branch
 
@@ -47,6 +49,9 @@ class Pointwise(Breaking):
                 run = torch.minimum(run, torch.as_tensor(width, dtype=x.dtype, device=x.device))
             total = total + _number(slope) * run
         return total
+
+    def overwrite(self, x: Tensor) -> Tensor:
+        return self.evaluate(x) if self.over is None else self.over(x)
 
     def carry(self, x: Tensor, errors: Tensor) -> Tensor:
         reach = errors.abs().amax(0) * 8
@@ -71,16 +76,18 @@ class Pointwise(Breaking):
         owned = False
         for knot in self.knots:
             level = _level(knot, x)
-            above, below = flat > level + noise.doubtful, flat < level - noise.doubtful
-            clear = above | below
-            if not bool(clear.all()):
-                rows, columns = torch.nonzero(~clear, as_tuple=True)
+            above, below = greater(flat, level + noise.doubtful), less(flat, level - noise.doubtful)
+            clear = above ^ below
+            if not holds(clear):
+                rows, columns = found(~clear)
                 if not owned:
                     flat, owned = flat.clone(), True
                 snapped = _snap(flat, level, rows, columns, above, below, noise)
                 extra = _unresolved(above, below, snapped, noise)
                 if extra is not None:
                     unresolved = extra if unresolved is None else unresolved + extra
+            else:
+                below = None
             sides.append((above, below))
         return Settled(flat, tuple(sides), unresolved)
 
@@ -88,10 +95,14 @@ class Pointwise(Breaking):
         parts = []
         x = settled.x
         for knot, (above, below) in zip(self.knots, settled.sides, strict=True):
-            crossed = below[:-1] & above[1:]
-            crossed |= above[:-1] & below[1:]
-            crossed &= noise.joined[:, None]
-            piece, unit = torch.nonzero(crossed, as_tuple=True)
+            if below is None:
+                crossed = above[:-1] ^ above[1:]
+            else:
+                crossed = below[:-1] & above[1:]
+                crossed |= above[:-1] & below[1:]
+            if noise.broken:
+                crossed &= noise.joined[:, None]
+            piece, unit = found(crossed)
             level = _level_at(knot, unit, x)
             before, after = x[piece, unit] - level, x[piece + 1, unit] - level
             parts.append(Crossings(piece, unit, before, after, unit, torch.full_like(unit, -1), level))

@@ -160,70 +160,50 @@ def _insert(
     merged = merge.tensor(x)
     _meet(merged, merge, births)
     live = {j: merge.tensor(t) for j, t in state.live.items() if j != source or facts.last[source] > i}
-    live[i] = node.op.evaluate(merged)
-    new = births.chief[merge.births]
-    found = births.crossings
-    born = torch.stack(
-        [
-            torch.full_like(new, i),
-            births.unit[merge.births],
-            births.count[merge.births],
-            found.element[new],
-            found.partner[new],
-        ],
-        1,
-    )
+    owned = merged is not x and isinstance(node.op, Breaking)
+    live[i] = node.op.overwrite(merged) if owned else node.op.evaluate(merged)
+    marks, spots = _newborn(state, births, merge, doubtful)
+    return replace(state, marks=merge.rows(state.marks, marks), spots=merge.rows(state.spots, spots), live=live)
+
+
+def _newborn(state: State, births: Births, merge: _Merge, doubtful: float) -> tuple[Tensor, Tensor]:
+    """Marks and spots of the new points, (g, 7) and (g, 3)."""
+    found, chief = births.crossings, births.chief[merge.births]
+    marks = state.marks[merge.piece]  # the line and the doubts of the piece that is split
+    marks[:, 2] = state.node
+    columns = (births.unit[merge.births], births.count[merge.births], found.element[chief], found.partner[chief])
+    for k, column in enumerate(columns):
+        marks[:, 3 + k] = column
     rate = births.rate[merge.births]
-    return replace(
-        state,
-        line=merge.rows(state.line, state.line[merge.piece]),
-        alphas=merge.rows(state.alphas, merge.alpha),
-        born=merge.rows(state.born, born),
-        rates=merge.rows(state.rates, rate),
-        fuzz=merge.rows(state.fuzz, (doubtful / rate).nan_to_num(0.0)),
-        doubts=merge.rows(state.doubts, state.doubts[merge.piece]),
-        live=live,
-    )
+    return marks, torch.stack([merge.alpha, rate, (doubtful / rate).nan_to_num(0.0)], 1)
 
 
 class _Merge:
     """Old and new points in one order, or a stretch of it."""
 
     def __init__(self, state: State, births: Births, start: int, stop: int) -> None:
-        device = state.alphas.device
-        count = len(state) + len(births)
+        device = state.spots.device
         position = births.piece + 1 + torch.arange(len(births), device=device)
-        if start == 0 and stop == count:
-            self.births = torch.arange(len(births), device=device)
-            is_old = torch.ones(count, dtype=torch.bool, device=device)
-            is_old[position] = False
-            self.old_at = torch.nonzero(is_old)[:, 0]
-            self.old: Tensor | None = None
-        else:
-            self.births = torch.nonzero((position >= start) & (position < stop))[:, 0]
-            is_old = torch.ones(stop - start, dtype=torch.bool, device=device)
-            is_old[position[self.births] - start] = False
-            self.old_at = torch.nonzero(is_old)[:, 0]
-            before = int((position < start).sum())
-            passed = torch.cumsum((~is_old).to(torch.int64), 0)[self.old_at]
-            self.old = self.old_at + start - before - passed
+        self.whole = start == 0 and stop == len(state) + len(births)
+        self.births = torch.nonzero((position >= start) & (position < stop))[:, 0]
         self.at = position[self.births] - start
-        self.count = stop - start
+        old = torch.ones(stop - start, dtype=torch.int64, device=device)
+        old[self.at] = 0
+        passed = 0 if self.whole else int((position < start).sum())
+        self.left = old.cumsum(0) + (start - passed - 1)  # the old point at or before each place
         self.piece, self.alpha = births.piece[self.births], births.alpha[self.births]
         left, right = state.alphas[self.piece], state.alphas[self.piece + 1]
         self.part = (self.alpha - left) / (right - left)
 
     def rows(self, old: Tensor, new: Tensor) -> Tensor:
         """Old rows in their places and new rows in theirs."""
-        if self.old is None and not len(self.at):
+        if self.whole and not len(self.at):
             return old
-        out = old.new_empty(self.count, *old.shape[1:])
-        out.index_copy_(0, self.old_at, old if self.old is None else old[self.old])
-        return out.index_copy_(0, self.at, new)
+        return old.index_select(0, self.left).index_copy_(0, self.at, new)
 
     def tensor(self, values: Tensor) -> Tensor:
         """Values at old points, and between them at new ones."""
-        if self.old is None and not len(self.at):
+        if self.whole and not len(self.at):
             return values
         part = self.part.to(values.dtype).view(-1, *[1] * (values.dim() - 1))
         return self.rows(values, between(values[self.piece], values[self.piece + 1], part))
@@ -233,18 +213,23 @@ def _meet(merged: Tensor, merge: _Merge, births: Births) -> None:
     """At its break a crossing element is exactly what it crosses."""
     if not len(merge.at):
         return
-    inverse = torch.full((len(births),), -1, dtype=torch.int64, device=merged.device)
-    inverse[merge.births] = merge.at
-    owner = births.owner
-    row = torch.where(owner >= 0, inverse[owner.clamp(min=0)], owner)
-    here = torch.nonzero(row >= 0)[:, 0]
-    row, found = row[here], births.crossings.pick(here)
+    found = births.crossings
+    if births.simple and merge.whole:
+        row, element, partner, level = merge.at, found.element, found.partner, found.level
+    else:
+        inverse = torch.full((len(births) + 1,), -1, dtype=torch.int64, device=merged.device)
+        inverse[merge.births] = merge.at
+        row = inverse[births.owner]  # crossings that own no birth read the last place, which is -1
+        here = torch.nonzero(row >= 0)[:, 0]
+        row, element, partner, level = (v[here] for v in (row, found.element, found.partner, found.level))
     flat = merged.view(len(merged), -1)
-    other = flat[row, found.partner.clamp(min=0)]
-    flat[row, found.element] = torch.where(found.partner >= 0, other, found.level)
+    other = flat[row, partner.clamp(min=0)]
+    flat[row, element] = torch.where(partner >= 0, other, level)
 
 
 def _count_joins(state: State, births: Births) -> None:
+    if births.simple:
+        return
     onto = births.joins[births.joins >= 0]
     if len(onto):
         state.born[:, 2].index_add_(0, onto, torch.ones_like(onto))

@@ -8,6 +8,7 @@ Only points that hold a value close to a knot are looked at.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import frexp
 
 import torch
 from torch import Tensor
@@ -15,9 +16,11 @@ from torch import Tensor
 from ..line import Lines
 from ..network.graph import Network
 from ..ops.base import Affine, Breaking, Input, Noise
+from .plan import plan
 from .state import State
 
 PROBES = 8
+SCOUTS = 2  # probes where only the size of errors is asked for
 SAFETY = 16.0  # estimates are multiplied by this before they decide
 FILTER = {torch.float64: 4096.0, torch.float32: 64.0}  # how much wider than that the first look is
 TINY = 5e-324
@@ -37,26 +40,37 @@ def estimate(
 
 
 def levels(network: Network, lines: Lines) -> dict[int, float]:
-    """The size of errors at the input of every breaking node, from a few points: where to look closer."""
+    """The size of errors at the input of every breaking node, from a few points: where to look closer.
+
+    Remembered for lines of about the same size, since it only says how wide a first look must be.
+    """
+    known = plan(network).levels
+    size = max(float(t.abs().max()) if t.numel() else 0.0 for t in (*lines.starts, *lines.ends))
+    key = (frexp(size)[1], lines.starts[0].dtype)
+    if key not in known:
+        known[key] = _levels(network, lines)
+    return known[key]
+
+
+def _levels(network: Network, lines: Lines) -> dict[int, float]:
     device = lines.starts[0].device
-    count = min(len(lines), 3)
-    line = torch.linspace(0, len(lines) - 1, count).to(device, torch.int64).repeat(2)
-    alphas = torch.linspace(0.17, 0.83, len(line), dtype=torch.float64, device=device)
+    line = torch.tensor([0, len(lines) // 2, len(lines) - 1], device=device)
+    alphas = torch.tensor([0.83, 0.5, 0.17], dtype=torch.float64, device=device)
     sources = {node.inputs[0] for node in network.nodes if isinstance(node.op, Breaking)}
     found = dict.fromkeys(sources, 0.0)
-    for i, _, probes in _walk(network, [*network.outputs], *lines.at(line, alphas)):
+    for i, _, probes in _walk(network, list(network.outputs), *lines.at(line, alphas), count=SCOUTS):
         if i in sources and probes.numel():
             found[i] = float(probes.abs().max())
     return found
 
 
 def _walk(
-    network: Network, wanted: list[int], points: list[Tensor], errors: list[Tensor]
+    network: Network, wanted: list[int], points: list[Tensor], errors: list[Tensor], count: int = PROBES
 ) -> Iterator[tuple[int, Tensor, Tensor]]:
     """Every node that is needed, its values (k, *shape) and what each probe adds to them (probes, k, *shape)."""
     last = network.last_use(wanted)
     values = dict(zip(network.inputs, points, strict=True))
-    probes = {i: _signs(i, e) * e for i, e in zip(network.inputs, errors, strict=True)}
+    probes = {i: _signs(i, count, e) * e for i, e in zip(network.inputs, errors, strict=True)}
     for i, node in enumerate(network.nodes):
         if i not in last:
             continue
@@ -73,7 +87,7 @@ def _walk(
                     local = torch.hypot(local, op.spread(*(x.abs() * rounding for x in xs))) + TINY
             elif isinstance(op, Breaking):
                 probes[i] = op.carry(xs[0], probes[node.inputs[0]])
-            probes[i] = probes[i] + _signs(i, local) * local
+            probes[i] = probes[i] + _signs(i, count, local) * local
         yield i, values[i], probes[i]
         for j in set(node.inputs):
             if last[j] == i:
@@ -85,10 +99,10 @@ def _through(op: Affine, probes: list[Tensor]) -> Tensor:
     return out.view(*probes[0].shape[:2], *out.shape[1:])
 
 
-def _signs(seed: int, like: Tensor) -> Tensor:
+def _signs(seed: int, count: int, like: Tensor) -> Tensor:
     """Random signs (probes, 1, *shape), the same for every point so that neighbours do not matter."""
     generator = torch.Generator().manual_seed(seed)
-    drawn = torch.randint(0, 2, (PROBES, 1, *like.shape[1:]), generator=generator)
+    drawn = torch.randint(0, 2, (count, 1, *like.shape[1:]), generator=generator)
     return drawn.to(like.device, like.dtype) * 2 - 1
 
 
@@ -98,6 +112,7 @@ class StateNoise(Noise):
     def __init__(self, network: Network, state: State, place: int, largest: float, step: int = 1 << 16) -> None:
         self.network, self.state, self.place = network, state, place
         self.joined = state.joined
+        self.broken = not bool(self.joined.all())
         self.step = max(step // PROBES, 1)  # points looked at together
         wide = FILTER.get(state.dtype, 4096.0)
         self.doubtful = wide * (torch.finfo(state.dtype).eps * largest + 4 * state.levels.get(place, 0.0)) + TINY * 64

@@ -10,7 +10,7 @@ from ..network.graph import Network
 from ..ops.base import Breaking, Input
 from .noise import StateNoise, levels
 from .plan import plan
-from .state import State
+from .state import State, unborn
 
 
 def patterns(
@@ -28,9 +28,7 @@ def patterns(
     facts = plan(network)
     alphas = torch.stack([starts, stops], 1).flatten()
     rows = torch.arange(len(alphas), device=alphas.device)
-    none = torch.zeros(len(alphas), 5, dtype=torch.int64, device=alphas.device)
-    zero = torch.zeros_like(alphas)
-    state = State(lines, 0, line.repeat_interleave(2), alphas, none - 1, zero, zero, none[:, 0])
+    state = State(lines, 0, *unborn(line.repeat_interleave(2), alphas))
     points, _ = state.line_points(rows)
     state.live = dict(zip(network.inputs, points, strict=True))
     state.levels = levels(network, lines)

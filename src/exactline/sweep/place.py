@@ -26,6 +26,7 @@ class Births:
     crossings: Crossings
     owner: Tensor  # (k,) which birth a crossing belongs to, or -1
     joins: Tensor  # (k,) the old point it lies on, or -1
+    simple: bool  # whether every crossing has a birth of its own
 
     def __len__(self) -> int:
         return len(self.piece)
@@ -47,30 +48,38 @@ def place(found: Crossings, noise: StateNoise) -> Births:
     alpha = torch.where(near_left, left + part * width, right - after / total * width)
     rate = total / width
     order = torch.argsort(alpha)
-    order = order[torch.argsort(found.piece[order], stable=True)]
+    if noise.broken:  # pieces of one line are in order of alpha already
+        order = order[torch.argsort(found.piece[order], stable=True)]
     found, alpha, rate, left, right = found.pick(order), alpha[order], rate[order], left[order], right[order]
     joins = _joins(found, alpha, left, right, noise)
-    free = torch.nonzero(joins < 0)[:, 0]
-    owner = torch.full_like(joins, -1)
-    group, chief = _groups(found.pick(free), alpha[free], rate[free], noise)
-    owner[free] = group
-    chief = free[chief]
+    own = torch.arange(len(alpha), device=alpha.device)
+    if joins is None:
+        group, chief = _groups(found, alpha, rate, noise)
+        joins, owner, free = torch.full_like(own, -1), group, own
+        if group is chief:
+            return Births(found.piece, alpha, found.unit, torch.ones_like(own), own, rate, found, own, joins, True)
+    else:
+        free = torch.nonzero(joins < 0)[:, 0]
+        owner = torch.full_like(own, -1)
+        group, chief = _groups(found.pick(free), alpha[free], rate[free], noise)
+        owner[free] = group
+        chief = free[chief]
     count = torch.zeros(len(chief), dtype=torch.int64, device=group.device)
     unit = torch.full_like(count, torch.iinfo(torch.int64).max)
-    if len(group):
-        count.index_add_(0, group, torch.ones_like(group))
-        unit.scatter_reduce_(0, group, found.unit[free], "amin")
-    return Births(found.piece[chief], alpha[chief], unit, count, chief, rate[chief], found, owner, joins)
+    count.index_add_(0, group, torch.ones_like(group))
+    unit.scatter_reduce_(0, group, found.unit[free], "amin")
+    return Births(found.piece[chief], alpha[chief], unit, count, chief, rate[chief], found, owner, joins, False)
 
 
-def _joins(found: Crossings, alpha: Tensor, left: Tensor, right: Tensor, noise: StateNoise) -> Tensor:
-    """The old point a crossing cannot be told from, or -1."""
-    joins = torch.full_like(found.piece, -1)
+def _joins(found: Crossings, alpha: Tensor, left: Tensor, right: Tensor, noise: StateNoise) -> Tensor | None:
+    """The old point a crossing cannot be told from, or -1; None where no crossing is near any."""
+    joins = None
     slack = ULPS * alpha
     for point, gap in ((found.piece, alpha - left), (found.piece + 1, right - alpha)):
         near = gap <= noise.state.fuzz[point] + slack
         if not bool(near.any()):
             continue
+        joins = torch.full_like(found.piece, -1) if joins is None else joins
         rows, where = torch.unique(point[near], return_inverse=True)
         same = gap[near] <= noise.fuzz(rows)[where] + slack[near]
         joins[near] = torch.where(same & (joins[near] < 0), point[near], joins[near])

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import weakref
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import prod
+from typing import Any
 
 from ..network.graph import Network
 from ..ops.base import Breaking
@@ -20,6 +21,7 @@ class Plan:
     last: dict[int, int]  # last reader of every node
     bytes_held: int  # of one point at all breaking nodes together
     bytes_working: int  # of one point at the widest place between them
+    levels: dict[Any, dict[int, float]] = field(default_factory=dict)  # sizes of errors, by size of the lines
 
     def points(self, memory: int) -> int:
         """How many points a part may hold so that every level of the sweep fits at once."""

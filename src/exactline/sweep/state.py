@@ -16,15 +16,41 @@ class State:
 
     lines: Lines
     node: int  # the next to evaluate
-    line: Tensor  # (n,) which line a point is on
-    alphas: Tensor  # (n,) float64
-    born: Tensor  # (n, 5) node or -1, unit, count, element, partner
-    rates: Tensor  # (n,) how fast the crossing that bore a point changes with alpha
-    fuzz: Tensor  # (n,) a generous radius in alpha around a break
-    doubts: Tensor  # (n,) units not told from a knot on the piece that starts here
+    marks: Tensor  # (n, 7) whole numbers of each point: see the properties
+    spots: Tensor  # (n, 3) float64 numbers of each point
     live: dict[int, Tensor] = field(default_factory=dict)  # (n, *shape) each
     levels: dict[int, float] = field(default_factory=dict)  # the size of errors to expect, by node
     cut_left: bool = False  # whether the first point was also the last of the part before
+
+    @property
+    def line(self) -> Tensor:
+        """(n,) which line a point is on."""
+        return self.marks[:, 0]
+
+    @property
+    def doubts(self) -> Tensor:
+        """(n,) units not told from a knot on the piece that starts here."""
+        return self.marks[:, 1]
+
+    @property
+    def born(self) -> Tensor:
+        """(n, 5) node or -1, unit, count, element, partner."""
+        return self.marks[:, 2:]
+
+    @property
+    def alphas(self) -> Tensor:
+        """(n,) positions on the line."""
+        return self.spots[:, 0]
+
+    @property
+    def rates(self) -> Tensor:
+        """(n,) how fast the crossing that bore a point changes with alpha."""
+        return self.spots[:, 1]
+
+    @property
+    def fuzz(self) -> Tensor:
+        """(n,) a generous radius in alpha around a break."""
+        return self.spots[:, 2]
 
     @property
     def dtype(self) -> torch.dtype:
@@ -36,7 +62,7 @@ class State:
         return self.line[:-1] == self.line[1:]
 
     def __len__(self) -> int:
-        return len(self.alphas)
+        return len(self.spots)
 
     def line_points(self, rows: Tensor) -> tuple[list[Tensor], list[Tensor]]:
         """Input points at some rows, and the rounding error they carry; each (rows, *in)."""
@@ -46,15 +72,20 @@ class State:
 def begin(lines: Lines, first: int, last: int, places: tuple[int, ...], levels: dict[int, float]) -> State:
     """Both ends of the lines ``first`` to ``last``, before the first node."""
     count = last - first
-    device = lines.starts[0].device
-    line = torch.arange(first, last, device=device).repeat_interleave(2)
-    ends = torch.stack([torch.zeros(count), torch.ones(count)], 1).to(device, torch.float64).flatten()
-    born = torch.zeros(2 * count, 5, dtype=torch.int64, device=device)
-    born[:, 0] = born[:, 4] = -1
-    nothing = torch.zeros(2 * count, dtype=torch.float64, device=device)
-    doubts = torch.zeros(2 * count, dtype=torch.int64, device=device)
+    line = torch.arange(first, last, device=lines.starts[0].device).repeat_interleave(2)
+    ends = torch.tensor([0.0, 1.0], dtype=torch.float64, device=line.device).repeat(count)
     live = {
         place: torch.stack([start[first:last], end[first:last]], 1).flatten(0, 1)
         for place, start, end in zip(places, lines.starts, lines.ends, strict=True)
     }
-    return State(lines, 0, line, ends, born, nothing, nothing.clone(), doubts, live, levels)
+    return State(lines, 0, *unborn(line, ends), live, levels)
+
+
+def unborn(line: Tensor, alphas: Tensor) -> tuple[Tensor, Tensor]:
+    """Marks and spots of points that no crossing bore."""
+    marks = torch.zeros(len(line), 7, dtype=torch.int64, device=line.device)
+    marks[:, 0] = line
+    marks[:, 2] = marks[:, 6] = -1
+    spots = torch.zeros(len(line), 3, dtype=torch.float64, device=line.device)
+    spots[:, 0] = alphas
+    return marks, spots

@@ -1,0 +1,41 @@
+"""Comparisons and searches over large tensors; on the CPU NumPy does these several times faster than torch."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+
+def greater(x: Tensor, level: float | Tensor) -> Tensor:
+    """x > level."""
+    if x.device.type != "cpu":
+        return x > level
+    return torch.from_numpy(np.greater(x.numpy(), level if isinstance(level, float) else level.numpy()))
+
+
+def less(x: Tensor, level: float | Tensor) -> Tensor:
+    """x < level."""
+    if x.device.type != "cpu":
+        return x < level
+    return torch.from_numpy(np.less(x.numpy(), level if isinstance(level, float) else level.numpy()))
+
+
+def holds(mask: Tensor) -> bool:
+    """Whether all of a mask is true."""
+    return bool(mask.numpy().all()) if mask.device.type == "cpu" else bool(mask.all())
+
+
+def found(mask: Tensor) -> tuple[Tensor, Tensor]:
+    """Rows and columns of the true places of a matrix, row by row.
+
+    >>> found(torch.tensor([[False, True], [True, True]]))
+    (tensor([0, 1, 1]), tensor([1, 0, 1]))
+    """
+    if mask.device.type != "cpu":
+        rows, columns = torch.nonzero(mask, as_tuple=True)
+        return rows, columns
+    flat = torch.from_numpy(np.flatnonzero(mask.numpy()))
+    width = max(mask.shape[1], 1)
+    rows = flat // width
+    return rows, flat - rows * width

@@ -1,0 +1,1 @@
+"""The engines: they know no operator by name."""

@@ -1,0 +1,1 @@
+"""Laws that every operator must obey, and the samples they are tried on."""

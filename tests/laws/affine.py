@@ -1,0 +1,153 @@
+"""Samples of affine operators: products with constants, sums, averages."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from .sample import Samples, halves
+
+aten = torch.ops.aten
+AFFINE = Samples()
+add = AFFINE.add
+
+CONVS = {1: nn.Conv1d, 2: nn.Conv2d, 3: nn.Conv3d}
+TRANSPOSED = {1: nn.ConvTranspose1d, 2: nn.ConvTranspose2d, 3: nn.ConvTranspose3d}
+NORMS = {1: nn.BatchNorm1d, 2: nn.BatchNorm2d, 3: nn.BatchNorm3d}
+SIZES = {1: (5,), 2: (3, 4), 3: (2, 3, 2)}
+
+# products
+
+add("linear", (4,), nn.Linear(4, 3))
+add("linear", (4,), nn.Linear(4, 3, bias=False))
+add("linear", (2, 3), nn.Linear(3, 2))
+add("linear", (2, 2, 3), nn.Linear(3, 2))
+add("linear", (4,), F.linear, halves(4))
+add("linear", (2, 3), F.linear, halves(3))
+add("linear", (4,), nn.Linear(4, 3), apart=True)
+
+for n in (1, 2, 3):
+    key, size = f"conv{n}d", SIZES[n]
+    add(key, (2, *size), CONVS[n](2, 3, 2))
+    add(key, (2, *size), CONVS[n](2, 2, 2, stride=2, padding=1, bias=False))
+    add(key, (2, *size), CONVS[n](2, 4, 2, groups=2, dilation=(2, *[1] * (n - 1)), padding=1))
+    add(key, (2, *size), CONVS[n](2, 2, 2, padding="same"))
+    add(key, (1, *size), CONVS[n](1, 2, 2, padding="valid"))
+    for mode in ("reflect", "replicate", "circular"):
+        add(key, (1, *size), CONVS[n](1, 2, 2, padding=1, padding_mode=mode))
+    add(key, (1, *size), CONVS[n](1, 2, 3, padding="same", padding_mode="circular"))
+
+    key = f"conv_transpose{n}d"
+    add(key, (2, *size), TRANSPOSED[n](2, 2, 2))
+    add(key, (1, *size), TRANSPOSED[n](1, 2, 2, stride=2, padding=1, output_padding=1, bias=False))
+    add(key, (2, *size), TRANSPOSED[n](2, 4, 2, groups=2, dilation=2, stride=(2, *[1] * (n - 1))))
+
+    add("batch_norm", (3, *size), NORMS[n](3))
+    add("avg_pool" + f"{n}d", (1, *size), getattr(nn, f"AvgPool{n}d")(2))
+    add("avg_pool" + f"{n}d", (1, *size), getattr(nn, f"AvgPool{n}d")(2, 1, padding=1))
+    add("avg_pool" + f"{n}d", (1, *size), getattr(nn, f"AvgPool{n}d")(2, ceil_mode=True, count_include_pad=False))
+    pool = getattr(nn, f"AvgPool{n}d")(3, 2, padding=1, ceil_mode=True, count_include_pad=False)
+    add("avg_pool" + f"{n}d", (1, *[s + 1 for s in size]), pool, dyadic=False)
+    add(f"adaptive_avg_pool{n}d", (2, *size), getattr(nn, f"AdaptiveAvgPool{n}d")(1), dyadic=False)
+    add(f"adaptive_avg_pool{n}d", (1, *[s + 2 for s in size]), getattr(nn, f"AdaptiveAvgPool{n}d")(3), dyadic=False)
+
+add("conv2d", (1, 3, 3), lambda x, w: F.conv2d(x, w, stride=(2, 1)), halves(2, 1, 2, 2))
+add("conv2d", (1, 3, 3), nn.Conv2d(1, 2, 2), apart=True)
+add("avg_pool2d", (1, 4, 4), lambda x: F.avg_pool2d(x, (2, 3), (1, 2), divisor_override=4))
+add("avg_pool2d", (1, 4, 4), nn.AvgPool2d((1, 4)))
+add("_adaptive_avg_pool2d", (1, 5, 4), lambda x: aten._adaptive_avg_pool2d(x, [3, 2]), dyadic=False)
+add("_adaptive_avg_pool3d", (1, 3, 2, 2), lambda x: aten._adaptive_avg_pool3d(x, [2, 2, 1]), dyadic=False)
+
+add("batch_norm", (4,), nn.BatchNorm1d(4))
+add("batch_norm", (4,), nn.BatchNorm1d(4, affine=False))
+
+
+def _normed(x: Tensor, mean: Tensor, var: Tensor, w: Tensor, b: Tensor) -> Tensor:
+    return aten._native_batch_norm_legit_no_training(x, w, b, mean, var, 0.1, 0.25)[0]
+
+
+STATISTICS = (halves(2, seed=1), torch.tensor([0.75, 2.0]), halves(2, seed=2), halves(2, seed=3))
+add("_native_batch_norm_legit_no_training", (2, 3), _normed, *STATISTICS)
+
+add("matmul", (2, 3), torch.matmul, halves(3, 2))
+add("matmul", (2, 3), torch.matmul, halves(3))
+add("matmul", (2, 3), lambda x, w: w @ x, halves(2, 2))
+add("matmul", (2, 3), lambda x, w: w @ x, halves(2))
+add("matmul", (3,), torch.matmul, halves(3, 2))
+add("matmul", (2, 2, 3), torch.matmul, halves(2, 3, 2))
+add("matmul", (2, 3), lambda x, w: w @ x[:, None], halves(2, 2, 2))
+add("bmm", (2, 3), lambda x, w: torch.bmm(x, w.expand(len(x), -1, -1)), halves(1, 3, 2))
+add("bmm", (2, 3), lambda x, w: torch.bmm(w.expand(len(x), -1, -1), x), halves(1, 3, 2))
+add("mm", (3,), torch.mm, halves(3, 2))
+add("mv", (3,), torch.mv, halves(3))
+add("addmm", (3,), lambda x, b, w: torch.addmm(b, x, w), halves(2), halves(3, 2))
+add("addmm", (3,), lambda x, b, w: torch.addmm(b, x, w, beta=0.5, alpha=-1.5), halves(2), halves(3, 2))
+add("addmm", (3,), lambda x, w: torch.addmm(x[:, :2], x, w, beta=-0.5, alpha=2), halves(3, 2))
+add("baddbmm", (2, 3), lambda x, b, w: torch.baddbmm(b, x, w.expand(len(x), -1, -1)), halves(1, 2, 2), halves(1, 3, 2))
+add("baddbmm", (2, 2), lambda x, w: torch.baddbmm(x, x, w.expand(len(x), -1, -1), beta=2, alpha=-1), halves(1, 2, 2))
+add("addmv", (3,), lambda x, b, w: torch.addmv(b, x, w), halves(1), halves(3))
+add("addmv", (3,), lambda x, w: torch.addmv(x[:, 0], x, w, beta=0.5, alpha=2), halves(3))
+add("einsum", (3,), lambda x, w: torch.einsum("bi,ij->bj", x, w), halves(3, 2))
+add("einsum", (2, 3), lambda x, w: torch.einsum("oc,bcl->bol", w, x), halves(2, 2))
+add("einsum", (2, 3), lambda x, w: torch.einsum("bcl,ocl->bo", x, w), halves(2, 2, 3))
+add("einsum", (2, 3), lambda x: torch.einsum("bcl->bc", x))
+add("einsum", (2, 3), lambda x: torch.einsum("bcl->blc", x))
+add("einsum", (3, 3), lambda x: torch.einsum("bii->b", x))
+add("tensordot", (2, 3), lambda x, w: torch.tensordot(x, w, dims=([2], [0])), halves(3, 2))
+add("tensordot", (2, 3), lambda x, w: torch.tensordot(x, w, dims=([1, 2], [1, 0])), halves(3, 2, 2))
+
+# sums
+
+add("add.Tensor", (4,), lambda x, c: x + c, halves(4))
+add("add.Tensor", (2, 2), lambda x, c: x + c, halves(3, 1, 1))
+add("add.Tensor", (4,), lambda x: x + x.flip(1))
+add("add.Tensor", (2, 2), lambda x: x + x[:, :1])
+add("add.Tensor", (4,), lambda x: torch.add(x, x.flip(1), alpha=-0.5))
+add("add.Tensor", (4,), lambda x, c: torch.add(c, x, alpha=2), halves(4))
+add("add.Tensor", (4,), lambda x: x + 1.5)
+add("add.Scalar", (4,), lambda x: aten.add.Scalar(x, 1.5))
+add("add.Scalar", (4,), lambda x: aten.add.Scalar(x, 1.5, 2))
+add("sub.Tensor", (4,), lambda x, c: c - x, halves(4))
+add("sub.Tensor", (4,), lambda x: torch.sub(x, x.roll(1, 1), alpha=2))
+add("sub.Scalar", (4,), lambda x: aten.sub.Scalar(x, 1.5))
+add("rsub.Scalar", (4,), lambda x: 1 - x)
+add("rsub.Scalar", (4,), lambda x: torch.rsub(x, 1.5, alpha=2))
+add("rsub.Tensor", (4,), lambda x, c: torch.rsub(x, c), halves(4))
+add("rsub.Tensor", (4,), lambda x: torch.rsub(x, x.flip(1), alpha=0.5))
+add("mul.Tensor", (4,), lambda x, c: x * c, halves(4))
+add("mul.Tensor", (3,), lambda x, c: c * x[:, None], halves(2, 1))
+add("mul.Tensor", (4,), lambda x: -1.5 * x)
+add("mul.Scalar", (4,), lambda x: aten.mul.Scalar(x, -1.5))
+add("div.Tensor", (4,), lambda x, c: x / c, halves(4).sign() * 2)
+add("div.Tensor", (4,), lambda x: x / 3, dyadic=False)
+add("div.Scalar", (4,), lambda x: aten.div.Scalar(x, 4))
+add("neg", (4,), lambda x: -x)
+add("neg", (4,), lambda x: -(x * (x > 0)))
+add("addcmul", (4,), lambda x, c: torch.addcmul(x, x.flip(1), c, value=-0.5), halves(4))
+add("addcmul", (4,), lambda x, c: torch.addcmul(c, c, x), halves(4))
+add("addcdiv", (4,), lambda x, c: torch.addcdiv(x, x.flip(1), c, value=-0.5), halves(4).sign() * 2)
+add("addcdiv", (4,), lambda x, c: torch.addcdiv(c, x, c), halves(4).sign() * 2)
+add("lerp.Scalar", (4,), lambda x: torch.lerp(x, x.flip(1), 0.25))
+add("lerp.Tensor", (4,), lambda x, c: torch.lerp(x, x.flip(1), c), halves(4))
+add("diff", (4,), torch.diff)
+add("diff", (3, 2), lambda x: torch.diff(x, dim=1))
+
+# averages
+
+add("mean.dim", (4, 2), lambda x: x.mean(1))
+add("mean.dim", (2, 3, 2), lambda x: x.mean((1, -1), keepdim=True))
+add("mean.dim", (2, 3), lambda x: x.mean(-1), dyadic=False)
+add("sum.dim_IntList", (2, 3), lambda x: x.sum(1))
+add("sum.dim_IntList", (2, 3), lambda x: x.sum((-1, 1), keepdim=True))
+add("nansum", (2, 3), lambda x: torch.nansum(x, 2))
+add("cumsum", (2, 3), lambda x: x.cumsum(-1))
+add("cumsum", (3, 2), lambda x: x.cumsum(1))
+add("col2im", (4, 6), nn.Fold((3, 4), (2, 2)))
+add("col2im", (4, 4), nn.Fold((3, 3), (2, 2), stride=2, padding=1, dilation=1))
+for key, size in (("upsample_linear1d", (4,)), ("upsample_bilinear2d", (2, 3)), ("upsample_trilinear3d", (2, 2, 2))):
+    mode = {1: "linear", 2: "bilinear", 3: "trilinear"}[len(size)]
+    add(key, (1, *size), nn.Upsample(scale_factor=2, mode=mode))
+    add(key, (1, *size), nn.Upsample(size=[s + 1 for s in size], mode=mode), dyadic=False)
+    add(key, (1, *size), nn.Upsample(size=[s + 2 for s in size], mode=mode, align_corners=True), dyadic=False)
+    add(key, (1, *size), nn.Upsample(scale_factor=1.5, mode=mode), dyadic=False)
