@@ -39,9 +39,9 @@ class Check:
 
     def __str__(self) -> str:
         return (
-            f"largest distance {self.worst:.1e} from {self.against} at {self.points:,} points, values up to {self.scale:.3g}"
-            f" (breaks {self.breaks:.1e}, midpoints {self.midpoints:.1e}, neighbours {self.neighbours:.1e},"
-            f" random {self.random:.1e})"
+            f"largest distance {self.worst:.1e} from {self.against} at {self.points:,} points,"
+            f" values up to {self.scale:.3g} (breaks {self.breaks:.1e}, midpoints {self.midpoints:.1e},"
+            f" neighbours {self.neighbours:.1e}, random {self.random:.1e})"
         )
 
 
@@ -54,7 +54,9 @@ def check(line: Restriction, network: Network, samples: int, seed: int) -> Check
     places = {
         "breaks": spread,
         "midpoints": _spread((alphas[1:] + alphas[:-1]) / 2, samples),
-        "neighbours": torch.cat([torch.nextafter(spread, spread - 1), torch.nextafter(spread, spread + 1)]).clamp(low, high),
+        "neighbours": torch.cat([torch.nextafter(spread, spread - 1), torch.nextafter(spread, spread + 1)]).clamp(
+            low, high
+        ),
         "random": low + (high - low) * torch.rand(samples, generator=generator, dtype=torch.float64),
     }
     module = _double(network)

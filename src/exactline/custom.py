@@ -88,7 +88,14 @@ def _measured(function: Callable[[Tensor], Tensor], knots: Sequence[float], name
         (Fraction(b) - Fraction(a)) / (Fraction(q) - Fraction(p))
         for p, q, a, b in zip(grid, grid[1:], heights, heights[1:], strict=False)
     ]
-    for x, y, knot, height, slope in zip(far, _called(function, far), (grid[1], grid[-2]), (heights[1], heights[-2]), (slopes[0], slopes[-1]), strict=True):
+    for x, y, knot, height, slope in zip(
+        far,
+        _called(function, far),
+        (grid[1], grid[-2]),
+        (heights[1], heights[-2]),
+        (slopes[0], slopes[-1]),
+        strict=True,
+    ):
         if not abs(y - (height + float(slope) * (x - knot))) <= 1e-6 * (abs(y) + scale):
             raise _error(f"The function bends near {x:g}.", "Name every knot.")
     return Pointwise(tuple(Fraction(k) for k in ordered), tuple(slopes), Fraction(heights[1]), name=name)

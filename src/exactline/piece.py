@@ -77,7 +77,9 @@ class Piece:
             for row, grad, x in zip(rows, given, xs, strict=True):
                 row.append(torch.zeros_like(x).detach() if grad is None else grad)
         shape = self.network.nodes[output].shape
-        matrices = tuple(torch.cat(r).view(*shape, *s) if r else torch.zeros(*shape, *s) for r, s in zip(rows, shapes, strict=True))
+        matrices = tuple(
+            torch.cat(r).view(*shape, *s) if r else torch.zeros(*shape, *s) for r, s in zip(rows, shapes, strict=True)
+        )
         with torch.no_grad():
             constant = self._followed([torch.zeros(1, *s, dtype=dtype) for s in shapes], output, patterns, 1)[0]
         return matrices, constant

@@ -47,7 +47,7 @@ class Born(Sequence["Birth | None"]):
     def __getitem__(self, index: int) -> Birth | None: ...
     @overload
     def __getitem__(self, index: slice) -> Born: ...
-    def __getitem__(self, index: int | slice) -> Birth | None | Born:
+    def __getitem__(self, index: int | slice) -> Birth | Born | None:
         if isinstance(index, slice):
             return Born(self.table[index], self.names)
         node, unit, count = self.table[index].tolist()

@@ -68,13 +68,15 @@ def write_atomically(path: Path, data: bytes) -> None:
                 file.write(data)
                 file.flush()
                 os.fsync(file.fileno())
-            os.replace(name, path)
+            Path(name).replace(path)
         except BaseException:
-            os.unlink(name)
+            Path(name).unlink()
             raise
     except OSError as problem:
         raise FileError(
-            f"The file cannot be written: {problem.strerror}", where=str(path), hint="Choose a folder that can be written."
+            f"The file cannot be written: {problem.strerror}",
+            where=str(path),
+            hint="Choose a folder that can be written.",
         ) from problem
 
 

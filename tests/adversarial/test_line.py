@@ -397,7 +397,9 @@ def test_a_line_within_rounding_of_a_hyperplane_shows_no_sign_noise(offset):
     torch.manual_seed(1)
     others = torch.randn(30, 2, dtype=torch.float64)
     model = relus(
-        dense(torch.cat([torch.tensor([[0.1, 0.2]]), others]), torch.cat([points(-0.3 + offset), torch.randn(30) * 0.3])),
+        dense(
+            torch.cat([torch.tensor([[0.1, 0.2]]), others]), torch.cat([points(-0.3 + offset), torch.randn(30) * 0.3])
+        ),
         dense(torch.ones(1, 31)),
     )
     Q, R = points(1.0, 1.0), points(-3.0, 3.0)
@@ -470,7 +472,12 @@ def test_negative_zero_is_zero():
 
 def test_every_alpha_is_a_correctly_placed_rational_for_integer_nets():
     torch.manual_seed(3)
-    model = relus(*(dense(torch.randint(-3, 4, (b, a)).double(), torch.randint(-3, 4, (b,)).double()) for a, b in ((2, 6), (6, 6), (6, 2))))
+    model = relus(
+        *(
+            dense(torch.randint(-3, 4, (b, a)).double(), torch.randint(-3, 4, (b,)).double())
+            for a, b in ((2, 6), (6, 6), (6, 2))
+        )
+    )
     line = right(model, [-5, 2], [7, -3])
     exact = xl.exact.restrict(model, [-5, 2], [7, -3])
     assert len(line) == len(exact)

@@ -6,11 +6,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from .sample import Samples, halves
+from .sample import add, halves
 
 aten = torch.ops.aten
-AFFINE = Samples()
-add = AFFINE.add
 
 CONVS = {1: nn.Conv1d, 2: nn.Conv2d, 3: nn.Conv3d}
 TRANSPOSED = {1: nn.ConvTranspose1d, 2: nn.ConvTranspose2d, 3: nn.ConvTranspose3d}
@@ -67,7 +65,7 @@ def _normed(x: Tensor, mean: Tensor, var: Tensor, w: Tensor, b: Tensor) -> Tenso
     return aten._native_batch_norm_legit_no_training(x, w, b, mean, var, 0.1, 0.25)[0]
 
 
-STATISTICS = (halves(2, seed=1), torch.tensor([0.75, 2.0]), halves(2, seed=2), halves(2, seed=3))
+STATISTICS = (halves(2, seed=1), torch.tensor([0.75, 3.75]), halves(2, seed=2), halves(2, seed=3))
 add("_native_batch_norm_legit_no_training", (2, 3), _normed, *STATISTICS)
 
 add("matmul", (2, 3), torch.matmul, halves(3, 2))
@@ -77,15 +75,15 @@ add("matmul", (2, 3), lambda x, w: w @ x, halves(2))
 add("matmul", (3,), torch.matmul, halves(3, 2))
 add("matmul", (2, 2, 3), torch.matmul, halves(2, 3, 2))
 add("matmul", (2, 3), lambda x, w: w @ x[:, None], halves(2, 2, 2))
-add("bmm", (2, 3), lambda x, w: torch.bmm(x, w.expand(len(x), -1, -1)), halves(1, 3, 2))
-add("bmm", (2, 3), lambda x, w: torch.bmm(w.expand(len(x), -1, -1), x), halves(1, 3, 2))
+add("bmm", (2, 3), lambda x, w: torch.bmm(x, w.expand(x.shape[0], -1, -1)), halves(1, 3, 2))
+add("bmm", (2, 3), lambda x, w: torch.bmm(w.expand(x.shape[0], -1, -1), x), halves(1, 3, 2))
 add("mm", (3,), torch.mm, halves(3, 2))
 add("mv", (3,), torch.mv, halves(3))
 add("addmm", (3,), lambda x, b, w: torch.addmm(b, x, w), halves(2), halves(3, 2))
 add("addmm", (3,), lambda x, b, w: torch.addmm(b, x, w, beta=0.5, alpha=-1.5), halves(2), halves(3, 2))
 add("addmm", (3,), lambda x, w: torch.addmm(x[:, :2], x, w, beta=-0.5, alpha=2), halves(3, 2))
-add("baddbmm", (2, 3), lambda x, b, w: torch.baddbmm(b, x, w.expand(len(x), -1, -1)), halves(1, 2, 2), halves(1, 3, 2))
-add("baddbmm", (2, 2), lambda x, w: torch.baddbmm(x, x, w.expand(len(x), -1, -1), beta=2, alpha=-1), halves(1, 2, 2))
+add("baddbmm", (2, 3), lambda x, b, w: torch.baddbmm(b, x, w.expand(x.shape[0], -1, -1)), halves(1, 2, 2), halves(1, 3, 2))
+add("baddbmm", (2, 2), lambda x, w: torch.baddbmm(x, x, w.expand(x.shape[0], -1, -1), beta=2, alpha=-1), halves(1, 2, 2))
 add("addmv", (3,), lambda x, b, w: torch.addmv(b, x, w), halves(1), halves(3))
 add("addmv", (3,), lambda x, w: torch.addmv(x[:, 0], x, w, beta=0.5, alpha=2), halves(3))
 add("einsum", (3,), lambda x, w: torch.einsum("bi,ij->bj", x, w), halves(3, 2))
@@ -93,6 +91,7 @@ add("einsum", (2, 3), lambda x, w: torch.einsum("oc,bcl->bol", w, x), halves(2, 
 add("einsum", (2, 3), lambda x, w: torch.einsum("bcl,ocl->bo", x, w), halves(2, 2, 3))
 add("einsum", (2, 3), lambda x: torch.einsum("bcl->bc", x))
 add("einsum", (2, 3), lambda x: torch.einsum("bcl->blc", x))
+add("einsum", (2, 3), lambda x, w: torch.einsum("...l,lk", x, w), halves(3, 2))
 add("einsum", (3, 3), lambda x: torch.einsum("bii->b", x))
 add("tensordot", (2, 3), lambda x, w: torch.tensordot(x, w, dims=([2], [0])), halves(3, 2))
 add("tensordot", (2, 3), lambda x, w: torch.tensordot(x, w, dims=([1, 2], [1, 0])), halves(3, 2, 2))
@@ -100,7 +99,8 @@ add("tensordot", (2, 3), lambda x, w: torch.tensordot(x, w, dims=([1, 2], [1, 0]
 # sums
 
 add("add.Tensor", (4,), lambda x, c: x + c, halves(4))
-add("add.Tensor", (2, 2), lambda x, c: x + c, halves(3, 1, 1))
+add("add.Tensor", (2, 2), lambda x, c: x + c, halves(2, 1))
+add("add.Tensor", (4,), lambda x, c: x[:, None] + c, halves(3, 1))
 add("add.Tensor", (4,), lambda x: x + x.flip(1))
 add("add.Tensor", (2, 2), lambda x: x + x[:, :1])
 add("add.Tensor", (4,), lambda x: torch.add(x, x.flip(1), alpha=-0.5))

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import nn
 
-from .sample import Samples, halves, whole
+from .sample import add, halves
 
 aten = torch.ops.aten
-BREAKING = Samples()
-add = BREAKING.add
 
 # elementwise
 
@@ -39,7 +37,6 @@ add("hardsigmoid", (4,), lambda x: 6 * F.hardsigmoid(2 * x), dyadic=False)
 add("softshrink", (4,), nn.Softshrink())
 add("softshrink", (4,), nn.Softshrink(0.3), dyadic=False)
 add("softshrink", (4,), nn.Softshrink(0.0))
-add("softshrink", (4,), nn.Softshrink(0.25), apart=True)
 add("abs", (4,), torch.abs)
 add("abs", (4,), lambda x: (x - x.flip(1)).abs())
 add("threshold", (4,), nn.Threshold(0.5, 0.5))
@@ -69,7 +66,7 @@ for name in ("maximum", "max.other", "fmax", "minimum", "min.other", "fmin"):
     function = {"max.other": torch.max, "min.other": torch.min}.get(name) or getattr(torch, name)
     add(name, (4,), lambda x, function=function: function(x, 1 - x.flip(1)))
     add(name, (4,), lambda x, c, function=function: function(x, c), halves(4))
-    add(name, (4,), lambda x, c, function=function: function(c, x), halves(2, 1))
+    add(name, (4,), lambda x, c, function=function: function(c, x[:, None]), halves(2, 1))
 add("maximum", (2, 2), lambda x: torch.maximum(x, x[:, :1, 1:] + 0.5))
 add("maximum", (4,), lambda x: torch.maximum(x, torch.zeros_like(x)))
 add("maximum", (4,), lambda x: torch.maximum(x.relu(), x.flip(1)))
@@ -149,33 +146,26 @@ add("eq", (4,), lambda x: torch.where(x == 0, 0.0, x.relu()))
 add("ne", (4,), lambda x: torch.where(x != 1, x.abs(), 1.0))
 add("sign", (4,), lambda x: x.sign() * x)
 add("sign", (4,), lambda x: 0.5 * x + 0.5 * x * torch.sign(x))
+add("sign", (4,), nn.Softshrink(0.25), apart=True)  # arrives in pieces
 add("sgn", (4,), lambda x: x.sgn() * x)
 add("logical_not", (4,), lambda x: torch.where(torch.logical_not(x > 0), 0.5 * x, x))
 add("bitwise_not", (4,), lambda x: x * ~(x > 0))
 add("logical_and", (4,), lambda x: torch.where(torch.logical_and(x > -1, x < 1), x, x.clamp(-1, 1)))
-add("bitwise_and", (4,), lambda x: torch.where((x > -1) & (x <= 1), x, x.clamp(-1, 1)))
+add("bitwise_and", (4,), lambda x: torch.where(torch.bitwise_and(x > -1, x <= 1), x, x.clamp(-1, 1)))
 add("logical_or", (4,), lambda x: torch.where(torch.logical_or(x < -1, x > 1), x.clamp(-1, 1), x))
-add("bitwise_or", (4,), lambda x: torch.where((x < -1) | (x >= 1), x.clamp(-1, 1), x))
+add("bitwise_or", (4,), lambda x: torch.where(torch.bitwise_or(x < -1, x >= 1), x.clamp(-1, 1), x))
 add("where", (4,), lambda x: torch.where(x > 0, x, torch.zeros_like(x)))
 add("where", (4,), lambda x: torch.where(x > 1, 1.0, torch.where(x < -1, -1.0, x)))
+add("where", (4,), lambda x: torch.where((x > -1) & (x <= 1), x, x.clamp(-1, 1)))
+add("where", (4,), lambda x: torch.where((x < -1) | (x >= 1), x.clamp(-1, 1), x))
 add("where", (4,), lambda x, c: torch.where(c > 0, x, 2 * x.flip(1)), halves(4))
 add("where", (4,), lambda x, c: torch.where(c > 0, x, c), halves(4))
-add("where", (2, 2), lambda x, c: torch.where(c > 0, 0.5, x), halves(2, 1, 2))
+add("where", (2, 2), lambda x, c: torch.where(c > 0, 0.5, x[:, None]), halves(2, 1, 2))
 add("where", (4,), lambda x, c: torch.where(c > 0, x * (x > 0), x), halves(4))
 add("masked_fill", (4,), lambda x: x.masked_fill(x < 0, 0.0))
 add("masked_fill", (4,), lambda x, c: x.masked_fill(c > 0, -1.5), halves(4))
 add("masked_fill", (4,), lambda x, c: x.masked_fill(c > 0, c[0]), halves(4))
-
-
-def _masked(x: Tensor) -> Tensor:
-    y = x.clone()
-    y[y < 0] = 0.0
-    return y
-
-
 add("masked_fill", (4,), lambda x: x.clone().masked_fill_(x < 0.5, 0.5))
-add("index_put", (4,), _masked)
-add("index_put", (4,), lambda x, i: torch.index_put(x, (None, i), x[:, :2] + 1), whole(3, 0))
 
 # smooth tails
 

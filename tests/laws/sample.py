@@ -64,25 +64,17 @@ class Function(nn.Module):
         return self.function(x, *(getattr(self, f"c{i}") for i in range(self.count)))
 
 
-class Samples:
-    """Samples by the operator they are for, in the order they are given."""
+SAMPLES: dict[str, list[Sample]] = {}  # by operator; filled by the modules of the families
 
-    def __init__(self) -> None:
-        self.by_key: dict[str, list[Sample]] = {}
 
-    def add(self, key: str, shape: Shape, body: Body, *constants: Tensor, **flags: Any) -> None:
-        """One more sample of an operator; a module gets weights that are small multiples of a half."""
-        known = self.by_key.setdefault(key, [])
-        if isinstance(body, nn.Module):
-            _whole_weights(body, len(known))
-        else:
-            body = Function(body, constants)
-        known.append(Sample(key, len(known), body, shape, **flags))
-
-    def each(self, keys: str, shape: Shape, body: Callable[..., Body], **flags: Any) -> None:
-        """The same body for several operators: ``body`` makes it from the name."""
-        for key in keys.split():
-            self.add(key, shape, body(key), **flags)
+def add(key: str, shape: Shape, body: Body, *constants: Tensor, **flags: Any) -> None:
+    """One more sample of an operator; a module gets weights that are small multiples of a half."""
+    known = SAMPLES.setdefault(key, [])
+    if isinstance(body, nn.Module):
+        _half_weights(body, len(known))
+    else:
+        body = Function(body, constants)
+    known.append(Sample(key, len(known), body, shape, **flags))
 
 
 def halves(*shape: int, seed: int = 0) -> Tensor:
@@ -97,13 +89,13 @@ def whole(*values: Any) -> Tensor:
     return torch.tensor(values, dtype=torch.int64)
 
 
-def _whole_weights(module: nn.Module, seed: int) -> None:
+def _half_weights(module: nn.Module, seed: int) -> None:
     with torch.no_grad():
         for i, weight in enumerate(module.parameters()):
             weight.copy_(halves(*weight.shape, seed=100 * seed + i))
         for part in module.modules():
             if isinstance(part, nn.modules.batchnorm._BatchNorm) and part.running_mean is not None:
-                # eps and variance add up to a square, so that scale and shift are exact
+                # eps and variance add up to 1 or 4, so that scale and shift are exact
                 part.eps = 0.25
                 part.running_mean.copy_(halves(part.num_features, seed=7))
-                part.running_var.copy_(halves(part.num_features, seed=8).square() - 0.25 + 0.0)
+                part.running_var.copy_(torch.where(halves(part.num_features, seed=8) > 0, 0.75, 3.75))

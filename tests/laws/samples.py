@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from .affine import AFFINE
-from .breaking import BREAKING
-from .sample import Sample
-from .shapes import SHAPES
+from . import affine, breaking, shapes
+from .sample import SAMPLES, Sample
 
-SAMPLES: dict[str, list[Sample]] = {}
-for family in (AFFINE, BREAKING, SHAPES):
-    for key, found in family.by_key.items():
-        SAMPLES.setdefault(key, []).extend(found)
+__all__ = ["SAMPLES", "UNREACHABLE", "Sample", "affine", "breaking", "shapes"]
 
 UNREACHABLE: dict[str, str] = {}

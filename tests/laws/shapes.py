@@ -9,11 +9,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from .sample import Samples, halves, whole
+from .sample import add, halves, whole
 
 aten = torch.ops.aten
-SHAPES = Samples()
-add = SHAPES.add
 
 
 def written(write: Callable[..., Any]) -> Callable[..., Tensor]:
@@ -60,12 +58,12 @@ add("narrow", (4,), lambda x: x.narrow(1, 1, 2))
 add("index", (4,), lambda x, i: x[:, i], whole(3, 1, 1))
 add("index", (3, 3), lambda x, i, j: x[:, i, j], whole(2, 0), whole(1, 1))
 add("index_select", (4,), lambda x, i: x.index_select(1, i), whole(3, 0, 3))
-add("gather", (4,), lambda x, i: x.gather(1, i.expand(len(x), -1)), whole([3, 0]))
-add("take_along_dim", (4,), lambda x, i: torch.take_along_dim(x, i.expand(len(x), -1), 1), whole([3, 0]))
+add("gather", (4,), lambda x, i: x.gather(1, i.expand(x.shape[0], -1)), whole([3, 0]))
+add("take_along_dim", (4,), lambda x, i: torch.take_along_dim(x, i.expand(x.shape[0], -1), 1), whole([3, 0]))
 add("diagonal", (3, 3), lambda x: x.diagonal(1, 1, 2))
 add("unfold", (5,), lambda x: x.unfold(1, 3, 2))
 add("cat", (3,), lambda x: torch.cat([x, 2 * x, x], 1))
-add("cat", (3,), lambda x, c: torch.cat([c.expand(len(x), -1), x], 1), halves(1, 2))
+add("cat", (3,), lambda x, c: torch.cat([c.expand(x.shape[0], -1), x], 1), halves(1, 2))
 add("concat", (3,), lambda x: torch.concat([x, 2 * x], -1))
 add("stack", (3,), lambda x: torch.stack([x, 2 * x], 1))
 add("hstack", (3,), lambda x: torch.hstack([x, 2 * x]))
@@ -76,9 +74,9 @@ add("repeat_interleave", (3,), lambda x: x.repeat_interleave(2, 1))
 add("repeat_interleave", (3,), lambda x, i: x.repeat_interleave(i, 1, output_size=4), whole(2, 1, 1))
 add("split", (5,), lambda x: torch.cat(x.split(2, 1)[::-1], 1))
 add("split_with_sizes", (5,), lambda x: torch.cat(torch.split_with_sizes(x, [2, 3], 1)[::-1], 1))
-add("chunk", (5,), lambda x: torch.cat(x.chunk(2, 1)[::-1], 1))
+add("chunk", (5,), lambda x: torch.cat(aten.chunk(x, 2, 1)[::-1], 1))
 add("unbind", (2, 3), lambda x: x.unbind(1)[1] - x.unbind(1)[0])
-add("tensor_split", (5,), lambda x: torch.cat(x.tensor_split(2, 1)[::-1], 1))
+add("tensor_split", (5,), lambda x: torch.cat(aten.tensor_split(x, 2, 1)[::-1], 1))
 add("unsafe_split", (5,), lambda x: torch.cat(torch.unsafe_split(x, 2, 1)[::-1], 1))
 add("tril", (3, 3), torch.tril)
 add("triu", (3, 3), lambda x: x.triu(1))
@@ -116,6 +114,7 @@ add("slice_scatter", (4,), written(lambda y, x, c: y.__setitem__((slice(None), s
 add("diagonal_scatter", (3, 3), lambda x: torch.diagonal_scatter(x, x[:, 0], 0, 1, 2))
 add("index_put", (4,), written(lambda y, x, i: y.__setitem__((slice(None), i), 1.5)), whole(2, 0))
 add("index_put", (4,), written(lambda y, x, i: y.__setitem__((slice(None), i), x[:, :2])), whole(2, 0))
+add("index_put", (4,), lambda x, i: aten.index_put(x, [None, i], x[:, :2] + 1), whole(3, 0))
 add("index_copy", (4,), lambda x, i: x.index_copy(1, i, x[:, :2]), whole(3, 1))
 add("fill", (4,), written(lambda y, x: y.__setitem__((slice(None), 0), 0)))
 add("fill", (4,), written(lambda y, x: y[:, 1:3].fill_(1.5)))
@@ -143,7 +142,7 @@ add("to.dtype", (4,), lambda x: x.to(torch.float64))
 add("to.dtype", (4,), lambda x: x.double() + x)
 add("to.device", (4,), lambda x: aten.to.device(x, "cpu", torch.float64))
 add("to.dtype_layout", (4,), lambda x: x.to("cpu"))
-add("to.other", (4,), lambda x, c: x.to(c), halves(4).double())
+add("to.other", (4,), lambda x, c: aten.to.other(x, c), halves(4).double())
 add("type_as", (4,), lambda x, c: x.type_as(c), halves(4).double())
 
 # constants of the data's shape
@@ -151,6 +150,6 @@ add("type_as", (4,), lambda x, c: x.type_as(c), halves(4).double())
 add("zeros_like", (4,), lambda x: torch.cat([x, torch.zeros_like(x)], 1))
 add("ones_like", (4,), lambda x: x - torch.ones_like(x))
 add("full_like", (4,), lambda x: torch.full_like(x, 1.5) - x)
-add("new_zeros", (4,), lambda x: torch.cat([x, x.new_zeros(len(x), 1)], 1))
+add("new_zeros", (4,), lambda x: torch.cat([x, x.new_zeros(x.shape[0], 1)], 1))
 add("new_ones", (4,), lambda x: x + x.new_ones(4))
-add("new_full", (4,), lambda x: x * x.new_full((len(x), 1), -1.5))
+add("new_full", (4,), lambda x: x * x.new_full((x.shape[0], 1), -1.5))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
@@ -68,7 +69,7 @@ def mlp(g: torch.Generator) -> tuple[nn.Module, tuple[int, ...]]:
     """Plain ReLU layers."""
     widths = [pick(g, 2, 6), *(pick(g, 4, 14) for _ in range(pick(g, 1, 3))), pick(g, 1, 4)]
     layers: list[nn.Module] = []
-    for a, b in zip(widths, widths[1:], strict=False):
+    for a, b in pairwise(widths):
         layers += [nn.Linear(a, b), nn.ReLU()]
     return nn.Sequential(*layers[:-1]), (widths[0],)
 
@@ -77,7 +78,7 @@ def mixed(g: torch.Generator) -> tuple[nn.Module, tuple[int, ...]]:
     """Layers with leaky, clamped and other activations."""
     widths = [pick(g, 2, 6), *(pick(g, 4, 10) for _ in range(pick(g, 1, 3))), pick(g, 1, 4)]
     layers: list[nn.Module] = []
-    for a, b in zip(widths, widths[1:], strict=False):
+    for a, b in pairwise(widths):
         layers += [nn.Linear(a, b), activation(g)]
     return nn.Sequential(*layers[:-1]), (widths[0],)
 

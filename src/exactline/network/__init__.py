@@ -12,10 +12,11 @@ from torch import Tensor, nn
 from torch.export import ExportedProgram
 
 from ..errors import ArgumentError
-from .capture import capture, read, readable
+from .capture import capture, readable
 from .graph import Network as Network
 from .graph import Node as Node
 from .graph import Tail as Tail
+from .reader import read
 from .simplify import simplified
 
 KEPT = 8  # captures remembered for each module: different shapes, precisions, devices
@@ -54,7 +55,8 @@ def as_network(
 def fingerprint(module: nn.Module) -> tuple[Any, ...]:
     """What changes when the module's function may have changed: weights, structure, settings."""
     weights = tuple(
-        (name, t.shape, t.dtype, t.device, _checksum(t)) for name, t in (*module.named_parameters(), *module.named_buffers())
+        (name, t.shape, t.dtype, t.device, _checksum(t))
+        for name, t in (*module.named_parameters(), *module.named_buffers())
     )
     parts = tuple(
         (name, type(m), m.training, tuple((k, v) for k, v in vars(m).items() if isinstance(v, (bool, int, float, str))))
@@ -68,7 +70,7 @@ def _checksum(tensor: Tensor) -> int:
         return 0
     flat = tensor.detach().contiguous().view(-1).view(torch.uint8)
     if flat.device.type == "cpu":
-        return zlib.crc32(memoryview(flat.numpy()))
+        return zlib.crc32(flat.numpy().data)
     words = flat[: len(flat) // 4 * 4].view(torch.int32).to(torch.int64)
     odd = torch.arange(1, 2 * len(words), 2, device=words.device)
     return int((words * odd).sum())
@@ -104,9 +106,9 @@ def _unwrapped(model: Any) -> nn.Module:
 class _Function(nn.Module):
     """A plain function of tensors as a module."""
 
-    def __init__(self, function: Callable[..., Tensor]) -> None:
+    def __init__(self, function: Callable[..., Any]) -> None:
         super().__init__()
         self.function = function
 
-    def forward(self, *xs: Tensor) -> Tensor:
+    def forward(self, *xs: Tensor) -> Any:
         return self.function(*xs)

@@ -200,5 +200,3 @@ class Builder:
                 scaled = curves.multiply(old, curves.constant(root, factor))
                 return curves.add(scaled, curves.constant(root, offset or Fraction(0)))
         return None
-
-

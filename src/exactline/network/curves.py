@@ -1,5 +1,8 @@
-"""Scalar functions of one unit while a model is read: comparisons, signs and masks that may add up to a
-continuous piecewise-linear function (softshrink, ``x * (x > 0)``, ``where(x > 0, x, 0.1 * x)``)."""
+"""Scalar functions of one unit while a model is read.
+
+Comparisons, signs and masks may add up to a continuous piecewise-linear function: softshrink, ``x * (x > 0)``,
+``where(x > 0, x, 0.1 * x)``.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import TypeAlias
 
-from ..ops.pointwise import Pointwise
+from ..ops.pointwise import Number, Pointwise
 
 Straight: TypeAlias = tuple[Fraction, Fraction]  # slope and intercept
 ZERO, ONE = Fraction(0), Fraction(1)
@@ -172,15 +175,19 @@ def _meets(p: Straight, q: Straight) -> Fraction | None:
 
 def _segment(op: Pointwise, x: Fraction) -> Straight:
     """Slope and intercept of the segment of an exact pointwise operator that holds x."""
-    knots = [Fraction(k) if not isinstance(k, Fraction) else k for k in op.knots]  # type: ignore[arg-type]
+    knots, slopes = [_exact(k) for k in op.knots], [_exact(k) for k in op.slopes]
     j = bisect_left(knots, x)
-    height = op.value
-    anchor = knots[0]
+    height, anchor = _exact(op.value), knots[0]
     for i in range(1, j):
-        height = height + op.slopes[i] * (knots[i] - knots[i - 1])
+        height += slopes[i] * (knots[i] - knots[i - 1])
         anchor = knots[i]
-    slope = op.slopes[j]
-    return slope, height - slope * anchor  # type: ignore[return-value]
+    return slopes[j], height - slopes[j] * anchor
+
+
+def _exact(value: Number) -> Fraction:
+    if isinstance(value, Fraction):
+        return value
+    raise NotLinear
 
 
 def _value(op: Pointwise, x: Fraction) -> Fraction:

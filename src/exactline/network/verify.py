@@ -31,7 +31,9 @@ def first_difference(program: ExportedProgram, network: Network, values: dict[st
     for name, place in names.items():
         here, there = ours[place], theirs[name]
         scale = float(there.abs().max()) if there.numel() else 0.0
-        if here.shape != there.shape or not torch.allclose(here, there, rtol=TOLERANCE, atol=TOLERANCE * (scale + 1e-300)):
+        if here.shape != there.shape or not torch.allclose(
+            here, there, rtol=TOLERANCE, atol=TOLERANCE * (scale + 1e-300)
+        ):
             node = network.nodes[place]
             where = f"{node.path}: " if node.path else ""
             return f"{where}{name} mixes the batch dimension, or does not do what we read in it"

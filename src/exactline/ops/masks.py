@@ -11,14 +11,14 @@ def greater(x: Tensor, level: float | Tensor) -> Tensor:
     """x > level."""
     if x.device.type != "cpu":
         return x > level
-    return torch.from_numpy(np.greater(x.numpy(), level if isinstance(level, float) else level.numpy()))
+    return torch.from_numpy(np.greater(x.numpy(), level.numpy() if isinstance(level, Tensor) else level))
 
 
 def less(x: Tensor, level: float | Tensor) -> Tensor:
     """x < level."""
     if x.device.type != "cpu":
         return x < level
-    return torch.from_numpy(np.less(x.numpy(), level if isinstance(level, float) else level.numpy()))
+    return torch.from_numpy(np.less(x.numpy(), level.numpy() if isinstance(level, Tensor) else level))
 
 
 def holds(mask: Tensor) -> bool:

@@ -170,7 +170,7 @@ def _snap(
     noise: Noise,
 ) -> Tensor | None:
     """Put values that cannot be told from the knot on it; the entries that were moved."""
-    at = level if isinstance(level, float) else level[0, columns]
+    at = level[0, columns] if isinstance(level, Tensor) else level
     gap = flat[rows, columns] - at
     near = gap != 0
     if not bool(near.any()):
@@ -181,7 +181,7 @@ def _snap(
     above[rows, columns] = (gap > 0) & ~on_knot
     below[rows, columns] = (gap < 0) & ~on_knot
     rows, columns = rows[on_knot], columns[on_knot]
-    flat[rows, columns] = level if isinstance(level, float) else level[0, columns]
+    flat[rows, columns] = level[0, columns] if isinstance(level, Tensor) else level
     moved = torch.zeros_like(above)
     moved[rows, columns] = True
     return moved

@@ -160,8 +160,10 @@ def _insert(
     merged = merge.tensor(x)
     _meet(merged, merge, births)
     live = {j: merge.tensor(t) for j, t in state.live.items() if j != source or facts.last[source] > i}
-    owned = merged is not x and isinstance(node.op, Breaking)
-    live[i] = node.op.overwrite(merged) if owned else node.op.evaluate(merged)
+    if merged is x or not isinstance(node.op, Breaking):
+        live[i] = node.op.evaluate(merged)
+    else:
+        live[i] = node.op.overwrite(merged)
     marks, spots = _newborn(state, births, merge, doubtful)
     return replace(state, marks=merge.rows(state.marks, marks), spots=merge.rows(state.spots, spots), live=live)
 

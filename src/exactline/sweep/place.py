@@ -139,5 +139,3 @@ def _reach(found: Crossings, rate: Tensor, noise: StateNoise) -> Tensor:
     bound = torch.maximum(noise.bound(rows), noise.bound(rows + 1))
     size = bound[where, found.element] + bound[where, found.partner.clamp(min=0)] * (found.partner >= 0)
     return (size.to(torch.float64) / rate).nan_to_num(0.0)
-
-

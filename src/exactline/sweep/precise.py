@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import warnings
-from collections.abc import Iterator
+from collections.abc import Generator
 
 import torch
 
 
 @contextlib.contextmanager
-def precise() -> Iterator[None]:
+def precise() -> Generator[None]:
     """No gradients, no reduced-precision kernels, no flush to zero; everything as it was afterwards."""
     flushed = _flushes()
     if flushed:
@@ -24,7 +24,7 @@ def precise() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _no_tf32() -> Iterator[None]:
+def _no_tf32() -> Generator[None]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch warns of its own renaming of these switches
         matmul, cudnn = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 
 from ..errors import ArgumentError, MissingError
 
@@ -11,7 +11,7 @@ Report = Callable[[float, int], None]  # share of the work done, breaks so far
 
 
 @contextlib.contextmanager
-def reporter(progress: bool | Report) -> Iterator[Report | None]:
+def reporter(progress: bool | Report) -> Generator[Report | None]:
     """A function to call with the share done and the breaks so far, or None for silence."""
     if progress is False:
         yield None
@@ -29,7 +29,7 @@ def reporter(progress: bool | Report) -> Iterator[Report | None]:
 
 
 @contextlib.contextmanager
-def _bar() -> Iterator[Report]:
+def _bar() -> Generator[Report]:
     try:
         from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
     except ImportError as problem:

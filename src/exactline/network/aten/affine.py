@@ -208,7 +208,11 @@ def tensordot(b: Builder, a: Args) -> Value:
     dims = (list(a["dims_self"]), list(a["dims_other"]))
     x = b.data(a["self"])
     dims_of({"dim": dims[0]}, x)
-    return b.add(Product(partial(torch.tensordot, dims=dims), const(a["other"]), None, "tensordot"), [x])
+
+    def call(x: Tensor, w: Tensor) -> Tensor:
+        return torch.tensordot(x, w, dims=dims)  # pyright: ignore[reportArgumentType]
+
+    return b.add(Product(call, const(a["other"]), None, "tensordot"), [x])
 
 
 @rule("addcmul", "addcdiv")

@@ -109,7 +109,8 @@ COMPARISONS: dict[str, Callable[[Fraction, Fraction], bool]] = {
 
 @rule(*COMPARISONS)
 def compare(b: Builder, a: Args) -> Value:
-    return curves.compare(*b.together(a["self"], a["other"]), COMPARISONS[b.target.split(".")[0]])
+    left, right = b.together(a["self"], a["other"])
+    return curves.compare(left, right, COMPARISONS[b.target.split(".")[0]])
 
 
 @rule("sign", "sgn")
@@ -146,9 +147,7 @@ def where(b: Builder, a: Args) -> Value:
 def _chooser(a: Args) -> Callable[..., Tensor]:
     def call(*numbers: Tensor) -> Tensor:
         given = iter(numbers)
-        yes, no = (
-            next(given) if isinstance(a[k], Data) else const(a[k]) for k in ("self", "other")
-        )
+        yes, no = (next(given) if isinstance(a[k], Data) else const(a[k]) for k in ("self", "other"))
         return torch.where(a["condition"].to(torch.bool), yes, no)
 
     return call

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -85,5 +88,5 @@ def _materialised(b: Builder, value: Value) -> Value:
     return b.data(value) if isinstance(value, Curve) else value
 
 
-def _item(call, i: int):  # type: ignore[no-untyped-def]
+def _item(call: Callable[..., Any], i: int) -> Callable[..., Tensor]:
     return lambda *numbers: call(*numbers)[i]
