@@ -85,12 +85,12 @@ def evaluated(network: Network, points: list[Tensor]) -> tuple[Tensor, ...]:
     return tuple(torch.cat(outs) for outs in zip(*found, strict=True))
 
 
-def value_error(network: Network, lines: Lines, alphas: Tensor) -> float:
+def value_error(network: Network, lines: Lines, alphas: Tensor, dtype: torch.dtype) -> float:
     """The largest estimated error of an output, over breaks spread along a line."""
     worst = 0.0
     some = _spread(alphas, LOOKS)
     with precise():
-        points, errors = lines.at(torch.zeros(len(some), dtype=torch.int64), some)
+        points, errors = lines.to(torch.device("cpu"), dtype).at(torch.zeros(len(some), dtype=torch.int64), some)
         for place in network.outputs:
             size = estimate(network, place, points, errors)[1]
             worst = max(worst, float(size.max()) if size.numel() else 0.0)

@@ -73,8 +73,7 @@ def restrict(
     """
     lines = lines_of(Q, R, ("Q", "R"), many=False)
     options = _options(model, dtype, device, memory, values, progress, rewrite, until, max_breaks, seconds)
-    line = _restricted(model, lines, options)[0]
-    return replace(line, stopped=line.stopped)
+    return _restricted(model, lines, options)[0]
 
 
 def restrict_many(
@@ -156,7 +155,7 @@ def _streamed(model: Any, lines: Lines, options: _Options) -> Iterator[Restricti
         if part is None:
             return
         found = _collected(part, options.values)
-        many = Restrictions(found, lines, network, time.perf_counter() - began, network.units)
+        many = Restrictions(found, lines, network, time.perf_counter() - began, network.units, options.dtype)
         yield replace(many[0], stopped="")
 
 
@@ -174,7 +173,7 @@ def _restricted(model: Any, lines: Lines, options: _Options) -> Restrictions:
     with reporter(options.progress) as report, precise():
         parts = sweep_lines(moved, lines.to(options.device, options.dtype), limits)
         found = collector.take(_reported(parts, report, len(lines)))
-    return Restrictions(found, lines, network, time.perf_counter() - began, network.units)
+    return Restrictions(found, lines, network, time.perf_counter() - began, network.units, options.dtype)
 
 
 def _reported(parts: Iterator[Part], report: Report | None, lines: int) -> Iterator[Part]:

@@ -78,6 +78,7 @@ class Restriction:
     units: dict[str, int] = field(default_factory=dict)
     several_inputs: bool = False
     several_outputs: bool = False
+    dtype: torch.dtype = torch.float64  # in which the sweep was done
     seconds: float = 0.0
     stopped: str = ""  # the limit that ended the sweep early, if one did
     is_minimal: bool = False
@@ -214,7 +215,7 @@ class Restriction:
             return self.stored_error or 0.0
         from .checking import value_error
 
-        return value_error(self.network, self.lines, self.alphas)
+        return value_error(self.network.to(dtype=self.dtype), self.lines, self.alphas, self.dtype)
 
     def save(self, path: str | Path) -> None:
         """Write everything but the network to a safetensors file, atomically."""

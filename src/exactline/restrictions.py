@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import overload
 
+import torch
 from torch import Tensor
 
 from .line import Lines
@@ -18,7 +19,6 @@ from .sweep.collect import Collected
 class Restrictions(Sequence[Restriction]):
     """Lines that were swept together.
 
-    >>> import torch
     >>> import exactline as xl
     >>> lines = xl.restrict_many(torch.nn.ReLU(), [[-1.0], [-2.0]], [[1.0], [-1.0]])
     >>> [len(line) for line in lines], lines.offsets.tolist(), lines.alphas.tolist()
@@ -30,6 +30,7 @@ class Restrictions(Sequence[Restriction]):
     network: Network
     seconds: float = 0.0
     units: dict[str, int] = field(default_factory=dict)
+    dtype: torch.dtype = torch.float64
 
     @property
     def alphas(self) -> Tensor:
@@ -78,6 +79,7 @@ class Restrictions(Sequence[Restriction]):
             units=self.units,
             several_inputs=self.network.several_inputs,
             several_outputs=self.network.several_outputs,
+            dtype=self.dtype,
             seconds=self.seconds / max(len(self), 1),
             stopped="" if whole else self.found.stopped,
         )

@@ -8,6 +8,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import torch
 from torch import Tensor
 
 from .errors import FileError, MissingError
@@ -25,7 +26,7 @@ def save(line: Restriction, path: Path) -> None:
     for kind, group in (("start", line.lines.starts), ("end", line.lines.ends), ("value", line.kept or ())):
         tensors.update({f"{kind}.{i}": t for i, t in enumerate(group)})
     facts = {name: getattr(line, name) for name in _FACTS}
-    facts |= {"stored_error": line.error, "values": line.kept is not None}
+    facts |= {"stored_error": line.error, "values": line.kept is not None, "dtype": str(line.dtype).split(".")[1]}
     header = {"format": FORMAT, "facts": json.dumps(facts)}
     data = _safetensors().save({k: v.contiguous().clone() for k, v in tensors.items()}, metadata=header)
     write_atomically(path, data)
@@ -41,7 +42,7 @@ def load(path: Path, model: Any = None) -> Restriction:
         facts = json.loads(header["facts"])
         lines = Lines(_numbered(tensors, "start"), _numbered(tensors, "end"))
         kept = _numbered(tensors, "value") if facts.pop("values") else None
-        facts["names"] = tuple(facts["names"])
+        facts |= {"names": tuple(facts["names"]), "dtype": _DTYPES[facts["dtype"]]}
         network = None if model is None else as_network(model, [t[0] for t in lines.starts])
         line = Restriction(
             tensors["alphas"], lines, tensors["births"], tensors["doubts"], kept, network=network, **facts
@@ -56,6 +57,7 @@ def load(path: Path, model: Any = None) -> Restriction:
 
 
 _FACTS = ("names", "units", "several_inputs", "several_outputs", "seconds", "stopped", "is_minimal")
+_DTYPES = {"float64": torch.float64, "float32": torch.float32}
 _HINT = "Give a file that line.save() wrote."
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import threading
 import weakref
 import zlib
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -19,8 +21,17 @@ from .graph import Tail as Tail
 from .reader import read
 from .simplify import simplified
 
-KEPT = 8  # captures remembered for each module: different shapes, precisions, devices
-_cache: weakref.WeakKeyDictionary[nn.Module, dict[Any, Network]] = weakref.WeakKeyDictionary()
+KEPT = 8  # captures remembered for each module: other shapes, other submodules
+_cache: weakref.WeakKeyDictionary[nn.Module, _Captures] = weakref.WeakKeyDictionary()
+_lock = threading.RLock()  # torch.export is not made for several threads at once
+
+
+@dataclass
+class _Captures:
+    """What was captured of a module while it was in one state."""
+
+    state: tuple[Any, ...]
+    networks: dict[Any, Network] = field(default_factory=dict)
 
 
 def as_network(
@@ -40,16 +51,14 @@ def as_network(
         return simplified(read(readable(model), until), rewrite).to(place, dtype)
     module = _unwrapped(model)
     key = (tuple(tuple(p.shape) for p in points), rewrite, until)
-    print_ = fingerprint(module)
-    captures = _cache.setdefault(module, {})
-    if captures.get("fingerprint") != print_:
-        captures.clear()
-        captures["fingerprint"] = print_  # type: ignore[assignment]
-    if (key, place, dtype) not in captures:
-        if key not in captures:
-            captures[key] = simplified(capture(module, points, until), rewrite)
-        captures[key, place, dtype] = captures[key].to(place, dtype)
-    return captures[key, place, dtype]
+    state = fingerprint(module)
+    with _lock:
+        known = _cache.get(module)
+        if known is None or known.state != state or len(known.networks) >= KEPT:
+            known = _cache[module] = _Captures(state)
+        if key not in known.networks:
+            known.networks[key] = simplified(capture(module, points, until), rewrite)
+        return _cached_move(known.networks[key], place, dtype)
 
 
 def fingerprint(module: nn.Module) -> tuple[Any, ...]:
@@ -77,6 +86,8 @@ def _checksum(tensor: Tensor) -> int:
 
 
 def _cached_move(network: Network, device: torch.device, dtype: torch.dtype) -> Network:
+    if (device, dtype) == (network.device, network.dtype):
+        return network
     moved = network.moved
     if (device, dtype) not in moved:
         moved[device, dtype] = network.to(device, dtype)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import io
 import logging
 import warnings
 import weakref
@@ -106,12 +107,12 @@ def _first_line(problem: Exception) -> str:
 
 @contextlib.contextmanager
 def _quiet() -> Generator[None]:
-    """torch.export talks to loggers and warnings about itself; neither is the user's business."""
+    """torch.export tells loggers, warnings and standard error about itself; none of it is the user's business."""
     logger = logging.getLogger("torch")
     level = logger.level
     logger.setLevel(logging.CRITICAL)
     try:
-        with warnings.catch_warnings(), contextlib.redirect_stdout(None), contextlib.redirect_stderr(None):
+        with warnings.catch_warnings(), contextlib.redirect_stderr(io.StringIO()):
             warnings.simplefilter("ignore")
             yield
     finally:

@@ -54,6 +54,8 @@ class Network:
     several_outputs: bool = False
     notes: tuple[str, ...] = ()
     source: Callable[[], nn.Module | None] = field(default=lambda: None)  # the module, while it lives
+    device: torch.device = field(default=torch.device("cpu"))
+    dtype: torch.dtype = torch.float64
     moved: dict[Any, Network] = field(default_factory=dict)  # copies on other devices, made once
 
     @property
@@ -143,9 +145,12 @@ class Network:
 
     def to(self, device: torch.device | str | None = None, dtype: torch.dtype | None = None) -> Network:
         """The same network with its constants elsewhere or in another precision."""
-        place = torch.device("cpu") if device is None else torch.device(device)
-        kind = torch.float64 if dtype is None else dtype
-        return replace(self, nodes=tuple(replace(n, op=n.op.to(place, kind)) for n in self.nodes), moved={})
+        place = self.device if device is None else torch.device(device)
+        kind = self.dtype if dtype is None else dtype
+        if (place, kind) == (self.device, self.dtype):
+            return self
+        nodes = tuple(replace(n, op=n.op.to(place, kind)) for n in self.nodes)
+        return replace(self, nodes=nodes, device=place, dtype=kind, moved={})
 
     def sourced(self, source: Callable[[], nn.Module | None]) -> Network:
         """The same network, remembering the module it was read from."""

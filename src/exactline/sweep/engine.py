@@ -177,7 +177,7 @@ def _newborn(state: State, births: Births, merge: _Merge, doubtful: float) -> tu
     for k, column in enumerate(columns):
         marks[:, 3 + k] = column
     rate = births.rate[merge.births]
-    return marks, torch.stack([merge.alpha, rate, (doubtful / rate).nan_to_num(0.0)], 1)
+    return marks, torch.stack([merge.alpha, rate, doubtful / rate], 1)
 
 
 class _Merge:
@@ -187,8 +187,11 @@ class _Merge:
         device = state.spots.device
         position = births.piece + 1 + torch.arange(len(births), device=device)
         self.whole = start == 0 and stop == len(state) + len(births)
-        self.births = torch.nonzero((position >= start) & (position < stop))[:, 0]
-        self.at = position[self.births] - start
+        self.births: Tensor | slice = slice(None)  # all of them
+        self.at = position
+        if not self.whole:
+            self.births = torch.nonzero((position >= start) & (position < stop))[:, 0]
+            self.at = position[self.births] - start
         old = torch.ones(stop - start, dtype=torch.int64, device=device)
         old[self.at] = 0
         passed = 0 if self.whole else int((position < start).sum())
@@ -220,7 +223,7 @@ def _meet(merged: Tensor, merge: _Merge, births: Births) -> None:
         row, element, partner, level = merge.at, found.element, found.partner, found.level
     else:
         inverse = torch.full((len(births) + 1,), -1, dtype=torch.int64, device=merged.device)
-        inverse[merge.births] = merge.at
+        inverse[:-1][merge.births] = merge.at
         row = inverse[births.owner]  # crossings that own no birth read the last place, which is -1
         here = torch.nonzero(row >= 0)[:, 0]
         row, element, partner, level = (v[here] for v in (row, found.element, found.partner, found.level))

@@ -110,7 +110,7 @@ class StateNoise(Noise):
     """The noise at the input of one breaking node, for the points of a state."""
 
     def __init__(self, network: Network, state: State, place: int, largest: float, step: int = 1 << 16) -> None:
-        self.network, self.state, self.place = network, state, place
+        self.network, self.state, self.place, self.largest = network, state, place, largest
         self.joined = state.joined
         self.broken = not bool(self.joined.all())
         self.step = max(step // PROBES, 1)  # points looked at together

@@ -8,8 +8,10 @@ import torch
 from torch import Tensor
 
 from ..ops.base import Crossings
+from ..ops.masks import holds
 from .noise import StateNoise
 
+HUGE = 2.0**1020  # values beyond this are halved before they are added
 ULPS = 4 * torch.finfo(torch.float64).eps  # alphas closer than this, relative to themselves, are one
 
 
@@ -37,7 +39,7 @@ def place(found: Crossings, noise: StateNoise) -> Births:
     state = noise.state
     before, after = found.before.to(torch.float64).abs(), found.after.to(torch.float64).abs()
     total = before + after
-    if bool(torch.isinf(total).any()):
+    if noise.largest > HUGE:
         before, after = before / 2, after / 2
         total = before + after
     left, right = state.alphas[found.piece], state.alphas[found.piece + 1]
@@ -73,17 +75,18 @@ def place(found: Crossings, noise: StateNoise) -> Births:
 
 def _joins(found: Crossings, alpha: Tensor, left: Tensor, right: Tensor, noise: StateNoise) -> Tensor | None:
     """The old point a crossing cannot be told from, or -1; None where no crossing is near any."""
-    joins = None
     slack = ULPS * alpha
-    for point, gap in ((found.piece, alpha - left), (found.piece + 1, right - alpha)):
-        near = gap <= noise.state.fuzz[point] + slack
-        if not bool(near.any()):
-            continue
-        joins = torch.full_like(found.piece, -1) if joins is None else joins
-        rows, where = torch.unique(point[near], return_inverse=True)
-        same = gap[near] <= noise.fuzz(rows)[where] + slack[near]
-        joins[near] = torch.where(same & (joins[near] < 0), point[near], joins[near])
-    return joins
+    fuzz = noise.state.fuzz
+    from_left, from_right = alpha - left, right - alpha
+    near = torch.minimum(from_left - fuzz[found.piece], from_right - fuzz[found.piece + 1]) <= slack
+    if not holds(~near):
+        joins = torch.full_like(found.piece, -1)
+        for point, gap in ((found.piece, from_left), (found.piece + 1, from_right)):
+            rows, where = torch.unique(point[near], return_inverse=True)
+            same = gap[near] <= noise.fuzz(rows)[where] + slack[near]
+            joins[near] = torch.where(same & (joins[near] < 0), point[near], joins[near])
+        return joins
+    return None
 
 
 def _groups(found: Crossings, alpha: Tensor, rate: Tensor, noise: StateNoise) -> tuple[Tensor, Tensor]:
@@ -93,9 +96,9 @@ def _groups(found: Crossings, alpha: Tensor, rate: Tensor, noise: StateNoise) ->
     if count < 2:
         return numbers, numbers
     slack = ULPS * alpha
-    reach = (noise.doubtful / rate).nan_to_num(0.0)
+    reach = noise.doubtful / rate
     linked = (found.piece[1:] == found.piece[:-1]) & (alpha[1:] - alpha[:-1] <= reach[1:] + reach[:-1] + slack[1:])
-    if not bool(linked.any()):
+    if holds(~linked):
         return numbers, numbers
     look = torch.zeros(count, dtype=torch.bool, device=alpha.device)
     look[1:] |= linked
@@ -138,4 +141,4 @@ def _reach(found: Crossings, rate: Tensor, noise: StateNoise) -> Tensor:
     rows, where = torch.unique(found.piece, return_inverse=True)
     bound = torch.maximum(noise.bound(rows), noise.bound(rows + 1))
     size = bound[where, found.element] + bound[where, found.partner.clamp(min=0)] * (found.partner >= 0)
-    return (size.to(torch.float64) / rate).nan_to_num(0.0)
+    return size.to(torch.float64) / rate
