@@ -82,6 +82,10 @@ class Breaking(Op):
     def crossings(self, settled: Settled, noise: Noise) -> Crossings:
         """Every crossing between neighbouring points of one line."""
 
+    def passes(self, settled: Settled, noise: Noise) -> Passes | None:
+        """Crossings that fall on points that exist already; None where there are none or they are not counted."""
+        return None
+
     @abstractmethod
     def carry(self, x: Tensor, errors: Tensor) -> Tensor:
         """Small errors (probes, points, *in) at some points, carried to the output along the branch taken."""
@@ -114,6 +118,15 @@ class Settled:
     x: Tensor  # (points, elements), values on a knot are exactly the knot
     sides: tuple[tuple[Tensor, Tensor | None], ...] = ()  # per knot: above, and below unless that is all the rest
     unresolved: Tensor | None = None  # (points - 1,) units per piece not told from a knot
+
+
+@dataclass(frozen=True, eq=False)
+class Passes:
+    """Units that go through a knot exactly at a point: how many at each, and at the outermost points half of it."""
+
+    counts: Tensor  # (points,)
+    first: Tensor  # (k, 3) knot, unit, and the side taken after the first point
+    last: Tensor  # (k, 3) knot, unit, and the side taken before the last point
 
 
 @dataclass(frozen=True, eq=False)

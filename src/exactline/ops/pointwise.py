@@ -9,7 +9,7 @@ from fractions import Fraction
 import torch
 from torch import Tensor
 
-from .base import Breaking, Crossings, Noise, Settled
+from .base import Breaking, Crossings, Noise, Passes, Settled
 from .masks import found, greater, holds, less
 
 Number = Fraction | Tensor  # exact, or broadcastable to (1, *shape); knots have exactly that shape
@@ -108,6 +108,28 @@ class Pointwise(Breaking):
             parts.append(Crossings(piece, unit, before, after, unit, torch.full_like(unit, -1), level))
         return Crossings.join(parts)
 
+    def passes(self, settled: Settled, noise: Noise) -> Passes | None:
+        counts = torch.zeros(len(settled.x), dtype=torch.int64, device=settled.x.device)
+        first, last = [counts.new_zeros(0, 3)], [counts.new_zeros(0, 3)]
+        for knot, (above, below) in enumerate(settled.sides):
+            if below is None:
+                continue
+            rows, units = found(~(above ^ below))
+            kinds = torch.full_like(units, knot)
+            for edge, here, there in ((first, 0, 1), (last, len(above) - 1, len(above) - 2)):
+                at = rows == here
+                edge.append(
+                    torch.stack([kinds[at], units[at], _side(above, below, rows[at] * 0 + there, units[at])], 1)
+                )
+            inner = (rows > 0) & (rows < len(above) - 1)
+            rows, units = rows[inner], units[inner]
+            both = noise.joined[rows - 1] & noise.joined[rows]
+            turned = _side(above, below, rows - 1, units) * _side(above, below, rows + 1, units) < 0
+            counts.index_add_(0, rows, (both & turned).to(torch.int64))
+        if len(first) == 1:
+            return None
+        return Passes(counts, torch.cat(first), torch.cat(last))
+
     def branch(self, before: Tensor, after: Tensor) -> Tensor:
         pattern = torch.zeros(before.shape, dtype=torch.int16, device=before.device)
         for j, knot in enumerate(self.knots):
@@ -135,6 +157,11 @@ class Pointwise(Breaking):
                 level = (x - at) * float(self.flat_slope) + height
                 out = torch.where(pattern == len(self.slopes) + j, level, out)
         return out
+
+
+def _side(above: Tensor, below: Tensor, rows: Tensor, units: Tensor) -> Tensor:
+    """1 above the knot, -1 below it, 0 on it."""
+    return above[rows, units].to(torch.int64) - below[rows, units].to(torch.int64)
 
 
 def _next(op: Pointwise, j: int, knot: float | Tensor, value: float | Tensor) -> tuple[float | Tensor, float | Tensor]:

@@ -34,7 +34,7 @@ class Collector:
             # the shared point ends one part and starts a piece of the other, which knows that piece
             last = self.parts[-1]
             last.doubts[-1] = part.doubts[0].cpu()
-            last.born[-1, 2] = torch.maximum(last.born[-1, 2], part.born[0, 2].cpu())
+            last.born[-1, 2] += int(part.born[0, 2]) - part.shared + _through(last.edges[1], part.edges[0])
         part = trimmed(part, self.values)
         count = len(part.alphas)
         if self.most is not None and self.breaks + count > self.most:
@@ -77,4 +77,14 @@ def trimmed(part: Part, values: bool) -> Part:
     skip = 1 if part.continues else 0
     kept = tuple(v[skip:].cpu() for v in part.values) if values else ()
     line, alphas, born, doubts = (t[skip:].cpu() for t in (part.line, part.alphas, part.born, part.doubts))
-    return Part(line, alphas, born, doubts, kept, False)
+    return Part(line, alphas, born, doubts, kept, False, part.edges)
+
+
+def _through(before: dict[int, Tensor], after: dict[int, Tensor]) -> int:
+    """Units on a knot at a shared point that come from one side of it and go to the other."""
+    total = 0
+    for node, coming in before.items():
+        sides = {(knot, unit): side for knot, unit, side in coming.tolist()}
+        for knot, unit, side in after.get(node, coming[:0]).tolist():
+            total += sides.get((knot, unit), 0) * side < 0
+    return total

@@ -12,7 +12,7 @@ from torch import Tensor
 from ..errors import NumberError
 from ..line import Lines, between
 from ..network.graph import Network
-from ..ops.base import Breaking, Input
+from ..ops.base import Breaking, Input, Passes
 from .noise import StateNoise, levels
 from .place import Births, place
 from .plan import Plan, plan
@@ -29,13 +29,14 @@ class Part:
     doubts: Tensor  # (n,) units not told from a knot on the piece that starts here
     values: tuple[Tensor, ...]  # (n, *out) each
     continues: bool  # whether the first point repeats the last of the part before
+    edges: tuple[dict[int, Tensor], dict[int, Tensor]] = ({}, {})  # units on a knot at the first and the last point
+    shared: int = 0  # crossings at the repeated point that the part before counted too
 
     def first(self, count: int) -> Part:
         """Only the first points."""
         values = tuple(v[:count] for v in self.values)
-        return Part(
-            self.line[:count], self.alphas[:count], self.born[:count], self.doubts[:count], values, self.continues
-        )
+        line, alphas, born, doubts = (t[:count] for t in (self.line, self.alphas, self.born, self.doubts))
+        return replace(self, line=line, alphas=alphas, born=born, doubts=doubts, values=values)
 
 
 @dataclass
@@ -117,7 +118,7 @@ def _break(network: Network, facts: Plan, state: State, limits: Limits) -> State
     births = place(op.crossings(settled, noise), noise)
     if settled.unresolved is not None:
         state.doubts[:-1] += settled.unresolved
-    _count_joins(state, births)
+    _count(state, births, op.passes(settled, noise))
     whole = settled.x.view(len(settled.x), *x.shape[1:])
     total = len(state) + len(births)
     if total <= max(limits.points, 2):
@@ -140,7 +141,11 @@ def _parts(
         stop = min(start + max(limits.points, 2), total)
         part = _insert(network, facts, state, births, x, doubtful, start, stop)
         part.cut_left = cut
+        if start > 0:
+            part.cut_count = int(part.born[0, 2]) if cut else 0
         cut = stop < total and bool(line[stop - 1] == line[stop])
+        part.first = dict(state.first) if start == 0 else {}
+        part.last = dict(state.last) if stop == total else {}
         part.node = state.node + 1
         _release(facts, part, state.node, network.nodes[state.node].inputs)
         yield part
@@ -232,12 +237,14 @@ def _meet(merged: Tensor, merge: _Merge, births: Births) -> None:
     flat[row, element] = torch.where(partner >= 0, other, level)
 
 
-def _count_joins(state: State, births: Births) -> None:
-    if births.simple:
-        return
-    onto = births.joins[births.joins >= 0]
-    if len(onto):
+def _count(state: State, births: Births, passes: Passes | None) -> None:
+    """Crossings that fall on points that exist already count there."""
+    if not births.simple:
+        onto = births.joins[births.joins >= 0]
         state.born[:, 2].index_add_(0, onto, torch.ones_like(onto))
+    if passes is not None:
+        state.born[:, 2].add_(passes.counts)
+        state.first[state.node], state.last[state.node] = passes.first, passes.last
 
 
 def _release(facts: Plan, state: State, i: int, inputs: tuple[int, ...]) -> None:
@@ -264,4 +271,7 @@ def _finished(network: Network, state: State) -> Part:
     values = tuple(state.live[i] for i in network.outputs)
     for number, value in enumerate(values):
         _largest(value, f"output {number}")
-    return Part(state.line, state.alphas, state.born[:, :3], state.doubts, values, state.cut_left)
+    edges = (state.first, state.last)
+    return Part(
+        state.line, state.alphas, state.born[:, :3], state.doubts, values, state.cut_left, edges, state.cut_count
+    )

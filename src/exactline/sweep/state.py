@@ -21,6 +21,9 @@ class State:
     live: dict[int, Tensor] = field(default_factory=dict)  # (n, *shape) each
     levels: dict[int, float] = field(default_factory=dict)  # the size of errors to expect, by node
     cut_left: bool = False  # whether the first point was also the last of the part before
+    cut_count: int = 0  # the crossings that were counted there before the cut
+    first: dict[int, Tensor] = field(default_factory=dict)  # by node: units on a knot at the first point,
+    last: dict[int, Tensor] = field(default_factory=dict)  # and at the last, and the sides they go to or come from
 
     @property
     def line(self) -> Tensor:
