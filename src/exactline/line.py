@@ -31,9 +31,13 @@ class Lines:
         for start, end in zip(self.starts, self.ends, strict=True):
             shape = (-1, *[1] * (start.dim() - 1))
             a, b = start[line], end[line]
-            points.append(between(a, b, alphas.to(a.dtype).view(shape)))
-            inner = ((alphas > 0) & (alphas < 1)).view(shape)
-            errors.append(torch.maximum(a.abs(), b.abs()) * (torch.finfo(a.dtype).eps * inner))
+            part = alphas.to(a.dtype).view(shape)
+            points.append(between(a, b, part))
+            # the step from the nearer end is rounded, then the sum; the ends themselves are exact
+            near = torch.minimum(part, 1 - part)
+            step = a.abs() * near + b.abs() * near
+            inner = (near > 0).to(a.dtype) * torch.finfo(a.dtype).eps
+            errors.append((points[-1].abs() + step) * inner)
         return points, errors
 
     def to(self, device: torch.device, dtype: torch.dtype) -> Lines:

@@ -24,7 +24,7 @@ from .sweep.progress import Report, reporter
 
 CPU_SHARE, GPU_SHARE = 4, 2  # one part in so many of the free memory
 CPU_MOST = 512 << 20  # more does not make a sweep faster
-EARLY = 1 << 10  # points in a part when a limit may stop the sweep: the first parts must come soon
+EARLY = 1 << 8  # points in a part when a limit may stop the sweep: the first parts must come soon
 
 
 @dataclass(frozen=True)
