@@ -97,11 +97,23 @@ class Network:
 
     def __call__(self, *xs: Tensor, tail: bool = False) -> Tensor | tuple[Tensor, ...]:
         """Evaluate a batch (n, *in), before the smooth tails or, with ``tail=True``, after them."""
-        values = self.evaluate(xs, self.outputs)
+        values = self.evaluate([self._batch(x, i) for x, i in zip(xs, self.inputs, strict=False)], self.outputs)
         outs = tuple(values[i] for i in self.outputs)
         if tail:
             outs = tuple(o if t is None else t.apply(o) for o, t in zip(outs, self.tails, strict=True))
         return outs if self.several_outputs else outs[0]
+
+    def _batch(self, x: Tensor, place: int) -> Tensor:
+        """One input as the network wants it."""
+        batch = torch.as_tensor(x).to(self.device, self.dtype)
+        if tuple(batch.shape[1:]) != self.nodes[place].shape or not batch.dim():
+            raise ArgumentError(
+                f"The network takes batches of shape (n, {', '.join(map(str, self.nodes[place].shape))}),"
+                f" not {tuple(batch.shape)}.",
+                where=f"input {self.nodes[place].name}",
+                hint="Give a batch: add a dimension in front of a single point.",
+            )
+        return batch
 
     def evaluate(
         self,
