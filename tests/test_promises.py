@@ -73,7 +73,8 @@ def test_the_shape_of_convbig_fits_in_two_gibibytes():
         "convs = [nn.Conv2d(3, 32, 3, 1, 1), nn.Conv2d(32, 32, 4, 2, 1), nn.Conv2d(32, 64, 3, 1, 1),"
         " nn.Conv2d(64, 64, 4, 2, 1)]\n"
         "dense = [nn.Linear(4096, 512), nn.Linear(512, 512)]\n"
-        "body = [m for c in convs for m in (c, nn.ReLU())] + [nn.Flatten()] + [m for d in dense for m in (d, nn.ReLU())]\n"
+        "body = [m for c in convs for m in (c, nn.ReLU())] + [nn.Flatten()]\n"
+        "body += [m for d in dense for m in (d, nn.ReLU())]\n"
         "line = xl.restrict(nn.Sequential(*body, nn.Linear(512, 10)), *torch.randn(2, 3, 32, 32))\n"
         "print(len(line), sum(line.units.values()), line.unresolved)"
     )

@@ -385,3 +385,12 @@ def test_what_cannot_be_exact_is_refused():
         exact.restrict(chain((1,), Average(lambda x: x * 2**-0.5, 1)), [0.0], [1.0])
     with pytest.raises(NumberError, match="divides by zero"):
         exact.restrict(chain((1,), Scale(None, torch.tensor(0.0), None)), [0.0], [1.0])
+
+
+def test_a_layer_of_zeros_is_a_constant():
+    layer = nn.Linear(2, 3)
+    nn.init.zeros_(layer.weight)
+    nn.init.ones_(layer.bias)
+    exact = restrict(nn.Sequential(layer, nn.ReLU()), [0.0, 1.0], [1.0, 0.0])
+    assert exact.alphas == [0, 1]
+    assert exact.value(Fraction(1, 2)) == [1, 1, 1]

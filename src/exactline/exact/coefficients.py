@@ -52,7 +52,7 @@ class Coefficients:
 def coefficients(op: Product | Average, shape: Shape, where: str) -> Coefficients:
     """The matrix of an operator's linear part for inputs of one shape."""
     rows, columns, values, size = _one_hot(op, shape)
-    exact = _small_fractions(values, where) if isinstance(op, Average) else _weights(op, values, where)
+    exact = _averaged(op, values, where) if isinstance(op, Average) else _weights(op, values, where)
     order = np.lexsort((columns, rows))
     rows, columns, top = rows[order], columns[order], exact.top[order]
     width = torch.Size(shape).numel()
@@ -100,8 +100,10 @@ def _weights(op: Product, values: Tensor, where: str) -> Rationals:
     return read(values, where)
 
 
-def _small_fractions(values: Tensor, where: str) -> Rationals:
-    """Coefficients such as 1/3, which floats cannot hold."""
+def _averaged(op: Average, values: Tensor, where: str) -> Rationals:
+    """Coefficients such as 1/3, which floats cannot hold, unless the operator says they are what they are."""
+    if not op.fractions:
+        return read(values, where)
     distinct, place = torch.unique(values, return_inverse=True)
     numbers = [Fraction(v).limit_denominator(LARGEST) for v in distinct.tolist()]
     if any(abs(float(number - Fraction(v))) > 1e-14 for number, v in zip(numbers, distinct.tolist(), strict=True)):
@@ -111,6 +113,8 @@ def _small_fractions(values: Tensor, where: str) -> Rationals:
 
 def _blocks(rows: NDArray[np.int64], columns: NDArray[np.int64], top: Wholes) -> tuple[Block, ...]:
     """Group the rows (sorted) that read the same columns."""
+    if not len(rows):
+        return ()
     names, starts = np.unique(rows, return_index=True)
     stops = [*starts[1:].tolist(), len(rows)]
     groups: dict[bytes, list[tuple[int, int, int]]] = {}
