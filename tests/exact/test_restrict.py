@@ -391,6 +391,6 @@ def test_a_layer_of_zeros_is_a_constant():
     layer = nn.Linear(2, 3)
     nn.init.zeros_(layer.weight)
     nn.init.ones_(layer.bias)
-    exact = restrict(nn.Sequential(layer, nn.ReLU()), [0.0, 1.0], [1.0, 0.0])
-    assert exact.alphas == [0, 1]
-    assert exact.value(Fraction(1, 2)) == [1, 1, 1]
+    line = exact.restrict(nn.Sequential(layer, nn.ReLU()), [0.0, 1.0], [1.0, 0.0])
+    assert line.alphas == [0, 1]
+    assert line.value(Fraction(1, 2)) == [1, 1, 1]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 import torch
 
@@ -71,7 +73,7 @@ def test_a_thousand_small_integer_networks():
 def test_bias_free_networks_through_the_origin_have_three_breaks(widths):
     for seed in range(5):
         torch.manual_seed(seed)
-        layers = [torch.nn.Linear(a, b, bias=False) for a, b in zip(widths, widths[1:], strict=False)]
+        layers = [torch.nn.Linear(a, b, bias=False) for a, b in pairwise(widths)]
         body = [m for layer in layers for m in (layer, torch.nn.ReLU())][:-1]
         x = torch.randn(widths[0])
         line = xl.restrict(torch.nn.Sequential(*body), -x, 2 * x)
