@@ -92,7 +92,7 @@ def value_error(network: Network, lines: Lines, alphas: Tensor, dtype: torch.dty
     with precise():
         points, errors = lines.to(torch.device("cpu"), dtype).at(torch.zeros(len(some), dtype=torch.int64), some)
         for place in network.outputs:
-            size = estimate(network, place, points, errors)[1]
+            size = estimate(network, place, points, errors)
             worst = max(worst, float(size.max()) if size.numel() else 0.0)
     return worst
 

@@ -67,5 +67,5 @@ def _bound(network: Network, lines: Lines, alphas: Tensor, place: int) -> Tensor
     with precise():
         for some in alphas.split(AT_ONCE):
             points, errors = lines.at(torch.zeros(len(some), dtype=torch.int64), some)
-            found.append(estimate(network, place, points, errors)[1].flatten(1) * SAFETY)
+            found.append(estimate(network, place, points, errors).flatten(1) * SAFETY)
     return torch.cat(found)

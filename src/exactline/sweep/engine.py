@@ -13,10 +13,11 @@ from ..errors import NumberError
 from ..line import Lines, between
 from ..network.graph import Network
 from ..ops.base import Breaking, Input, Passes
-from .noise import StateNoise, levels
+from .noise import StateNoise, fuzz_of, levels
 from .place import Births, place
 from .plan import Plan, plan
 from .state import State, begin
+from .walk import Walk
 
 
 @dataclass(frozen=True)
@@ -113,7 +114,7 @@ def _break(network: Network, facts: Plan, state: State, limits: Limits) -> State
         raise TypeError(f"{node.name} does not break")
     source = node.inputs[0]
     x = state.live[source]
-    noise = StateNoise(network, state, source, _largest(x, node.name), limits.points)
+    noise = StateNoise(network, state, source, _largest(x, node.name))
     settled = op.settle(x, noise)
     births = place(op.crossings(settled, noise), noise)
     if settled.unresolved is not None:
@@ -170,14 +171,24 @@ def _insert(
     else:
         live[i] = node.op.overwrite(merged)
     marks, spots = _newborn(state, births, merge, doubtful)
-    return replace(state, marks=merge.rows(state.marks, marks), spots=merge.rows(state.spots, spots), live=live)
+    trail = state.trail
+    if trail is not None and len(merge.at):
+        newborn = Walk(network, *state.lines.at(marks[:, 0], merge.alpha))
+        trail = trail.joined(merge.left, merge.at, newborn)
+        spots[:, 2] = fuzz_of(newborn.to(source), marks[:, 5], marks[:, 6], spots[:, 1])
+        marks[:, 7] = 1
+    elif trail is not None:
+        trail = trail.some(merge.left)
+    return replace(
+        state, marks=merge.rows(state.marks, marks), spots=merge.rows(state.spots, spots), live=live, trail=trail
+    )
 
 
 def _newborn(state: State, births: Births, merge: _Merge, doubtful: float) -> tuple[Tensor, Tensor]:
-    """Marks and spots of the new points, (g, 7) and (g, 3)."""
+    """Marks and spots of the new points, (g, 8) and (g, 3)."""
     found, chief = births.crossings, births.chief[merge.births]
     marks = state.marks[merge.piece]  # the line and the doubts of the piece that is split
-    marks[:, 2] = state.node
+    marks[:, 2], marks[:, 7] = state.node, 0
     columns = (births.unit[merge.births], births.count[merge.births], found.element[chief], found.partner[chief])
     for k, column in enumerate(columns):
         marks[:, 3 + k] = column

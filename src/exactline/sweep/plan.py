@@ -52,5 +52,5 @@ def _widths(network: Network, last: dict[int, int]) -> tuple[int, int]:
             held += now
             now += 3 * sizes[node.inputs[0]]  # the settled copy, its sides, and the merged copy
         working = max(working, now + sizes[i])
-        live -= {j for j in live if last[j] == i}
+        live -= {j for j in live if last.get(j) == i}
     return held, working

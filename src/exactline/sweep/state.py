@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from ..line import Lines
+from .walk import Walk
 
 
 @dataclass
@@ -16,10 +17,11 @@ class State:
 
     lines: Lines
     node: int  # the next to evaluate
-    marks: Tensor  # (n, 7) whole numbers of each point: see the properties
+    marks: Tensor  # (n, 8) whole numbers of each point: see the properties
     spots: Tensor  # (n, 3) float64 numbers of each point
     live: dict[int, Tensor] = field(default_factory=dict)  # (n, *shape) each
     levels: dict[int, float] = field(default_factory=dict)  # the size of errors to expect, by node
+    trail: Walk | None = None  # errors at all points, once most of them are in doubt
     cut_left: bool = False  # whether the first point was also the last of the part before
     cut_count: int = 0  # the crossings that were counted there before the cut
     first: dict[int, Tensor] = field(default_factory=dict)  # by node: units on a knot at the first point,
@@ -38,7 +40,12 @@ class State:
     @property
     def born(self) -> Tensor:
         """(n, 5) node or -1, unit, count, element, partner."""
-        return self.marks[:, 2:]
+        return self.marks[:, 2:7]
+
+    @property
+    def sharp(self) -> Tensor:
+        """(n,) whether the fuzz of a point is as small as it can be told."""
+        return self.marks[:, 7]
 
     @property
     def alphas(self) -> Tensor:
@@ -52,7 +59,7 @@ class State:
 
     @property
     def fuzz(self) -> Tensor:
-        """(n,) a generous radius in alpha around a break."""
+        """(n,) a radius in alpha around a break, generous unless it is sharp."""
         return self.spots[:, 2]
 
     @property
@@ -86,7 +93,7 @@ def begin(lines: Lines, first: int, last: int, places: tuple[int, ...], levels: 
 
 def unborn(line: Tensor, alphas: Tensor) -> tuple[Tensor, Tensor]:
     """Marks and spots of points that no crossing bore."""
-    marks = torch.zeros(len(line), 7, dtype=torch.int64, device=line.device)
+    marks = torch.zeros(len(line), 8, dtype=torch.int64, device=line.device)
     marks[:, 0] = line
     marks[:, 2] = marks[:, 6] = -1
     spots = torch.zeros(len(line), 3, dtype=torch.float64, device=line.device)

@@ -1,0 +1,93 @@
+"""Values and their errors at some points, node by node from the input.
+
+Worst-case bounds explode with depth while the true error stays near rounding. So a few probes, each a set of random
+roundings, go through the network along the branches taken: errors that cancel cancel, errors that add up add up.
+"""
+
+from __future__ import annotations
+
+from copy import copy
+
+import torch
+from torch import Tensor
+
+from ..network.graph import Network
+from ..ops.base import Affine, Breaking, Input
+from .plan import plan
+
+PROBES = 8
+TINY = 5e-324
+
+
+class Walk:
+    """What every live tensor is at some points, and what each probe adds to it; it can be taken up again."""
+
+    def __init__(
+        self,
+        network: Network,
+        points: list[Tensor],  # each (k, *in)
+        errors: list[Tensor],  # each (k, *in), of the points themselves
+        count: int = PROBES,
+    ) -> None:
+        self.network, self.count = network, count
+        self.at = max(network.inputs)  # the last node that was evaluated
+        self.values = dict(zip(network.inputs, points, strict=True))  # (k, *shape) each
+        self.probes = {
+            i: _signs(i, count, e) * e for i, e in zip(network.inputs, errors, strict=True)
+        }  # (count, k, ...)
+
+    def to(self, place: int) -> Tensor:
+        """Go on to a node; the size of its errors, (k, *shape)."""
+        last = plan(self.network).last
+        while self.at < place:
+            self.at += 1
+            node = self.network.nodes[self.at]
+            if self.at in last and not isinstance(node.op, Input):
+                self._evaluate(self.at)
+            for j in set(node.inputs):
+                if last.get(j) == self.at:
+                    del self.values[j], self.probes[j]
+        return self.probes[place].abs().amax(0)
+
+    def some(self, rows: Tensor) -> Walk:
+        """The same walk for some of its points."""
+        values = {j: v.index_select(0, rows) for j, v in self.values.items()}
+        return self._with(values, {j: v.index_select(1, rows) for j, v in self.probes.items()})
+
+    def joined(self, left: Tensor, at: Tensor, other: Walk) -> Walk:
+        """These points where ``left`` says, then those of another walk put in at some places."""
+        other.to(self.at)
+        values = {j: v.index_select(0, left).index_copy_(0, at, other.values[j]) for j, v in self.values.items()}
+        probes = {j: v.index_select(1, left).index_copy_(1, at, other.probes[j]) for j, v in self.probes.items()}
+        return self._with(values, probes)
+
+    def _with(self, values: dict[int, Tensor], probes: dict[int, Tensor]) -> Walk:
+        made = copy(self)
+        made.values, made.probes = values, probes
+        return made
+
+    def _evaluate(self, i: int) -> None:
+        node = self.network.nodes[i]
+        op, xs = node.op, [self.values[j] for j in node.inputs]
+        unit = torch.finfo(xs[0].dtype).eps
+        self.values[i] = value = op.evaluate(*xs)
+        local = value.abs() * (unit if op.terms else 0.0)
+        carried = [self.probes[j] for j in node.inputs]
+        if isinstance(op, Affine):
+            out = op.linear(*(p.flatten(0, 1) for p in carried))
+            probes = out.view(*carried[0].shape[:2], *out.shape[1:])
+            if op.terms:
+                rounding = unit * (1 + op.terms**0.5 / 4)
+                local = torch.hypot(local, op.spread(*(x.abs() * rounding for x in xs))) + TINY
+        elif isinstance(op, Breaking):
+            probes = op.carry(xs[0], carried[0])
+        else:
+            raise TypeError(f"{node.name} is neither affine nor breaking")
+        self.probes[i] = probes + _signs(i, self.count, local) * local
+
+
+def _signs(seed: int, count: int, like: Tensor) -> Tensor:
+    """Random signs (probes, 1, *shape), the same for every point so that neighbours do not matter."""
+    generator = torch.Generator().manual_seed(seed)
+    drawn = torch.randint(0, 2, (count, 1, *like.shape[1:]), generator=generator, device="cpu")
+    return drawn.to(like.device, like.dtype) * 2 - 1
