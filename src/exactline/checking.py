@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
+from .errors import MissingError
 from .line import Lines
 from .network.graph import Network
 from .sweep.noise import estimate
@@ -48,6 +49,12 @@ class Check:
 def check(line: Restriction, network: Network, samples: int, seed: int) -> Check:
     """Compare a restriction with a forward pass at breaks, midpoints, one-float neighbours and random alphas."""
     alphas = line.alphas
+    if not len(line):
+        raise MissingError(
+            "There is nothing to check: the sweep was stopped before its first piece.",
+            where="line.check",
+            hint="Allow it more breaks or seconds.",
+        )
     low, high = float(alphas[0]), line.reached
     generator = torch.Generator().manual_seed(seed)
     spread = _spread(alphas, samples)

@@ -148,15 +148,21 @@ def _streamed(model: Any, lines: Lines, options: _Options) -> Iterator[Restricti
     network, moved = _networks(model, lines, options)
     limits = _limits(moved, options)
     parts = sweep_lines(moved, lines.to(options.device, options.dtype), limits)
+    held: Restriction | None = None
     while True:
         began = time.perf_counter()
         with precise():
             part = next(parts, None)
+        if held is not None:
+            # with a deadline a part waits for the next, so that the last one can say that it is the last
+            yield replace(held, stopped=limits.stopped) if part is None else held
         if part is None:
             return
         found = _collected(part, options.values)
-        many = Restrictions(found, lines, network, time.perf_counter() - began, network.units, options.dtype)
-        yield replace(many[0], stopped="")
+        held = _answer(found, lines, network, time.perf_counter() - began, options)[0]
+        if options.seconds is None:
+            yield held
+            held = None
 
 
 def _collected(part: Part, values: bool) -> Collected:
@@ -169,11 +175,16 @@ def _restricted(model: Any, lines: Lines, options: _Options) -> Restrictions:
     began = time.perf_counter()
     network, moved = _networks(model, lines, options)
     limits = _limits(moved, options)
-    collector = Collector(len(lines), options.values, options.max_breaks, limits)
+    shapes = [network.nodes[i].shape for i in network.outputs] if options.values else None
+    collector = Collector(len(lines), shapes, options.max_breaks, limits)
     with reporter(options.progress) as report, precise():
         parts = sweep_lines(moved, lines.to(options.device, options.dtype), limits)
         found = collector.take(_reported(parts, report, len(lines)))
-    return Restrictions(found, lines, network, time.perf_counter() - began, network.units, options.dtype)
+    return _answer(found, lines, network, time.perf_counter() - began, options)
+
+
+def _answer(found: Collected, lines: Lines, network: Network, seconds: float, options: _Options) -> Restrictions:
+    return Restrictions(found, lines, network, seconds, network.units, options.dtype, options.rewrite, options.until)
 
 
 def _reported(parts: Iterator[Part], report: Report | None, lines: int) -> Iterator[Part]:
@@ -236,18 +247,33 @@ def _options(
             where="argument dtype",
             hint="float64 is the default; float32 is faster on some GPUs and finds false breaks.",
         )
-    for name, value, least in (("memory", memory, 1), ("max_breaks", max_breaks, 1), ("seconds", seconds, 0)):
-        if value is not None and not (isinstance(value, (int, float)) and value >= least):
-            raise ArgumentError(
-                f"{name} must be a number of at least {least}, not {value!r}.",
-                where=f"argument {name}",
-                hint="Leave it out for no limit.",
-            )
+    memory, max_breaks = _whole("memory", memory), _whole("max_breaks", max_breaks)
+    if seconds is not None and not (_is_number(seconds) and seconds >= 0):
+        raise _bad("seconds", seconds, "a number of at least 0")
     if until is not None and not isinstance(model, nn.Module) and isinstance(model, Network):
         raise ArgumentError(
             "until= needs a module: a Network has no submodules.", where="argument until", hint="Give the module."
         )
     return _Options(dtype, _device(model, device), memory, values, progress, rewrite, until, max_breaks, seconds)
+
+
+def _whole(name: str, value: Any) -> int | None:
+    """A limit as a whole number of at least 1."""
+    if value is None:
+        return None
+    if not _is_number(value) or value < 1 or value != int(min(value, 2**62)):
+        raise _bad(name, value, "a whole number of at least 1")
+    return int(value)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and value == value
+
+
+def _bad(name: str, value: Any, wanted: str) -> ArgumentError:
+    return ArgumentError(
+        f"{name} must be {wanted}, not {value!r}.", where=f"argument {name}", hint="Leave it out for no limit."
+    )
 
 
 def _device(model: Any, device: torch.device | str | None) -> torch.device:

@@ -8,6 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -83,6 +84,9 @@ class Restriction:
     stopped: str = ""  # the limit that ended the sweep early, if one did
     is_minimal: bool = False
     stored_error: float | None = None
+    rewrite: bool = True  # the options of the sweep that decide which network it was
+    until: str | None = None
+    weights: str = ""  # a checksum of the network's numbers, where the network itself is not known
 
     def __len__(self) -> int:
         return max(len(self.alphas) - 1, 0)
@@ -131,7 +135,7 @@ class Restriction:
         >>> xl.restrict(torch.nn.ReLU(), [-1.0], [1.0]).at(0.75)
         tensor([0.5000], dtype=torch.float64)
         """
-        asked = torch.as_tensor(alpha, dtype=torch.float64, device="cpu")
+        asked = _alphas(alpha)
         low, high = (float(self.alphas[0]), self.reached) if len(self.alphas) else (0.0, -1.0)
         if not bool(((asked >= low) & (asked <= high)).all()):
             raise ArgumentError(
@@ -143,19 +147,19 @@ class Restriction:
         stop = (piece + 1).clamp(max=len(self.alphas) - 1)
         width = self.alphas[stop] - self.alphas[piece]
         part = torch.where(width > 0, (asked.flatten() - self.alphas[piece]) / width, torch.zeros_like(width))
-        outs = tuple(self._between(k, piece, stop, part).view(*asked.shape, *s) for k, s in enumerate(self._shapes()))
+        outs = tuple(self._between(k, piece, stop, part).view((*asked.shape, *s)) for k, s in enumerate(self._shapes()))
         if tail:
             outs = tuple(
-                t.apply(o.view(-1, *s)).view(*asked.shape, *s) if t is not None else o
+                t.apply(o.view((-1, *s))).view((*asked.shape, *s)) if t is not None else o
                 for o, t, s in zip(outs, self._known_network("line.at(tail=True)").tails, self._shapes(), strict=True)
             )
         return outs if self.several_outputs else outs[0]
 
     def piece(self, index: int) -> Piece:
         """One piece: where it lies, its branch pattern and its affine map."""
-        if not -len(self) <= index < len(self):
+        if not isinstance(index, int) or not -len(self) <= index < len(self):
             raise ArgumentError(
-                f"There are {len(self)} pieces; {index} is not one of them.",
+                f"There are {len(self)} pieces; {index!r} is not one of them.",
                 where="argument index",
                 hint=f"Count from 0 to {len(self) - 1}.",
             )
@@ -230,6 +234,10 @@ class Restriction:
 
         return load(Path(path), model)
 
+    def with_network(self, network: Network) -> Restriction:
+        """The same answer, with the network to ask further."""
+        return replace(self, network=network)
+
     def plot(self, ax: Any = None) -> Any:
         """Draw the outputs against alpha, breaks marked by the node that bore them."""
         from .view.plot import plot_line
@@ -284,6 +292,21 @@ class Restriction:
 
     def _all_values(self) -> tuple[Tensor, ...]:
         return self._evaluated(self.alphas) if self.kept is None else self.kept
+
+
+def _alphas(value: Any) -> Tensor:
+    """A user's alphas as a float64 tensor of any shape."""
+    try:
+        found = value.detach().cpu() if isinstance(value, Tensor) else torch.from_numpy(np.asarray(value))
+        if found.is_complex() or found.dtype == torch.bool:
+            raise TypeError(f"{found.dtype} is no position")
+        return found.to(torch.float64)
+    except (TypeError, ValueError) as problem:
+        raise ArgumentError(
+            f"alpha is not a number or an array of numbers: {problem}",
+            where="argument alpha",
+            hint="Give positions between 0 and 1.",
+        ) from problem
 
 
 def _duration(seconds: float) -> str:

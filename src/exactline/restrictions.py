@@ -31,6 +31,8 @@ class Restrictions(Sequence[Restriction]):
     seconds: float = 0.0
     units: dict[str, int] = field(default_factory=dict)
     dtype: torch.dtype = torch.float64
+    rewrite: bool = True
+    until: str | None = None
 
     @property
     def alphas(self) -> Tensor:
@@ -80,6 +82,8 @@ class Restrictions(Sequence[Restriction]):
             several_inputs=self.network.several_inputs,
             several_outputs=self.network.several_outputs,
             dtype=self.dtype,
+            rewrite=self.rewrite,
+            until=self.until,
             seconds=self.seconds / max(len(self), 1),
             stopped="" if whole else self.found.stopped,
         )

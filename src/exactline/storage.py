@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from .restriction import Restriction
 
 FORMAT = "exactline.restriction.1"
+FACTS = ("names", "units", "several_inputs", "several_outputs", "seconds", "stopped", "is_minimal", "rewrite", "until")
+DTYPES = {"float64": torch.float64, "float32": torch.float32}
+HINT = "Give a file that line.save() wrote."
 
 
 def save(line: Restriction, path: Path) -> None:
@@ -25,8 +28,10 @@ def save(line: Restriction, path: Path) -> None:
     tensors: dict[str, Tensor] = {"alphas": line.alphas, "births": line.births, "doubts": line.doubts}
     for kind, group in (("start", line.lines.starts), ("end", line.lines.ends), ("value", line.kept or ())):
         tensors.update({f"{kind}.{i}": t for i, t in enumerate(group)})
-    facts = {name: getattr(line, name) for name in _FACTS}
-    facts |= {"stored_error": line.error, "values": line.kept is not None, "dtype": str(line.dtype).split(".")[1]}
+    facts = {name: getattr(line, name) for name in FACTS}
+    facts["stored_error"] = line.error
+    facts["weights"] = line.weights if line.network is None else line.network.checksum()
+    facts |= {"values": line.kept is not None, "dtype": str(line.dtype).split(".")[1]}
     header = {"format": FORMAT, "facts": json.dumps(facts)}
     data = _safetensors().save({k: v.contiguous().clone() for k, v in tensors.items()}, metadata=header)
     write_atomically(path, data)
@@ -39,26 +44,24 @@ def load(path: Path, model: Any = None) -> Restriction:
 
     tensors, header = _read(path)
     try:
-        facts = json.loads(header["facts"])
+        facts = dict(json.loads(header["facts"]))
         lines = Lines(_numbered(tensors, "start"), _numbered(tensors, "end"))
         kept = _numbered(tensors, "value") if facts.pop("values") else None
-        facts |= {"names": tuple(facts["names"]), "dtype": _DTYPES[facts["dtype"]]}
-        network = None if model is None else as_network(model, [t[0] for t in lines.starts])
-        line = Restriction(
-            tensors["alphas"], lines, tensors["births"], tensors["doubts"], kept, network=network, **facts
-        )
-    except (KeyError, TypeError, ValueError) as problem:
-        raise FileError(f"The file lacks parts of a restriction: {problem}", where=str(path), hint=_HINT) from problem
-    if network is not None and tuple(n.name for n in network.nodes) != line.names:
+        facts |= {"names": tuple(facts["names"]), "dtype": DTYPES[facts["dtype"]]}
+        line = Restriction(tensors["alphas"], lines, tensors["births"], tensors["doubts"], kept, **facts)
+        _consistent(line)
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError, RecursionError) as problem:
+        raise FileError(f"The file lacks parts of a restriction: {problem}", where=str(path), hint=HINT) from problem
+    if model is None:
+        return line
+    network = as_network(model, [t[0] for t in lines.starts], rewrite=line.rewrite, until=line.until)
+    if tuple(n.name for n in network.nodes) != line.names or network.checksum() != line.weights:
         raise FileError(
-            "The model is not the one the file was made with.", where=str(path), hint="Give the same model again."
+            "The model is not the one the file was made with.",
+            where=str(path),
+            hint="Give the same model with the same weights.",
         )
-    return line
-
-
-_FACTS = ("names", "units", "several_inputs", "several_outputs", "seconds", "stopped", "is_minimal")
-_DTYPES = {"float64": torch.float64, "float32": torch.float32}
-_HINT = "Give a file that line.save() wrote."
+    return line.with_network(network)
 
 
 def write_atomically(path: Path, data: bytes) -> None:
@@ -70,15 +73,17 @@ def write_atomically(path: Path, data: bytes) -> None:
                 file.write(data)
                 file.flush()
                 os.fsync(file.fileno())
+            mask = os.umask(0)
+            os.umask(mask)
+            Path(name).chmod(0o666 & ~mask)  # a temporary file is private, the one it becomes should not be
             Path(name).replace(path)
         except BaseException:
-            Path(name).unlink()
+            Path(name).unlink(missing_ok=True)
             raise
-    except OSError as problem:
+    except (OSError, ValueError) as problem:
+        reason = getattr(problem, "strerror", None) or problem
         raise FileError(
-            f"The file cannot be written: {problem.strerror}",
-            where=str(path),
-            hint="Choose a folder that can be written.",
+            f"The file cannot be written: {reason}", where=str(path), hint="Choose a folder that can be written."
         ) from problem
 
 
@@ -90,12 +95,29 @@ def _read(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
         tensors = package.load(data)
         header = json.loads(data[8 : 8 + length]).get("__metadata__", {})
     except OSError as problem:
-        raise FileError(f"The file cannot be read: {problem.strerror}", where=str(path), hint=_HINT) from problem
-    except Exception as problem:  # the parser's own error type is not public
-        raise FileError(f"The file is not safetensors: {problem}", where=str(path), hint=_HINT) from problem
+        raise FileError(f"The file cannot be read: {problem.strerror}", where=str(path), hint=HINT) from problem
+    except Exception as problem:  # the parser has an error type of its own
+        raise FileError(f"The file is not safetensors: {problem}", where=repr(str(path)), hint=HINT) from problem
     if header.get("format") != FORMAT:
-        raise FileError("The file holds no restriction.", where=str(path), hint=_HINT)
+        raise FileError("The file holds no restriction.", where=str(path), hint=HINT)
     return tensors, header
+
+
+def _consistent(line: Restriction) -> None:
+    """Refuse arrays that do not fit together, before anyone computes with them."""
+    count = len(line.alphas)
+    shapes = {"births": (line.births, (count, 3)), "doubts": (line.doubts, (max(count - 1, 0),))}
+    for name, (tensor, shape) in shapes.items():
+        if tensor.shape != shape or tensor.dtype != torch.int64:
+            raise ValueError(f"{name} is {tuple(tensor.shape)}, not {shape}")
+    rising = bool((line.alphas[1:] > line.alphas[:-1]).all()) and bool(torch.isfinite(line.alphas).all())
+    if line.alphas.dtype != torch.float64 or line.alphas.dim() != 1 or not rising:
+        raise ValueError("alphas do not rise")
+    if any(len(v) != count for v in line.kept or ()) or (line.kept is not None and not line.kept):
+        raise ValueError("there is not one value for each break")
+    ends = (line.lines.starts, line.lines.ends)
+    if not ends[0] or [t.shape for t in ends[0]] != [t.shape for t in ends[1]] or any(len(t) != 1 for t in ends[0]):
+        raise ValueError("the ends of the line are missing")
 
 
 def _numbered(tensors: dict[str, Tensor], kind: str) -> tuple[Tensor, ...]:

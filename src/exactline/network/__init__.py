@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import weakref
-import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,6 +14,7 @@ from torch.export import ExportedProgram
 
 from ..errors import ArgumentError
 from .capture import capture, readable
+from .fingerprint import fingerprint
 from .graph import Network as Network
 from .graph import Node as Node
 from .graph import Tail as Tail
@@ -59,30 +59,6 @@ def as_network(
         if key not in known.networks:
             known.networks[key] = simplified(capture(module, points, until), rewrite)
         return _cached_move(known.networks[key], place, dtype)
-
-
-def fingerprint(module: nn.Module) -> tuple[Any, ...]:
-    """What changes when the module's function may have changed: weights, structure, settings."""
-    weights = tuple(
-        (name, t.shape, t.dtype, t.device, _checksum(t))
-        for name, t in (*module.named_parameters(), *module.named_buffers())
-    )
-    parts = tuple(
-        (name, type(m), m.training, tuple((k, v) for k, v in vars(m).items() if isinstance(v, (bool, int, float, str))))
-        for name, m in module.named_modules()
-    )
-    return weights, parts
-
-
-def _checksum(tensor: Tensor) -> int:
-    if tensor.is_meta:
-        return 0
-    flat = tensor.detach().contiguous().view(-1).view(torch.uint8)
-    if flat.device.type == "cpu":
-        return zlib.crc32(flat.numpy().data)
-    words = flat[: len(flat) // 4 * 4].view(torch.int32).to(torch.int64)
-    odd = torch.arange(1, 2 * len(words), 2, device=words.device)
-    return int((words * odd).sum())
 
 
 def _cached_move(network: Network, device: torch.device, dtype: torch.dtype) -> Network:

@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor
 
+from ..errors import NumberError
 from ..ops.affine import Rearrange, Reshape, Scale
 from ..ops.base import Input, Op
 from ..ops.pointwise import Pointwise
@@ -74,6 +75,7 @@ class Builder:
     def add(self, op: Op, inputs: Sequence[Data], shape: Sequence[int] | None = None) -> Data:
         """Append a node; its shape is the one that was traced unless given."""
         where = tuple(self.shape if shape is None else shape)
+        self._finite(op)
         name, suffix = self.name, 1
         while name in self.names:
             name, suffix = f"{self.name}.{suffix}", suffix + 1
@@ -186,6 +188,17 @@ class Builder:
         if any(c.root != root for c in found):
             raise Refused("mixes two branches of data in a way that is not piecewise linear")
         return found
+
+    def _finite(self, op: Op) -> None:
+        """Folding may overflow or divide by zero even where all weights are finite."""
+        for value in vars(op).values():
+            for tensor in value if isinstance(value, tuple) else (value,):
+                if isinstance(tensor, Tensor) and not bool(torch.isfinite(tensor).all()):
+                    raise NumberError(
+                        f"{op.title} has a constant that is NaN or infinite.",
+                        where=self.path or self.name,
+                        hint="Look for a division by zero, such as a variance and an eps of 0.",
+                    )
 
     def _curve(self, op: Op, x: Data) -> Curve | None:
         if isinstance(op, Pointwise) and all(isinstance(v, Fraction) for v in (*op.knots, *op.slopes, op.value)):

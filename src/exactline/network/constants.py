@@ -27,7 +27,7 @@ def parameter(value: Any, name: str) -> Any:
             where=name,
             hint="Give a module with real, dense weights.",
         )
-    found = doubled(value.detach().cpu())
+    found = doubled(value.detach().cpu()).clone()  # the answer keeps the weights it was made with
     if found.is_floating_point() and not bool(torch.isfinite(found).all()):
         raise NumberError(f"{name} holds NaN or infinite numbers.", where=name, hint="Repair the weights.")
     return found

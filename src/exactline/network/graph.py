@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from typing import Any, TypeAlias
 
 import torch
@@ -163,6 +165,18 @@ class Network:
             return self
         nodes = tuple(replace(n, op=n.op.to(place, kind)) for n in self.nodes)
         return replace(self, nodes=nodes, device=place, dtype=kind, moved={})
+
+    def checksum(self) -> str:
+        """A short name for all the numbers in the network."""
+        total = 0
+        for node in self.nodes:
+            for value in vars(node.op).values():
+                for tensor in value if isinstance(value, tuple) else (value,):
+                    if isinstance(tensor, Tensor):
+                        total = zlib.crc32(tensor.detach().cpu().contiguous().numpy().tobytes(), total)
+                    elif isinstance(tensor, (int, float, Fraction, str)):
+                        total = zlib.crc32(str(tensor).encode(), total)
+        return f"{total:08x}"
 
     def sourced(self, source: Callable[[], nn.Module | None]) -> Network:
         """The same network, remembering the module it was read from."""

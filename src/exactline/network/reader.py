@@ -120,8 +120,8 @@ class Reader:
         if name in IGNORED:
             return None
         if name == "sym_size":
-            shape = args[0].shape if isinstance(args[0], Data) else args[0].shape[1:]
-            return BatchSize(1) if args[1] == 0 else int(shape[args[1] - 1])
+            size = node.meta["val"]
+            return size if isinstance(size, int) else BatchSize(1)
         b = self.builder
         b.name, b.target, b.call = node.name, f"{name}.{target._overloadname}", target
         b.path, b.shape = module_path(node), _shape(node.meta.get("val"))
@@ -217,11 +217,11 @@ class Reader:
         names = [spec.arg.name for spec in specs if spec.kind == OutputKind.USER_OUTPUT]
         spec = self.program.call_spec.out_spec
         values = [self.values.get(name) for name in names]
-        if spec is not None and spec.type is dict:
+        if spec is not None and (nested := _dict_in(spec)) is not None:
             raise CaptureError(
                 "The model returns a dict.",
                 where="forward",
-                hint=f"Wrap it in a module that returns one tensor or a tuple, e.g. out[{spec.context[0]!r}].",
+                hint=f"Wrap it in a module that returns one tensor or a tuple, e.g. out[{nested!r}].",
             )
         single = spec is not None and spec.type not in (tuple, list)
         return values[0] if single and len(values) == 1 else tuple(values)
@@ -269,6 +269,14 @@ class Reader:
 
     def _filled(self, args: Any) -> Any:
         return torch.fx.map_arg(args, lambda n: self.values[n.name]) if args else args
+
+
+def _dict_in(spec: Any) -> Any:
+    """A key of the first dict in a nested output, or None."""
+    if spec.type is dict:
+        return next(iter(spec.context), "key")
+    children = spec.children() if hasattr(spec, "children") else spec.children_specs
+    return next((key for child in children if (key := _dict_in(child)) is not None), None)
 
 
 def module_path(node: Any) -> str:

@@ -16,7 +16,7 @@ class Collector:
     """Gathers parts on the CPU and stops the sweep when there are breaks enough."""
 
     lines: int
-    values: bool
+    shapes: list[tuple[int, ...]] | None  # of the outputs; None where values are not kept
     most: int | None  # breaks to keep at the most
     limits: Limits
     parts: list[Part] = field(default_factory=list)
@@ -35,7 +35,7 @@ class Collector:
             last = self.parts[-1]
             last.doubts[-1] = part.doubts[0].cpu()
             last.born[-1, 2] += int(part.born[0, 2]) - part.shared + _through(last.edges[1], part.edges[0])
-        part = trimmed(part, self.values)
+        part = trimmed(part, self.shapes is not None)
         count = len(part.alphas)
         if self.most is not None and self.breaks + count > self.most:
             part = part.first(self.most - self.breaks)
@@ -54,9 +54,9 @@ class Collector:
         born = join([p.born for p in self.parts], torch.zeros(0, 3, dtype=torch.int64))
         doubts = join([p.doubts for p in self.parts], torch.zeros(0, dtype=torch.int64))
         values = None
-        if self.values and self.parts:
-            outputs = len(self.parts[0].values)
-            values = tuple(torch.cat([p.values[k] for p in self.parts]) for k in range(outputs))
+        if self.shapes is not None:
+            empty = [torch.zeros(0, *shape, dtype=torch.float64) for shape in self.shapes]
+            values = tuple(join([p.values[k] for p in self.parts], none) for k, none in enumerate(empty))
         return Collected(offsets, alphas, born, doubts, values, self.limits.stopped)
 
 

@@ -55,7 +55,7 @@ def move(b: Builder, a: Args) -> Value:
     *("dropout", "feature_dropout", "alpha_dropout", "native_dropout", "feature_alpha_dropout"),
 )
 def identity(b: Builder, a: Args) -> Value:
-    if a.get("train"):
+    if a.get("train") and a.get("p", 1.0) > 0:
         raise Refused("drops units at random")
     return a.get("self", a.get("input"))
 

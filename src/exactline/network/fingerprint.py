@@ -1,0 +1,64 @@
+"""What changes when a module's function may have changed: weights, structure, settings, hooks."""
+
+from __future__ import annotations
+
+import zlib
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from ..errors import CaptureError
+
+KINDS = (bool, int, float, complex, str, bytes, type(None))
+
+
+def fingerprint(module: nn.Module) -> tuple[Any, ...]:
+    """A summary of everything a forward pass reads, as far as it hangs on the module.
+
+    >>> layer = nn.Linear(2, 2)
+    >>> before = fingerprint(layer)
+    >>> layer.weight.data[0, 0] += 1
+    >>> fingerprint(layer) == before
+    False
+    """
+    return tuple((name, type(part), _summary(vars(part), 0)) for name, part in module.named_modules())
+
+
+def _summary(value: Any, depth: int) -> Any:
+    """Plain values as they are, arrays by checksum, everything else by identity."""
+    if isinstance(value, KINDS):
+        return value
+    if isinstance(value, Tensor):
+        return _tensor(value)
+    if isinstance(value, np.ndarray):
+        return value.shape, str(value.dtype), zlib.crc32(np.ascontiguousarray(value).tobytes())
+    if depth > 8:
+        return type(value).__name__
+    if isinstance(value, dict):
+        return tuple((str(k), _summary(v, depth + 1)) for k, v in value.items())
+    if isinstance(value, (list, tuple)):
+        return type(value).__name__, tuple(_summary(v, depth + 1) for v in value)
+    if isinstance(value, (set, frozenset)):
+        return frozenset(str(v) for v in value)
+    return type(value).__name__, id(value)
+
+
+def _tensor(tensor: Tensor) -> tuple[Any, ...]:
+    if isinstance(tensor, (nn.UninitializedParameter, nn.UninitializedBuffer)):
+        raise CaptureError(
+            "A lazy module has no weights yet.",
+            where=type(tensor).__name__,
+            hint="Call the module once on a batch, so that it knows its shapes.",
+        )
+    kind = (tuple(tensor.shape), tensor.dtype, tensor.device, tensor.requires_grad)
+    if tensor.is_meta or tensor.layout != torch.strided or tensor.is_quantized:
+        return (*kind, id(tensor))
+    flat = tensor.detach().contiguous().view(-1)
+    if flat.device.type == "cpu":
+        return (*kind, zlib.crc32(flat.view(torch.uint8).numpy().data))
+    # weighted by odd numbers, so that two numbers that change places are noticed
+    words = flat.view(torch.uint8).to(torch.int64)
+    odd = torch.arange(1, 2 * len(words), 2, device=words.device)
+    return (*kind, int((words * odd).sum()))
