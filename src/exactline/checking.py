@@ -107,7 +107,7 @@ def value_error(network: Network, lines: Lines, alphas: Tensor, dtype: torch.dty
 def _spread(alphas: Tensor, count: int) -> Tensor:
     if len(alphas) <= count:
         return alphas
-    return alphas[torch.linspace(0, len(alphas) - 1, max(count, 1)).round().to(torch.int64)]
+    return alphas[torch.linspace(0, len(alphas) - 1, max(count, 1), dtype=torch.float64).round().to(torch.int64)]
 
 
 def _step(network: Network) -> int:

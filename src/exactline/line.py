@@ -135,7 +135,7 @@ def _tensor(value: Any, name: str) -> Tensor:
         )
     if not bool(torch.isfinite(found).all()):
         raise LineError(f"{name} holds NaN or infinite numbers.", where=f"argument {name}", hint="Give finite points.")
-    return found.contiguous()
+    return found.contiguous().clone()  # the caller may write over what was given
 
 
 def _kind(tensor: Tensor) -> str:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from .errors import ArgumentError, LineError
 from .line import Lines, Point, lines_of, points_of, shape_checked
@@ -168,7 +168,8 @@ def _streamed(model: Any, lines: Lines, options: _Options) -> Iterator[Restricti
 def _collected(part: Part, values: bool) -> Collected:
     kept = tuple(v.cpu() for v in part.values) if values else None
     ends = torch.tensor([0, len(part.alphas)])
-    return Collected(ends, part.alphas.cpu(), part.born.cpu(), part.doubts.cpu(), kept, "")
+    alphas, born, doubts = (t.cpu().contiguous() for t in (part.alphas, part.born, part.doubts))
+    return Collected(ends, alphas, born, doubts, kept, "")
 
 
 def _restricted(model: Any, lines: Lines, options: _Options) -> Restrictions:
@@ -199,6 +200,11 @@ def _reported(parts: Iterator[Part], report: Report | None, lines: int) -> Itera
 def _networks(model: Any, lines: Lines, options: _Options) -> tuple[Network, Network]:
     """The network for later questions, and where and how the sweep wants it."""
     points = [t[0] if len(t) else t.new_zeros(t.shape[1:]) for t in lines.starts]
+    with precise():
+        return _captured(model, points, lines, options)
+
+
+def _captured(model: Any, points: list[Tensor], lines: Lines, options: _Options) -> tuple[Network, Network]:
     network = as_network(model, points, rewrite=options.rewrite, until=options.until)
     shape_checked(lines, [network.nodes[i].shape for i in network.inputs])
     if options.device == torch.device("cpu") and options.dtype == torch.float64:
@@ -285,6 +291,8 @@ def _device(model: Any, device: torch.device | str | None) -> torch.device:
         found = torch.device(device)
         if found.type == "cuda" and found.index is None:
             found = torch.device("cuda", torch.cuda.current_device())
+        if found.type == "meta":
+            raise RuntimeError("it holds no numbers")
         torch.empty(0, device=found)
     except (RuntimeError, AssertionError, NotImplementedError) as problem:
         raise ArgumentError(

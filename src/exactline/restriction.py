@@ -125,7 +125,10 @@ class Restriction:
     @property
     def points(self) -> Values:
         """The input points at the breaks, (breaks, *in)."""
-        found = tuple(self._points(self.alphas))
+        from .sweep.precise import precise
+
+        with precise():
+            found = tuple(self._points(self.alphas))
         return found if self.several_inputs else found[0]
 
     def at(self, alpha: Any, *, tail: bool = False) -> Values:
@@ -135,7 +138,12 @@ class Restriction:
         >>> xl.restrict(torch.nn.ReLU(), [-1.0], [1.0]).at(0.75)
         tensor([0.5000], dtype=torch.float64)
         """
-        asked = _alphas(alpha)
+        from .sweep.precise import precise
+
+        with precise():
+            return self._at(_alphas(alpha), tail)
+
+    def _at(self, asked: Tensor, tail: bool) -> Values:
         low, high = (float(self.alphas[0]), self.reached) if len(self.alphas) else (0.0, -1.0)
         if not bool(((asked >= low) & (asked <= high)).all()):
             raise ArgumentError(

@@ -41,6 +41,7 @@ class Smooth:
 
     data: Data
     tail: Tail
+    path: str = ""
 
 
 @dataclass(frozen=True)
@@ -150,7 +151,7 @@ class Builder:
         if isinstance(value, Barred):
             raise Refused(value.reason)
         if isinstance(value, Smooth):
-            raise Refused(f"uses the output of {value.tail.name}, which is smooth and may only come last")
+            raise Refused("is smooth, and may only come last", value.tail.name, value.path)
         if not isinstance(value, Curve):
             raise Refused(f"expects data, not {type(value).__name__}")
         knot = value.jump()

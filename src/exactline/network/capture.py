@@ -65,7 +65,10 @@ def export(model: nn.Module, points: Sequence[Tensor]) -> ExportedProgram:
         raise CaptureError(
             f"torch.export could not trace {type(model).__name__}: {_first_line(problem)}",
             where=f"forward, called with inputs of shape {', '.join(str((len(e), *e.shape[1:])) for e in examples)}",
-            hint="Give points without a batch dimension; forward must take any batch and must not branch on data.",
+            hint=(
+                "Give points without a batch dimension; a tuple stands for several inputs."
+                " forward must take any batch and must not branch on data."
+            ),
         ) from problem
 
 

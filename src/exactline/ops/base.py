@@ -70,6 +70,11 @@ class Breaking(Op):
     def units(self, shape: tuple[int, ...]) -> int:
         """How many units can break, for an input of this shape."""
 
+    @property
+    def steepness(self) -> float:
+        """The largest slope of any branch."""
+        return 1.0
+
     def overwrite(self, x: Tensor) -> Tensor:
         """`evaluate` where the input is not needed any more and may be written over."""
         return self.evaluate(x)
@@ -99,11 +104,15 @@ class Breaking(Op):
         """The affine map of a branch pattern, applied to any point."""
 
 
+HUGE = 2.0**1020  # values beyond this are scaled before they are added
+
+
 class Noise(ABC):
     """How far the values that reach a breaking node can be trusted, point by point."""
 
     joined: Tensor  # (points - 1,) whether a point and the next lie on one line
     broken: bool  # whether any two neighbours do not
+    largest: float  # the size of the largest value
     doubtful: float  # values further than this from a knot are clear without a closer look
 
     @abstractmethod

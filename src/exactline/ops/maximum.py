@@ -12,6 +12,7 @@ from .base import Breaking, Crossings, Noise, Settled
 
 Native = Callable[[Tensor], tuple[Tensor, Tensor]]
 LOOK = 1 << 22  # elements of windows opened at a time
+LOUD = 1e-6  # noise of this share of the largest value may hide a whole line
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,7 +53,7 @@ class Maximum(Breaking):
         return len(self.table)
 
     def settle(self, x: Tensor, noise: Noise) -> Settled:
-        return Settled(x.reshape(len(x), *x.shape[1:]))
+        return Settled(x, unresolved=self._unresolved(x.reshape(len(x), -1), noise))
 
     def crossings(self, settled: Settled, noise: Noise) -> Crossings:
         _, leader = self._lead(settled.x)
@@ -93,6 +94,19 @@ class Maximum(Breaking):
             position = torch.where(values > 0, position, torch.full_like(position, -1))
             values = values.clamp(min=0)
         return values, position
+
+    def _unresolved(self, flat: Tensor, noise: Noise) -> Tensor | None:
+        """Windows per piece whose leader cannot be told from a rival at either end; looked for where noise is large."""
+        if noise.doubtful <= LOUD * noise.largest or len(flat) < 2:
+            return None
+        opened = self.sign * flat[:, self.table]  # (points, windows, size)
+        gap = opened.amax(2, keepdim=True) - opened
+        rows = torch.arange(len(flat), device=flat.device)
+        bound = noise.bound(rows)[:, self.table]
+        top = bound.gather(2, gap.argmin(2, keepdim=True))
+        near = gap <= bound + top
+        both = near[:-1] & near[1:] & ((gap[:-1] > 0) | (gap[1:] > 0))
+        return both.any(2).sum(1) * noise.joined
 
     def _march(self, flat: Tensor, piece: Tensor, window: Tensor, noise: Noise) -> Iterator[Crossings]:
         """Follow the leading line of each window from one end of its piece to the other."""

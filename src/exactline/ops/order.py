@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from .base import Breaking, Crossings, Noise, Settled
-from .maximum import LOOK
+from .base import HUGE, Breaking, Crossings, Noise, Settled
+from .maximum import LOOK, LOUD
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,7 +37,7 @@ class Order(Breaking):
         return len(self.table)
 
     def settle(self, x: Tensor, noise: Noise) -> Settled:
-        return Settled(x.reshape(len(x), -1))
+        return Settled(x.reshape(len(x), -1), unresolved=self._unresolved(x, noise))
 
     def crossings(self, settled: Settled, noise: Noise) -> Crossings:
         x = settled.x
@@ -60,10 +60,24 @@ class Order(Breaking):
     def _open(self, x: Tensor) -> Tensor:
         return x.reshape(len(x), -1)[:, self.table]  # (points, windows, size)
 
+    def _unresolved(self, x: Tensor, noise: Noise) -> Tensor | None:
+        """Windows per piece with two lines that cannot be told apart at either end; looked for where noise is large."""
+        if noise.doubtful <= LOUD * noise.largest or len(x) < 2:
+            return None
+        first, second = torch.triu_indices(self.table.shape[1], self.table.shape[1], 1, device=x.device)
+        opened = self._open(x)
+        gap = (opened[..., first] - opened[..., second]).abs()
+        bound = noise.bound(torch.arange(len(x), device=x.device))[:, self.table]
+        near = gap <= bound[..., first] + bound[..., second]
+        both = near[:-1] & near[1:] & ((gap[:-1] > 0) | (gap[1:] > 0))
+        return both.any(2).sum(1) * noise.joined
+
     def _swaps(self, x: Tensor, at: int, to: int, first: Tensor, second: Tensor, noise: Noise) -> Crossings:
         """Pairs that change order on the pieces ``at`` to ``to``, where a returned rank is concerned."""
         rows = torch.arange(at, to + 1, device=x.device)
         opened = x[at : to + 1][:, self.table]
+        if noise.largest > HUGE:
+            opened = opened * 0.25  # differences of huge values would overflow
         gap = opened[..., first] - opened[..., second]  # (points, windows, pairs)
         near = (gap != 0) & (gap.abs() <= 2 * noise.doubtful)
         if bool(near.any()):

@@ -9,7 +9,7 @@ from fractions import Fraction
 import torch
 from torch import Tensor
 
-from .base import Breaking, Crossings, Noise, Passes, Settled
+from .base import HUGE, Breaking, Crossings, Noise, Passes, Settled
 from .masks import found, greater, holds, less
 
 Number = Fraction | Tensor  # exact, or broadcastable to (1, *shape); knots have exactly that shape
@@ -49,6 +49,10 @@ class Pointwise(Breaking):
                 run = torch.minimum(run, torch.as_tensor(width, dtype=x.dtype, device=x.device))
             total = total + _number(slope) * run
         return total
+
+    @property
+    def steepness(self) -> float:
+        return max(float(s.abs().max()) if isinstance(s, Tensor) else abs(float(s)) for s in self.slopes)
 
     def overwrite(self, x: Tensor) -> Tensor:
         return self.evaluate(x) if self.over is None else self.over(x)
@@ -104,7 +108,8 @@ class Pointwise(Breaking):
                 crossed &= noise.joined[:, None]
             piece, unit = found(crossed)
             level = _level_at(knot, unit, x)
-            before, after = x[piece, unit] - level, x[piece + 1, unit] - level
+            scale = 0.25 if noise.largest > HUGE else 1.0
+            before, after = (x[row, unit] * scale - level * scale for row in (piece, piece + 1))
             parts.append(Crossings(piece, unit, before, after, unit, torch.full_like(unit, -1), level))
         return Crossings.join(parts)
 

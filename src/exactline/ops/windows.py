@@ -19,6 +19,8 @@ def pool_windows(
 ) -> Tensor:
     """Flat spatial positions (windows, kernel elements); places outside repeat one that is inside.
 
+    A window that is wholly outside is -1 throughout.
+
     >>> pool_windows([4], [2], [2], [2], [0], [1])
     tensor([[0, 1],
             [2, 3]])
@@ -71,4 +73,5 @@ def _grid(per_dim: list[Tensor], size: Sequence[int]) -> Tensor:
         position = (position[:, None, :, None] * n + steps[None, :, None, :]).flatten(2).flatten(0, 1)
         inside = (inside[:, None, :, None] & valid[None, :, None, :]).flatten(2).flatten(0, 1)
     first = inside.to(torch.int8).argmax(1, keepdim=True)
-    return torch.where(inside, position, position.gather(1, first))
+    table = torch.where(inside, position, position.gather(1, first))
+    return torch.where(inside.any(1, keepdim=True), table, torch.full_like(table, -1))

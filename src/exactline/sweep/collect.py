@@ -76,7 +76,7 @@ def trimmed(part: Part, values: bool) -> Part:
     """A part on the CPU, without the point it shares with the one before it."""
     skip = 1 if part.continues else 0
     kept = tuple(v[skip:].cpu() for v in part.values) if values else ()
-    line, alphas, born, doubts = (t[skip:].cpu() for t in (part.line, part.alphas, part.born, part.doubts))
+    line, alphas, born, doubts = (t[skip:].cpu().contiguous() for t in (part.line, part.alphas, part.born, part.doubts))
     return Part(line, alphas, born, doubts, kept, False, part.edges)
 
 

@@ -13,10 +13,10 @@ from ..errors import NumberError
 from ..line import Lines, between
 from ..network.graph import Network
 from ..ops.base import Breaking, Input, Passes
-from .noise import StateNoise, fuzz_of, levels
+from .noise import StateNoise, fuzz_of
 from .place import Births, place
 from .plan import Plan, plan
-from .state import State, begin
+from .state import Size, State, begin
 from .walk import Walk
 
 
@@ -61,10 +61,10 @@ def sweep_lines(network: Network, lines: Lines, limits: Limits, watch: Watch | N
     """All lines together, part by part in order; ends early where the limits say so."""
     if not len(lines):
         return
-    facts, expected = plan(network), levels(network, lines)
+    facts = plan(network)
     step = max(1, limits.points // 2)
     for first in range(0, len(lines), step):
-        whole = begin(lines, first, min(first + step, len(lines)), network.inputs, expected)
+        whole = begin(lines, first, min(first + step, len(lines)), network.inputs)
         waiting = [iter([whole])]
         while waiting:
             state = next(waiting[-1], None)
@@ -98,6 +98,7 @@ def _advance(
             state = found
         elif not isinstance(node.op, Input):
             state.live[i] = node.op.evaluate(*(state.live[j] for j in node.inputs))
+            state.sizes[i] = Size.after(facts, i, [state.sizes[j] for j in node.inputs], state.eps)
         _release(facts, state, i, node.inputs)
         state.node = i + 1
         if watch is not None:
@@ -114,7 +115,9 @@ def _break(network: Network, facts: Plan, state: State, limits: Limits) -> State
         raise TypeError(f"{node.name} does not break")
     source = node.inputs[0]
     x = state.live[source]
-    noise = StateNoise(network, state, source, _largest(x, node.name))
+    largest = _largest(x, node.name)
+    noise = StateNoise(network, state, source, largest, state.sizes[source].errors)
+    state.sizes[i] = Size(largest * facts.reach[i], state.sizes[source].errors * facts.gain[i])
     settled = op.settle(x, noise)
     births = place(op.crossings(settled, noise), noise)
     if settled.unresolved is not None:
@@ -180,7 +183,12 @@ def _insert(
     elif trail is not None:
         trail = trail.some(merge.left)
     return replace(
-        state, marks=merge.rows(state.marks, marks), spots=merge.rows(state.spots, spots), live=live, trail=trail
+        state,
+        marks=merge.rows(state.marks, marks),
+        spots=merge.rows(state.spots, spots),
+        live=live,
+        sizes=dict(state.sizes),
+        trail=trail,
     )
 
 
@@ -262,6 +270,7 @@ def _release(facts: Plan, state: State, i: int, inputs: tuple[int, ...]) -> None
     for j in set(inputs):
         if facts.last[j] == i:
             state.live.pop(j, None)
+            state.sizes.pop(j, None)
 
 
 def _largest(x: Tensor, name: str) -> float:

@@ -5,19 +5,15 @@ Only points that hold a value close to a knot are looked at.
 
 from __future__ import annotations
 
-from math import frexp
-
 import torch
 from torch import Tensor
 
-from ..line import Lines
 from ..network.graph import Network
-from ..ops.base import Breaking, Noise
+from ..ops.base import Noise
 from .plan import plan
 from .state import State
 from .walk import PROBES, TINY, Walk
 
-SCOUTS = 2  # probes where only the size of errors is asked for
 SAFETY = 16.0  # estimates are multiplied by this before they decide
 FILTER = {torch.float64: 4096.0, torch.float32: 64.0}  # how much wider than that the first look is
 LOOK = 1 << 27  # bytes of a walk over doubtful points
@@ -32,32 +28,6 @@ def estimate(
 ) -> Tensor:
     """Estimated error (k, *shape) of one node, evaluated from the input."""
     return Walk(network, points, errors).to(place)
-
-
-def levels(network: Network, lines: Lines) -> dict[int, float]:
-    """The size of errors at the input of every breaking node, from a few points: where to look closer.
-
-    Remembered for lines of about the same size, since it only says how wide a first look must be.
-    """
-    known = plan(network).levels
-    size = max(float(t.abs().max()) if t.numel() else 0.0 for t in (*lines.starts, *lines.ends))
-    key = (frexp(size)[1], lines.starts[0].dtype)
-    if key not in known:
-        known[key] = _levels(network, lines)
-    return known[key]
-
-
-def _levels(network: Network, lines: Lines) -> dict[int, float]:
-    device = lines.starts[0].device
-    line = torch.tensor([0, len(lines) // 2, len(lines) - 1], device=device)
-    alphas = torch.tensor([0.83, 0.5, 0.17], dtype=torch.float64, device=device)
-    walk = Walk(network, *lines.at(line, alphas), count=SCOUTS)
-    found = {}
-    for node in network.nodes:
-        if isinstance(node.op, Breaking):
-            size = walk.to(node.inputs[0]) if node.inputs[0] > walk.at else walk.probes[node.inputs[0]].abs()
-            found[node.inputs[0]] = float(size.max()) if size.numel() else 0.0
-    return found
 
 
 def fuzz_of(
@@ -76,12 +46,12 @@ def fuzz_of(
 class StateNoise(Noise):
     """The noise at the input of one breaking node, for the points of a state."""
 
-    def __init__(self, network: Network, state: State, place: int, largest: float) -> None:
+    def __init__(self, network: Network, state: State, place: int, largest: float, expected: float) -> None:
         self.network, self.state, self.place, self.largest = network, state, place, largest
         self.joined = state.joined
         self.broken = not bool(self.joined.all())
         wide = FILTER.get(state.dtype, 4096.0)
-        self.doubtful = wide * (torch.finfo(state.dtype).eps * largest + 4 * state.levels.get(place, 0.0)) + TINY * 64
+        self.doubtful = wide * (torch.finfo(state.dtype).eps * largest + expected) + TINY * 64
 
     def bound(self, rows: Tensor) -> Tensor:
         if self.state.trail is None and 2 * len(rows) >= len(self.state) and self._small():
@@ -118,4 +88,4 @@ class StateNoise(Noise):
 
     def _bytes(self) -> int:
         """What a walk holds for each point."""
-        return (PROBES + 1) * plan(self.network).bytes_working
+        return (PROBES + 1) * plan(self.network).bytes_live

@@ -8,9 +8,9 @@ from torch import Tensor
 from ..line import Lines
 from ..network.graph import Network
 from ..ops.base import Breaking, Input
-from .noise import StateNoise, levels
+from .noise import StateNoise
 from .plan import plan
-from .state import State, unborn
+from .state import Size, State, first_sizes, unborn
 
 
 def patterns(
@@ -31,7 +31,7 @@ def patterns(
     state = State(lines, 0, *unborn(line.repeat_interleave(2), alphas))
     points, _ = state.line_points(rows)
     state.live = dict(zip(network.inputs, points, strict=True))
-    state.levels = levels(network, lines)
+    state.sizes = first_sizes(state.live)
     found: dict[int, Tensor] = {}
     for i, node in enumerate(network.nodes):
         if i not in facts.last or isinstance(node.op, Input):
@@ -40,11 +40,14 @@ def patterns(
         if isinstance(node.op, Breaking):
             x, source = args[0], node.inputs[0]
             largest = float(x.abs().max()) if x.numel() else 0.0
-            settled = node.op.settle(x, StateNoise(network, state, source, largest)).x.view(x.shape)
+            noise = StateNoise(network, state, source, largest, state.sizes[source].errors)
+            state.sizes[i] = Size(largest * facts.reach[i], state.sizes[source].errors * facts.gain[i])
+            settled = node.op.settle(x, noise).x.view(x.shape)
             found[i] = node.op.branch(settled[0::2], settled[1::2])
             state.live[i] = node.op.follow(found[i].repeat_interleave(2, 0), settled)
         else:
             state.live[i] = node.op.evaluate(*args)
+            state.sizes[i] = Size.after(facts, i, [state.sizes[j] for j in node.inputs], state.eps)
         for j in set(node.inputs):
             if facts.last[j] == i:
                 del state.live[j]

@@ -7,11 +7,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ..ops.base import Crossings
+from ..ops.base import HUGE, Crossings
 from ..ops.masks import holds
 from .noise import StateNoise
 
-HUGE = 2.0**1020  # values beyond this are halved before they are added
 ULPS = 4 * torch.finfo(torch.float64).eps  # alphas closer than this, relative to themselves, are one
 
 

@@ -1,16 +1,18 @@
-"""What a sweep needs to know of a network beforehand: who is read last, and how wide points are."""
+"""What a sweep needs to know of a network beforehand: who is read last, how errors grow, how wide points are."""
 
 from __future__ import annotations
 
 import weakref
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import prod
-from typing import Any
+
+import torch
 
 from ..network.graph import Network
-from ..ops.base import Breaking
+from ..ops.base import Affine, Breaking, Input
 
 NUMBER = 8  # bytes
+NARROW = 4096  # numbers of one point at the widest place
 _plans: weakref.WeakKeyDictionary[Network, Plan] = weakref.WeakKeyDictionary()
 
 
@@ -21,7 +23,10 @@ class Plan:
     last: dict[int, int]  # last reader of every node
     bytes_held: int  # of one point at all breaking nodes together
     bytes_working: int  # of one point at the widest place between them
-    levels: dict[Any, dict[int, float]] = field(default_factory=dict)  # sizes of errors, by size of the lines
+    bytes_live: int  # of one point in the tensors that are live at the widest place
+    gain: tuple[float, ...]  # how much a node can enlarge independent errors
+    reach: tuple[float, ...]  # how much it can enlarge values
+    offset: tuple[float, ...]  # the largest constant it adds
 
     def points(self, memory: int) -> int:
         """How many points a part may hold so that every level of the sweep fits at once."""
@@ -32,14 +37,42 @@ def plan(network: Network) -> Plan:
     """The plan of a network, made on first use."""
     if network not in _plans:
         last = network.last_use(network.outputs)
-        held, working = _widths(network, last)
-        _plans[network] = Plan(last, held * NUMBER, working * NUMBER)
+        held, working, live = _widths(network, last)
+        growth = [
+            _growth(network, i, working <= NARROW) if i in last else (1.0, 1.0, 0.0) for i in range(len(network.nodes))
+        ]
+        gain, reach, offset = zip(*growth, strict=True)
+        _plans[network] = Plan(last, held * NUMBER, working * NUMBER, live * NUMBER, gain, reach, offset)
     return _plans[network]
 
 
-def _widths(network: Network, last: dict[int, int]) -> tuple[int, int]:
-    """Numbers per point: held at the breaking nodes, and at work at the widest place."""
-    held, working = 0, 1
+def _growth(network: Network, i: int, narrow: bool) -> tuple[float, float, float]:
+    """Gain, reach and offset of one node.
+
+    In a narrow network the gain is that of the worst unit; in a wide one, where looking closer is dear and errors
+    spread out, it is that of a typical unit.
+    """
+    node = network.nodes[i]
+    if isinstance(node.op, Input):
+        return 1.0, 1.0, 0.0
+    if isinstance(node.op, Breaking):
+        return node.op.steepness, node.op.steepness, 0.0
+    if not isinstance(node.op, Affine):
+        raise TypeError(f"{node.name} is neither affine nor breaking")
+    shapes = [network.nodes[j].shape for j in node.inputs]
+    zeros = [torch.zeros(1, *s, device=network.device, dtype=network.dtype) for s in shapes]
+    size = node.op.spread(*(torch.ones_like(z) for z in zeros))
+    constant = node.op.evaluate(*zeros)
+    if not size.numel():
+        return 1.0, 1.0, 0.0
+    worst = float(size.max())
+    typical = worst * float((size / worst).square().mean().sqrt()) if worst > 0 else 0.0
+    return (worst if narrow else typical), worst, float(constant.abs().max())
+
+
+def _widths(network: Network, last: dict[int, int]) -> tuple[int, int, int]:
+    """Numbers per point: held at the breaking nodes, at work at the widest place, and live there."""
+    held, working, most = 0, 1, 1
     sizes = [prod(node.shape) for node in network.nodes]
     live: set[int] = set(network.inputs)
     for i, node in enumerate(network.nodes):
@@ -48,9 +81,10 @@ def _widths(network: Network, last: dict[int, int]) -> tuple[int, int]:
             continue
         live.add(i)
         now = sum(sizes[j] for j in live)
+        most = max(most, now)
         if isinstance(node.op, Breaking):
             held += now
             now += 3 * sizes[node.inputs[0]]  # the settled copy, its sides, and the merged copy
         working = max(working, now + sizes[i])
         live -= {j for j in live if last.get(j) == i}
-    return held, working
+    return held, working, most

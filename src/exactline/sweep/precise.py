@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 import warnings
 from collections.abc import Generator
 
@@ -16,27 +17,55 @@ def precise() -> Generator[None]:
     if flushed:
         torch.set_flush_denormal(False)
     try:
-        with torch.no_grad(), _no_tf32(), torch.autocast("cpu", enabled=False), torch.autocast("cuda", enabled=False):
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(torch.inference_mode(False))  # what we return must work outside of it
+            stack.enter_context(torch.no_grad())
+            stack.enter_context(_tf32.off())
+            for kind in ("cpu", "cuda"):
+                if torch.is_autocast_enabled(kind):
+                    stack.enter_context(torch.autocast(kind, enabled=False))
+            if torch.get_default_device().type != "cpu":
+                stack.enter_context(torch.device("cpu"))
             yield
     finally:
         if flushed:
             torch.set_flush_denormal(True)
 
 
-@contextlib.contextmanager
-def _no_tf32() -> Generator[None]:
+class _Tf32:
+    """The switches are global, so the first to come turns them off and the last to go turns them back."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.inside = 0
+        self.matmul, self.cudnn = "highest", False
+
+    @contextlib.contextmanager
+    def off(self) -> Generator[None]:
+        with self.lock:
+            if self.inside == 0:
+                self.matmul, self.cudnn = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
+                _set("highest", False)
+            self.inside += 1
+        try:
+            yield
+        finally:
+            with self.lock:
+                self.inside -= 1
+                if self.inside == 0:
+                    _set(self.matmul, self.cudnn)
+
+
+_tf32 = _Tf32()
+
+
+def _set(matmul: str, cudnn: bool) -> None:
+    if (torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32) == (matmul, cudnn):
+        return
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch warns of its own renaming of these switches
-        matmul, cudnn = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
-        torch.set_float32_matmul_precision("highest")
-        torch.backends.cudnn.allow_tf32 = False
-    try:
-        yield
-    finally:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            torch.set_float32_matmul_precision(matmul)
-            torch.backends.cudnn.allow_tf32 = cudnn
+        torch.set_float32_matmul_precision(matmul)
+        torch.backends.cudnn.allow_tf32 = cudnn
 
 
 def _flushes() -> bool:

@@ -8,7 +8,22 @@ import torch
 from torch import Tensor
 
 from ..line import Lines
+from .plan import Plan
 from .walk import Walk
+
+
+@dataclass(frozen=True)
+class Size:
+    """How large the values of a tensor and their errors can be: only to see where a closer look is due."""
+
+    values: float  # what went into them, before anything cancelled
+    errors: float
+
+    @staticmethod
+    def after(facts: Plan, i: int, inputs: list[Size], eps: float) -> Size:
+        """The size of a node's output, given those of its inputs."""
+        values = facts.reach[i] * max(s.values for s in inputs) + facts.offset[i]
+        return Size(values, facts.gain[i] * max(s.errors for s in inputs) + eps * values)
 
 
 @dataclass
@@ -20,7 +35,7 @@ class State:
     marks: Tensor  # (n, 8) whole numbers of each point: see the properties
     spots: Tensor  # (n, 3) float64 numbers of each point
     live: dict[int, Tensor] = field(default_factory=dict)  # (n, *shape) each
-    levels: dict[int, float] = field(default_factory=dict)  # the size of errors to expect, by node
+    sizes: dict[int, Size] = field(default_factory=dict)  # of every live tensor
     trail: Walk | None = None  # errors at all points, once most of them are in doubt
     cut_left: bool = False  # whether the first point was also the last of the part before
     cut_count: int = 0  # the crossings that were counted there before the cut
@@ -67,6 +82,10 @@ class State:
         return next(iter(self.live.values())).dtype
 
     @property
+    def eps(self) -> float:
+        return torch.finfo(self.dtype).eps
+
+    @property
     def joined(self) -> Tensor:
         """(n - 1,) whether a point and the next are on one line."""
         return self.line[:-1] == self.line[1:]
@@ -79,7 +98,7 @@ class State:
         return self.lines.at(self.line[rows], self.alphas[rows])
 
 
-def begin(lines: Lines, first: int, last: int, places: tuple[int, ...], levels: dict[int, float]) -> State:
+def begin(lines: Lines, first: int, last: int, places: tuple[int, ...]) -> State:
     """Both ends of the lines ``first`` to ``last``, before the first node."""
     count = last - first
     line = torch.arange(first, last, device=lines.starts[0].device).repeat_interleave(2)
@@ -88,7 +107,13 @@ def begin(lines: Lines, first: int, last: int, places: tuple[int, ...], levels: 
         place: torch.stack([start[first:last], end[first:last]], 1).flatten(0, 1)
         for place, start, end in zip(places, lines.starts, lines.ends, strict=True)
     }
-    return State(lines, 0, *unborn(line, ends), live, levels)
+    return State(lines, 0, *unborn(line, ends), live, first_sizes(live))
+
+
+def first_sizes(live: dict[int, Tensor]) -> dict[int, Size]:
+    """Sizes of the inputs themselves."""
+    largest = {i: float(x.abs().max()) if x.numel() else 0.0 for i, x in live.items()}
+    return {i: Size(size, size * torch.finfo(live[i].dtype).eps) for i, size in largest.items()}
 
 
 def unborn(line: Tensor, alphas: Tensor) -> tuple[Tensor, Tensor]:

@@ -35,6 +35,8 @@ def max_pool(b: Builder, a: Args) -> Value:
     stride = _each(a["stride"] or kernel, spatial)
     padding, dilation = _each(a["padding"], spatial), _each(a["dilation"], spatial)
     table = windows.pool_windows(x.shape[1:], shape[1:], kernel, stride, padding, dilation)
+    if bool((table < 0).any()):
+        raise Refused("has a window that lies wholly in the padding, where the maximum is minus infinity")
     table = windows.for_channels(table, x.shape[0], x.shape[1:])
     native = None
     if spatial == 2:

@@ -16,13 +16,13 @@ def softmax(b: Builder, a: Args) -> Value:
     if dim % (len(x.shape) + 1) == 0:
         raise Refused("mixes the batch dimension")
     function = torch.softmax if name == "softmax" else torch.log_softmax
-    return Smooth(x, Tail(name, lambda t: function(t, dim), dim))
+    return Smooth(x, Tail(name, lambda t: function(t, dim), dim), b.path)
 
 
 @rule("sigmoid", "tanh")
 def elementwise(b: Builder, a: Args) -> Value:
     name = b.target.split(".")[0]
-    return Smooth(b.data(a["self"]), Tail(name, torch.sigmoid if name == "sigmoid" else torch.tanh))
+    return Smooth(b.data(a["self"]), Tail(name, torch.sigmoid if name == "sigmoid" else torch.tanh), b.path)
 
 
 refuse("is smooth, not piecewise linear", "gelu", "silu", "mish", "elu", "celu", "selu", "softplus", "exp", "expm1")
