@@ -44,8 +44,11 @@ class Piece:
 
         Several inputs give a tuple of maps to be summed, several outputs a tuple of results.
         """
+        from .sweep.precise import precise
+
         patterns = self._patterns()
-        matrices, constants = zip(*(self._map(i, patterns) for i in self.network.outputs), strict=True)
+        with precise():
+            matrices, constants = zip(*(self._map(i, patterns) for i in self.network.outputs), strict=True)
         if not self.network.several_inputs:
             matrices = tuple(m[0] for m in matrices)
         return (matrices, constants) if self.network.several_outputs else (matrices[0], constants[0])

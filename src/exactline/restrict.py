@@ -24,7 +24,7 @@ from .sweep.progress import Report, reporter
 
 CPU_SHARE, GPU_SHARE = 4, 2  # one part in so many of the free memory
 CPU_MOST = 512 << 20  # more does not make a sweep faster
-EARLY = 1 << 8  # points in a part when a limit may stop the sweep: the first parts must come soon
+EARLY, SOON = 256, 64  # points in a part when a limit may stop the sweep: the first parts must come soon
 
 
 @dataclass(frozen=True)
@@ -218,8 +218,10 @@ def _captured(model: Any, points: list[Tensor], lines: Lines, options: _Options)
 def _limits(network: Network, options: _Options) -> Limits:
     memory = options.memory if options.memory is not None else free_memory(options.device)
     points = plan(network).points(memory)
-    if options.seconds is not None or options.max_breaks is not None:
+    if options.max_breaks is not None:
         points = min(points, EARLY)
+    if options.seconds is not None:
+        points = min(points, SOON)
     deadline = float("inf") if options.seconds is None else time.monotonic() + options.seconds
     return Limits(points, deadline)
 

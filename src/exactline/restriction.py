@@ -191,9 +191,13 @@ class Restriction:
         Unlike the pieces of the line itself these need not have one gradient each: do not attribute with them.
         """
         from .minimal import kept_breaks
+        from .sweep.precise import precise
 
         network = self._known_network("line.minimal")
-        kept = kept_breaks(network, self.lines, self.alphas, self._all_values())
+        with precise():
+            return self._kept(kept_breaks(network, self.lines, self.alphas, self._all_values()))
+
+    def _kept(self, kept: Tensor) -> Restriction:
         doubts = torch.zeros(max(len(kept) - 1, 0), dtype=torch.int64)
         owner = torch.searchsorted(kept, torch.arange(len(self)), right=True) - 1
         doubts.index_add_(0, owner, self.doubts)
@@ -209,8 +213,10 @@ class Restriction:
     def check(self, samples: int = 1000, seed: int = 0) -> Check:
         """The largest distance between this answer and the network's own forward pass."""
         from .checking import check
+        from .sweep.precise import precise
 
-        return check(self, self._known_network("line.check"), samples, seed)
+        with precise():
+            return check(self, self._known_network("line.check"), samples, seed)
 
     def certify(self, pieces: int | Sequence[int] | None = None) -> Certificate:
         """Prove pieces in rational arithmetic: all, so many spread evenly, or those named."""

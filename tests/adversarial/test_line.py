@@ -207,7 +207,7 @@ def test_integers_that_float64_cannot_hold_are_refused():
         np.array([10**400], object),
         10**400,
     ],
-    ids=lambda v: f"{type(v).__name__}-{str(getattr(v, 'dtype', ''))}-{str(v)[:12]}",
+    ids=lambda v: f"{type(v).__name__}-{getattr(v, 'dtype', '')!s}-{str(v)[:12]}",
 )
 def test_arrays_that_are_no_real_dense_numbers_are_refused(odd):
     refused(xl.LineError, xl.restrict, HINGE, odd, [1.0])

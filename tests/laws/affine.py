@@ -13,7 +13,7 @@ aten = torch.ops.aten
 CONVS = {1: nn.Conv1d, 2: nn.Conv2d, 3: nn.Conv3d}
 TRANSPOSED = {1: nn.ConvTranspose1d, 2: nn.ConvTranspose2d, 3: nn.ConvTranspose3d}
 NORMS = {1: nn.BatchNorm1d, 2: nn.BatchNorm2d, 3: nn.BatchNorm3d}
-SIZES = {1: (5,), 2: (3, 4), 3: (2, 3, 2)}
+SIZES = {1: (4,), 2: (2, 3), 3: (2, 2, 3)}
 
 # products
 
@@ -25,30 +25,32 @@ add("linear", (4,), F.linear, halves(4))
 add("linear", (2, 3), F.linear, halves(3))
 add("linear", (4,), nn.Linear(4, 3), apart=True)
 
-for n in (1, 2, 3):
-    key, size = f"conv{n}d", SIZES[n]
-    add(key, (2, *size), CONVS[n](2, 3, 2))
-    add(key, (2, *size), CONVS[n](2, 2, 2, stride=2, padding=1, bias=False))
-    add(key, (2, *size), CONVS[n](2, 4, 2, groups=2, dilation=(2, *[1] * (n - 1)), padding=1))
-    add(key, (2, *size), CONVS[n](2, 2, 2, padding="same"))
-    add(key, (1, *size), CONVS[n](1, 2, 2, padding="valid"))
+for n, size in SIZES.items():
+    key, conv = f"conv{n}d", CONVS[n]
+    add(key, (2, *size), conv(2, 2, 2))
+    add(key, (1, *size), conv(1, 2, 2, stride=2, padding=1, bias=False))
+    add(key, (2, *size), conv(2, 4, 2, groups=2, dilation=(2, *[1] * (n - 1)), padding=(1, *[0] * (n - 1))))
+    add(key, (1, *size), conv(1, 2, 2, padding="same"))
+    add(key, (1, *size), conv(1, 2, 2, padding="valid"))
     for mode in ("reflect", "replicate", "circular"):
-        add(key, (1, *size), CONVS[n](1, 2, 2, padding=1, padding_mode=mode))
-    add(key, (1, *size), CONVS[n](1, 2, 3, padding="same", padding_mode="circular"))
+        add(key, (1, *size), conv(1, 1, 2, padding=1, padding_mode=mode))
+    add(key, (1, *size), conv(1, 1, 3, padding="same", padding_mode="circular"))
 
-    key = f"conv_transpose{n}d"
-    add(key, (2, *size), TRANSPOSED[n](2, 2, 2))
-    add(key, (1, *size), TRANSPOSED[n](1, 2, 2, stride=2, padding=1, output_padding=1, bias=False))
-    add(key, (2, *size), TRANSPOSED[n](2, 4, 2, groups=2, dilation=2, stride=(2, *[1] * (n - 1))))
+    key, conv = f"conv_transpose{n}d", TRANSPOSED[n]
+    add(key, (1, *size), conv(1, 2, 2))
+    add(key, (1, *size), conv(1, 2, 2, stride=2, padding=1, output_padding=1, bias=False))
+    add(key, (2, *[2] * n), conv(2, 2, 2, groups=2, dilation=(2, *[1] * (n - 1)), stride=(*[1] * (n - 1), 2)))
 
-    add("batch_norm", (3, *size), NORMS[n](3))
-    add("avg_pool" + f"{n}d", (1, *size), getattr(nn, f"AvgPool{n}d")(2))
-    add("avg_pool" + f"{n}d", (1, *size), getattr(nn, f"AvgPool{n}d")(2, 1, padding=1))
-    add("avg_pool" + f"{n}d", (1, *size), getattr(nn, f"AvgPool{n}d")(2, ceil_mode=True, count_include_pad=False))
-    pool = getattr(nn, f"AvgPool{n}d")(3, 2, padding=1, ceil_mode=True, count_include_pad=False)
-    add("avg_pool" + f"{n}d", (1, *[s + 1 for s in size]), pool, dyadic=False)
-    add(f"adaptive_avg_pool{n}d", (2, *size), getattr(nn, f"AdaptiveAvgPool{n}d")(1), dyadic=False)
-    add(f"adaptive_avg_pool{n}d", (1, *[s + 2 for s in size]), getattr(nn, f"AdaptiveAvgPool{n}d")(3), dyadic=False)
+    add("batch_norm", (2, *size), NORMS[n](2))
+    key, pool = f"avg_pool{n}d", getattr(nn, f"AvgPool{n}d")
+    add(key, (1, *size), pool(2))
+    add(key, (1, *size), pool(2, 1, padding=1))
+    add(key, (1, *size), pool(2, ceil_mode=True, count_include_pad=False))
+    wider = tuple(s + 1 for s in size)
+    add(key, (1, *wider), pool(3, 2, padding=1, ceil_mode=True, count_include_pad=False), dyadic=False)
+    key, pool = f"adaptive_avg_pool{n}d", getattr(nn, f"AdaptiveAvgPool{n}d")
+    add(key, (1, *size), pool(1), dyadic=False)
+    add(key, (1, *wider), pool(2), dyadic=False)
 
 add("conv2d", (1, 3, 3), lambda x, w: F.conv2d(x, w, stride=(2, 1)), halves(2, 1, 2, 2))
 add("conv2d", (1, 3, 3), nn.Conv2d(1, 2, 2), apart=True)
@@ -68,6 +70,12 @@ def _normed(x: Tensor, mean: Tensor, var: Tensor, w: Tensor, b: Tensor) -> Tenso
 STATISTICS = (halves(2, seed=1), torch.tensor([0.75, 3.75]), halves(2, seed=2), halves(2, seed=3))
 add("_native_batch_norm_legit_no_training", (2, 3), _normed, *STATISTICS)
 
+
+def _each(x: Tensor, w: Tensor) -> Tensor:
+    """A constant matrix for every point."""
+    return w.expand(x.shape[0], -1, -1)
+
+
 add("matmul", (2, 3), torch.matmul, halves(3, 2))
 add("matmul", (2, 3), torch.matmul, halves(3))
 add("matmul", (2, 3), lambda x, w: w @ x, halves(2, 2))
@@ -75,15 +83,15 @@ add("matmul", (2, 3), lambda x, w: w @ x, halves(2))
 add("matmul", (3,), torch.matmul, halves(3, 2))
 add("matmul", (2, 2, 3), torch.matmul, halves(2, 3, 2))
 add("matmul", (2, 3), lambda x, w: w @ x[:, None], halves(2, 2, 2))
-add("bmm", (2, 3), lambda x, w: torch.bmm(x, w.expand(x.shape[0], -1, -1)), halves(1, 3, 2))
-add("bmm", (2, 3), lambda x, w: torch.bmm(w.expand(x.shape[0], -1, -1), x), halves(1, 3, 2))
+add("bmm", (2, 3), lambda x, w: torch.bmm(x, _each(x, w)), halves(3, 2))
+add("bmm", (2, 3), lambda x, w: torch.bmm(_each(x, w), x), halves(3, 2))
 add("mm", (3,), torch.mm, halves(3, 2))
 add("mv", (3,), torch.mv, halves(3))
 add("addmm", (3,), lambda x, b, w: torch.addmm(b, x, w), halves(2), halves(3, 2))
 add("addmm", (3,), lambda x, b, w: torch.addmm(b, x, w, beta=0.5, alpha=-1.5), halves(2), halves(3, 2))
 add("addmm", (3,), lambda x, w: torch.addmm(x[:, :2], x, w, beta=-0.5, alpha=2), halves(3, 2))
-add("baddbmm", (2, 3), lambda x, b, w: torch.baddbmm(b, x, w.expand(x.shape[0], -1, -1)), halves(1, 2, 2), halves(1, 3, 2))
-add("baddbmm", (2, 2), lambda x, w: torch.baddbmm(x, x, w.expand(x.shape[0], -1, -1), beta=2, alpha=-1), halves(1, 2, 2))
+add("baddbmm", (2, 2), lambda x, b, w: torch.baddbmm(b, x, _each(x, w)), halves(1, 2, 2), halves(2, 2))
+add("baddbmm", (2, 2), lambda x, w: torch.baddbmm(x, x, _each(x, w), beta=2, alpha=-1), halves(2, 2))
 add("addmv", (3,), lambda x, b, w: torch.addmv(b, x, w), halves(1), halves(3))
 add("addmv", (3,), lambda x, w: torch.addmv(x[:, 0], x, w, beta=0.5, alpha=2), halves(3))
 add("einsum", (3,), lambda x, w: torch.einsum("bi,ij->bj", x, w), halves(3, 2))
@@ -92,6 +100,7 @@ add("einsum", (2, 3), lambda x, w: torch.einsum("bcl,ocl->bo", x, w), halves(2, 
 add("einsum", (2, 3), lambda x: torch.einsum("bcl->bc", x))
 add("einsum", (2, 3), lambda x: torch.einsum("bcl->blc", x))
 add("einsum", (2, 3), lambda x, w: torch.einsum("...l,lk", x, w), halves(3, 2))
+add("einsum", (), lambda x, w: torch.einsum("b,j->bj", x, w), halves(3))
 add("einsum", (3, 3), lambda x: torch.einsum("bii->b", x))
 add("tensordot", (2, 3), lambda x, w: torch.tensordot(x, w, dims=([2], [0])), halves(3, 2))
 add("tensordot", (2, 3), lambda x, w: torch.tensordot(x, w, dims=([1, 2], [1, 0])), halves(3, 2, 2))
@@ -143,8 +152,8 @@ add("sum.dim_IntList", (2, 3), lambda x: x.sum((-1, 1), keepdim=True))
 add("nansum", (2, 3), lambda x: torch.nansum(x, 2))
 add("cumsum", (2, 3), lambda x: x.cumsum(-1))
 add("cumsum", (3, 2), lambda x: x.cumsum(1))
-add("col2im", (4, 6), nn.Fold((3, 4), (2, 2)))
-add("col2im", (4, 4), nn.Fold((3, 3), (2, 2), stride=2, padding=1, dilation=1))
+add("col2im", (4, 2), nn.Fold((2, 3), (2, 2)))
+add("col2im", (4, 2), nn.Fold((2, 3), (2, 2), stride=(2, 1), padding=(1, 0), dilation=(2, 1)))
 for key, size in (("upsample_linear1d", (4,)), ("upsample_bilinear2d", (2, 3)), ("upsample_trilinear3d", (2, 2, 2))):
     mode = {1: "linear", 2: "bilinear", 3: "trilinear"}[len(size)]
     add(key, (1, *size), nn.Upsample(scale_factor=2, mode=mode))

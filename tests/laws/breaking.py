@@ -14,6 +14,8 @@ aten = torch.ops.aten
 
 add("relu", (4,), nn.ReLU())
 add("relu", (4,), nn.ReLU(inplace=True))
+add("relu", (), nn.ReLU())
+add("relu", (2, 1, 2), nn.ReLU())
 add("leaky_relu", (4,), nn.LeakyReLU(0.125))
 add("leaky_relu", (4,), nn.LeakyReLU(0.01), dyadic=False)
 add("leaky_relu", (4,), nn.LeakyReLU(-0.5))
@@ -32,8 +34,9 @@ add("hardtanh", (4,), nn.Hardtanh(-0.75, 1.5))
 add("hardtanh", (4,), nn.Hardtanh(-0.7, 1.3), dyadic=False)
 add("hardtanh", (4,), nn.Hardtanh(0.25, 1.5, inplace=True))
 add("relu6", (4,), lambda x: F.relu6(4 * x))
-add("hardsigmoid", (4,), lambda x: F.hardsigmoid(4 * x), dyadic=False)
-add("hardsigmoid", (4,), lambda x: 6 * F.hardsigmoid(2 * x), dyadic=False)
+# torch's gradient of hardsigmoid is 1/6 in float32, even for float64
+add("hardsigmoid", (4,), lambda x: F.hardsigmoid(4 * x), dyadic=False, autograd=False)
+add("hardsigmoid", (4,), lambda x: 6 * F.hardsigmoid(2 * x), dyadic=False, autograd=False)
 add("softshrink", (4,), nn.Softshrink())
 add("softshrink", (4,), nn.Softshrink(0.3), dyadic=False)
 add("softshrink", (4,), nn.Softshrink(0.0))
@@ -69,14 +72,14 @@ for name in ("maximum", "max.other", "fmax", "minimum", "min.other", "fmin"):
     add(name, (4,), lambda x, c, function=function: function(c, x[:, None]), halves(2, 1))
 add("maximum", (2, 2), lambda x: torch.maximum(x, x[:, :1, 1:] + 0.5))
 add("maximum", (4,), lambda x: torch.maximum(x, torch.zeros_like(x)))
-add("maximum", (4,), lambda x: torch.maximum(x.relu(), x.flip(1)))
-add("maximum", (4,), lambda x: torch.maximum(x, x.flip(1)).relu())
-add("maximum", (4,), lambda x: torch.maximum(x[:, :2].relu(), x[:, 2:].relu()))
+add("maximum", (4,), lambda x: torch.maximum(x.relu(), x.flip(1)), fused=True)
+add("maximum", (4,), lambda x: torch.maximum(x, x.flip(1)).relu(), fused=True)
+add("maximum", (4,), lambda x: torch.maximum(x[:, :2].relu(), x[:, 2:].relu()), fused=True)
 add("minimum", (4,), lambda x: torch.minimum(x.relu(), x.flip(1)))
 
 # maxima over windows
 
-for n, size in ((1, (6,)), (2, (3, 4)), (3, (2, 3, 2))):
+for n, size in ((1, (5,)), (2, (2, 4)), (3, (2, 2, 3))):
     pool, adaptive = getattr(nn, f"MaxPool{n}d"), getattr(nn, f"AdaptiveMaxPool{n}d")
     key = f"max_pool{n}d"
     add(key, (2, *size), pool(2))
@@ -85,9 +88,9 @@ for n, size in ((1, (6,)), (2, (3, 4)), (3, (2, 3, 2))):
     add(key, (1, *size), pool((3, *[2] * (n - 1)), 2, padding=1, ceil_mode=True))
     add(key, (1, *[s + 2 for s in size]), pool(2, 1, dilation=2))
     add(key, (1, *[s + 1 for s in size]), pool(2, ceil_mode=True))
-    add(key, (1, *size), nn.Sequential(nn.ReLU(), pool(2)))
-    add(key, (1, *size), nn.Sequential(pool(2, 1), nn.ReLU()))
-    add(key, (1, *size), nn.Sequential(nn.ReLU(), pool(2, padding=1), nn.ReLU()))
+    add(key, (1, *size), nn.Sequential(nn.ReLU(), pool(2)), fused=True)
+    add(key, (1, *size), nn.Sequential(pool(2, 1), nn.ReLU()), fused=True)
+    add(key, (1, *size), nn.Sequential(nn.ReLU(), pool(2, padding=1), nn.ReLU()), fused=True)
     add(key, (2, *size), pool(2), apart=True)
     both = getattr(F, f"max_pool{n}d_with_indices")
     named = f"max_pool{n}d_with_indices"
@@ -95,7 +98,7 @@ for n, size in ((1, (6,)), (2, (3, 4)), (3, (2, 3, 2))):
     add(named, (1, *size), lambda x, both=both: both(x, 2, 1, 1, ceil_mode=True)[0])
     add(f"adaptive_max_pool{n}d", (1, *[s + 1 for s in size]), adaptive(2))
     add(f"adaptive_max_pool{n}d", (1, *[s + 2 for s in size]), adaptive(3))
-    add(f"adaptive_max_pool{n}d", (2, *size), nn.Sequential(nn.ReLU(), adaptive(1)))
+    add(f"adaptive_max_pool{n}d", (2, *size), nn.Sequential(nn.ReLU(), adaptive(1)), fused=True)
 add("max_pool2d", (1, 4, 3), nn.MaxPool2d((2, 1), (1, 2), padding=(1, 0)))
 
 for name in ("amax", "amin"):
@@ -103,13 +106,13 @@ for name in ("amax", "amin"):
     add(name, (2, 3), lambda x, function=function: function(x, 1))
     add(name, (2, 3), lambda x, function=function: function(x, (1, 2)))
     add(name, (2, 3, 2), lambda x, function=function: function(x, (3, 1), keepdim=True))
-add("amax", (2, 3), lambda x: x.relu().amax(2))
-add("amax", (2, 3), lambda x: x.amax(1, keepdim=True).relu())
+add("amax", (2, 3), lambda x: x.relu().amax(2), fused=True)
+add("amax", (2, 3), lambda x: x.amax(1, keepdim=True).relu(), fused=True)
 add("amin", (2, 3), lambda x: x.relu().amin(2))
 for name in ("max", "min"):
     add(f"{name}.dim", (2, 3), lambda x, name=name: getattr(x, name)(1).values)
     add(f"{name}.dim", (2, 3), lambda x, name=name: getattr(x, name)(-1, keepdim=True)[0])
-add("max.dim", (4,), lambda x: x.max(1).values - x.relu().max(1).values)
+add("max.dim", (4,), lambda x: x.max(1).values - x.relu().max(1).values, fused=True)
 add("aminmax", (2, 3), lambda x: torch.cat(torch.aminmax(x, dim=1), 1))
 add("aminmax", (2, 3), lambda x: torch.aminmax(x, dim=2, keepdim=True).max)
 for name in ("cummax", "cummin"):
@@ -152,12 +155,12 @@ add("logical_not", (4,), lambda x: torch.where(torch.logical_not(x > 0), 0.5 * x
 add("bitwise_not", (4,), lambda x: x * ~(x > 0))
 add("logical_and", (4,), lambda x: torch.where(torch.logical_and(x > -1, x < 1), x, x.clamp(-1, 1)))
 add("bitwise_and", (4,), lambda x: torch.where(torch.bitwise_and(x > -1, x <= 1), x, x.clamp(-1, 1)))
+add("__and__", (4,), lambda x: torch.where((x > -1) & (x <= 1), x, x.clamp(-1, 1)))
 add("logical_or", (4,), lambda x: torch.where(torch.logical_or(x < -1, x > 1), x.clamp(-1, 1), x))
 add("bitwise_or", (4,), lambda x: torch.where(torch.bitwise_or(x < -1, x >= 1), x.clamp(-1, 1), x))
+add("__or__", (4,), lambda x: torch.where((x < -1) | (x >= 1), x.clamp(-1, 1), x))
 add("where", (4,), lambda x: torch.where(x > 0, x, torch.zeros_like(x)))
 add("where", (4,), lambda x: torch.where(x > 1, 1.0, torch.where(x < -1, -1.0, x)))
-add("where", (4,), lambda x: torch.where((x > -1) & (x <= 1), x, x.clamp(-1, 1)))
-add("where", (4,), lambda x: torch.where((x < -1) | (x >= 1), x.clamp(-1, 1), x))
 add("where", (4,), lambda x, c: torch.where(c > 0, x, 2 * x.flip(1)), halves(4))
 add("where", (4,), lambda x, c: torch.where(c > 0, x, c), halves(4))
 add("where", (2, 2), lambda x, c: torch.where(c > 0, 0.5, x[:, None]), halves(2, 1, 2))

@@ -25,6 +25,7 @@ class Sample:
     dyadic: bool = True  # all constants have few bits: ties come out as exact ties in float64
     autograd: bool = True  # torch's own gradient is that of the function
     apart: bool = False  # the program holds an in-place operator, so that capture takes it apart first
+    fused: bool = False  # a ReLU and a maximum become one envelope
     tail: Callable[[Tensor], Tensor] | None = None  # a smooth operator at the end
 
     def __str__(self) -> str:

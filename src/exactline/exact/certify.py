@@ -91,7 +91,9 @@ def _narrow(network: Network, line: dict[int, Forms], reaches: list[Reach]) -> N
 def _breaks(alphas: Tensor | ArrayLike) -> list[Fraction]:
     given = alphas.detach().cpu().numpy() if isinstance(alphas, Tensor) else np.asarray(alphas, dtype=np.float64)
     if given.ndim != 1 or len(given) < 2 or not np.isfinite(given).all():
-        raise ArgumentError("The breaks are no row of finite numbers.", where="argument alphas")
+        raise ArgumentError(
+            "The breaks are no row of finite numbers.", where="argument alphas", hint="Give line.alphas."
+        )
     breaks = [Fraction(a) for a in given.tolist()]
     if breaks[0] != 0 or breaks[-1] != 1 or any(a >= b for a, b in pairwise(breaks)):
         raise ArgumentError("The breaks do not rise from 0 to 1.", where="argument alphas", hint="Sort them.")
@@ -113,5 +115,9 @@ def _chosen(pieces: int | Sequence[int] | None, count: int) -> list[int]:
             raise ArgumentError(f"{pieces} pieces cannot be checked.", where="argument pieces", hint="Give 1 or more.")
         return sorted({round(i) for i in np.linspace(0, count - 1, min(pieces, count)).tolist()})
     if wrong := [k for k in pieces if not -count <= k < count]:
-        raise ArgumentError(f"Of {count} pieces none has index {wrong[0]}.", where="argument pieces")
+        raise ArgumentError(
+            f"Of {count} pieces none has index {wrong[0]}.",
+            where="argument pieces",
+            hint=f"Count from 0 to {count - 1}.",
+        )
     return sorted({range(count)[k] for k in pieces})

@@ -51,8 +51,8 @@ def as_network(
         return simplified(read(readable(model), until), rewrite).to(place, dtype)
     module = _unwrapped(model)
     key = (tuple(tuple(p.shape) for p in points), rewrite, until)
-    state = fingerprint(module)
     with _lock:
+        state = fingerprint(module)  # not while another thread captures: export dresses the weights up
         known = _cache.get(module)
         if known is None or known.state != state or len(known.networks) >= KEPT:
             known = _cache[module] = _Captures(state)

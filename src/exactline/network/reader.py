@@ -15,6 +15,7 @@ from torch.export.graph_signature import InputKind, OutputKind
 from ..errors import ArgumentError, CaptureError, UnsupportedError
 from ..ops.base import Input
 from .aten import REFUSED, RULES, SHAPED
+from .aten.shape import identity
 from .builder import Barred, BatchSize, Builder, Data, Refused, Smooth, Value
 from .constants import doubled, parameter
 from .curves import Curve
@@ -147,6 +148,10 @@ class Reader:
         shaped = name in SHAPED or f"{name}.{target._overloadname}" in SHAPED
         if not shaped and any(isinstance(v, BatchSize) for v in _flat(list(bound.values()))):
             raise Refused("computes with the number of points in the batch")
+        if rule is not identity:
+            for value in _flat(list(bound.values())):
+                if isinstance(value, (Smooth, Barred)):
+                    self.builder.data(value)  # which says why nothing may use it
         value = rule(self.builder, bound)
         self._keeps_batch(value, node)
         if isinstance(value, Curve):

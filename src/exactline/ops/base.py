@@ -113,6 +113,7 @@ class Noise(ABC):
     joined: Tensor  # (points - 1,) whether a point and the next lie on one line
     broken: bool  # whether any two neighbours do not
     largest: float  # the size of the largest value
+    widths: Tensor  # (points - 1,) in alpha
     doubtful: float  # values further than this from a knot are clear without a closer look
 
     @abstractmethod

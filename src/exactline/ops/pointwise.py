@@ -12,6 +12,7 @@ from torch import Tensor
 from .base import HUGE, Breaking, Crossings, Noise, Passes, Settled
 from .masks import found, greater, holds, less
 
+COARSE = 1e-10  # in alpha: breaks that rounding moves by more are counted as unresolved
 Number = Fraction | Tensor  # exact, or broadcastable to (1, *shape); knots have exactly that shape
 
 
@@ -87,8 +88,8 @@ class Pointwise(Breaking):
                 if not owned:
                     flat, owned = flat.clone(), True
                 snapped = _snap(flat, level, rows, columns, above, below, noise)
-                extra = _unresolved(above, below, snapped, noise)
-                if extra is not None:
+                if snapped is not None and len(flat) > 1:
+                    extra = snapped.along(above, below, noise) + snapped.beside(flat, level, above, below, noise)
                     unresolved = extra if unresolved is None else unresolved + extra
             else:
                 below = None
@@ -200,7 +201,7 @@ def _snap(
     above: Tensor,  # (points, units), written
     below: Tensor,  # (points, units), written
     noise: Noise,
-) -> Tensor | None:
+) -> _Snapped | None:
     """Put values that cannot be told from the knot on it; the entries that were moved."""
     at = level[0, columns] if isinstance(level, Tensor) else level
     gap = flat[rows, columns] - at
@@ -209,20 +210,41 @@ def _snap(
         return None
     rows, columns, gap = rows[near], columns[near], gap[near]
     points, place = torch.unique(rows, return_inverse=True)
-    on_knot = gap.abs() <= noise.bound(points)[place, columns]
+    bound = noise.bound(points)[place, columns]
+    on_knot = gap.abs() <= bound
     above[rows, columns] = (gap > 0) & ~on_knot
     below[rows, columns] = (gap < 0) & ~on_knot
     rows, columns = rows[on_knot], columns[on_knot]
     flat[rows, columns] = level[0, columns] if isinstance(level, Tensor) else level
-    moved = torch.zeros_like(above)
-    moved[rows, columns] = True
-    return moved
+    return _Snapped(rows, columns, bound[on_knot])
 
 
-def _unresolved(above: Tensor, below: Tensor, moved: Tensor | None, noise: Noise) -> Tensor | None:
-    """Units per piece that sit on the knot at both ends, by rounding rather than exactly."""
-    if moved is None or len(above) < 2:
-        return None
-    on_knot = ~(above | below)
-    whole = on_knot[:-1] & on_knot[1:] & (moved[:-1] | moved[1:])
-    return whole.sum(1) * noise.joined
+@dataclass(frozen=True)
+class _Snapped:
+    """Values that were put on a knot because they could not be told from it."""
+
+    rows: Tensor  # (k,)
+    columns: Tensor  # (k,)
+    bound: Tensor  # (k,)
+
+    def along(self, above: Tensor, below: Tensor, noise: Noise) -> Tensor:
+        """Units per piece that are on the knot at both ends, by rounding rather than exactly."""
+        on_knot = ~(above ^ below)
+        moved = torch.zeros_like(above)
+        moved[self.rows, self.columns] = True
+        whole = on_knot[:-1] & on_knot[1:] & (moved[:-1] | moved[1:])
+        return whole.sum(1) * noise.joined
+
+    def beside(self, flat: Tensor, level: float | Tensor, above: Tensor, below: Tensor, noise: Noise) -> Tensor:
+        """Units per piece that leave the knot so slowly that rounding may hide where."""
+        counts = torch.zeros_like(noise.joined, dtype=torch.int64)
+        for step in (-1, 0):  # the piece to the left, then the one to the right
+            piece = self.rows + step
+            there = self.rows + (1 if step == 0 else -1)
+            inside = (there >= 0) & (there < len(flat))
+            piece, there, columns, bound = (v[inside] for v in (piece, there, self.columns, self.bound))
+            at = level[0, columns] if isinstance(level, Tensor) else level
+            away = (flat[there, columns] - at).abs()
+            blurred = (bound * noise.widths[piece] > COARSE * away) & (above ^ below)[there, columns]
+            counts.index_add_(0, piece, (blurred & noise.joined[piece]).to(torch.int64))
+        return counts

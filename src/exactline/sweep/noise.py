@@ -53,6 +53,10 @@ class StateNoise(Noise):
         wide = FILTER.get(state.dtype, 4096.0)
         self.doubtful = wide * (torch.finfo(state.dtype).eps * largest + expected) + TINY * 64
 
+    @property
+    def widths(self) -> Tensor:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.state.alphas[1:] - self.state.alphas[:-1]
+
     def bound(self, rows: Tensor) -> Tensor:
         if self.state.trail is None and 2 * len(rows) >= len(self.state) and self._small():
             # most points are doubtful: errors are kept from node to node rather than found again each time

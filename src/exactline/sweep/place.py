@@ -97,6 +97,9 @@ def _groups(found: Crossings, alpha: Tensor, rate: Tensor, noise: StateNoise) ->
     slack = ULPS * alpha
     reach = noise.doubtful / rate
     linked = (found.piece[1:] == found.piece[:-1]) & (alpha[1:] - alpha[:-1] <= reach[1:] + reach[:-1] + slack[1:])
+    # one unit at two knots is at neither if they are made one
+    apart = (found.unit[1:] == found.unit[:-1]) & (found.partner[1:] < 0) & (found.level[1:] != found.level[:-1])
+    linked &= ~apart
     if holds(~linked):
         return numbers, numbers
     look = torch.zeros(count, dtype=torch.bool, device=alpha.device)
@@ -126,7 +129,7 @@ def _settled_groups(chain: Tensor, alpha: Tensor, reach: Tensor, slack: Tensor) 
         first.scatter_reduce_(0, group[best], here[best], "amin")
         chief = first[group]
         apart = (alpha[here] - alpha[chief]).abs()
-        inside = apart <= reach[here] + reach[chief] + slack[here]
+        inside = (apart <= reach[here] + reach[chief] + slack[here]) | (here == chief)
         chiefs[here[inside]] = chief[inside]
         side = torch.where(alpha[here] < alpha[chief], 0, 1)
         key[here] = group * 2 + side
@@ -140,4 +143,4 @@ def _reach(found: Crossings, rate: Tensor, noise: StateNoise) -> Tensor:
     rows, where = torch.unique(found.piece, return_inverse=True)
     bound = torch.maximum(noise.bound(rows), noise.bound(rows + 1))
     size = bound[where, found.element] + bound[where, found.partner.clamp(min=0)] * (found.partner >= 0)
-    return size.to(torch.float64) / rate
+    return (size.to(torch.float64) / rate).nan_to_num(nan=0.0, posinf=torch.inf)

@@ -1,0 +1,529 @@
+"""What the surroundings do to an answer: precision switches, defaults, threads, interrupts, memory and company."""
+
+from __future__ import annotations
+
+import copy
+import subprocess
+import sys
+import threading
+import warnings
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import exactline as xl
+from exactline.zoo import tent_network
+from tests.oracle.compare import mismatch
+from tests.oracle.families import FAMILIES, seeded, small_integers
+
+from .truth import Function, breaks, dense, mlp, points, refused, relus, right, same_line, settings
+
+Q3, R3 = points(-2.0, 1.5, 0.5), points(2.5, -1.0, -3.0)
+
+
+def tied(seed: int) -> tuple[nn.Module, torch.Tensor, torch.Tensor]:
+    """A small-integer network on a line between whole points: full of ties."""
+    g = torch.Generator().manual_seed(seed)
+    name = ["mlp", "conv", "residual", "concat"][seed % 4]
+    model, shape = FAMILIES[name](g)
+    ends = (torch.randint(-3, 4, shape, generator=g).double() for _ in range(2))
+    return (small_integers(g, model), *ends)
+
+
+def generic(seed: int) -> tuple[nn.Module, torch.Tensor, torch.Tensor]:
+    g = torch.Generator().manual_seed(seed)
+    name = ["mlp", "conv", "residual", "concat", "mixed", "normed", "ordered"][seed % 7]
+    model, shape = FAMILIES[name](g)
+    ends = (torch.randn(shape, generator=g, dtype=torch.float64) * 3 for _ in range(2))
+    return (seeded(model, g), *ends)
+
+
+# -- precision ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_tf32_is_off_inside_and_as_it_was_after():
+    seen = []
+
+    def watch(share, count):
+        seen.append((torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32))
+
+    before = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
+    try:
+        torch.set_float32_matmul_precision("medium")
+        torch.backends.cudnn.allow_tf32 = True
+        xl.restrict(mlp(3, 8, 2), Q3, R3, progress=watch)
+        assert seen
+        assert set(seen) == {("highest", False)}
+        assert (torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32) == ("medium", True)
+        with pytest.raises(xl.NumberError):
+            xl.restrict(relus(dense([[1e200]]), dense([[1e200]])), [1.0], [2.0])
+        assert (torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32) == ("medium", True)
+        list(xl.sweep(mlp(3, 8, 2), Q3, R3, memory=1))
+        assert (torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32) == ("medium", True)
+    finally:
+        torch.set_float32_matmul_precision(before[0])
+        torch.backends.cudnn.allow_tf32 = before[1]
+
+
+@pytest.mark.skipif(not hasattr(torch.backends, "fp32_precision"), reason="older torch has only the old switches")
+def test_the_newer_switches_for_tf32_do_not_stop_a_call_and_stay():
+    # torch refuses to read its old switches once a newer one was set
+    code = """
+import torch, exactline as xl
+model = torch.nn.Sequential(torch.nn.Linear(2, 8), torch.nn.ReLU(), torch.nn.Linear(8, 1)).eval()
+places = [torch.backends.cuda.matmul, torch.backends.cudnn.conv]
+for choose in ({"fp32_precision": "tf32"}, {"fp32_precision": "ieee"}):
+    for name, value in choose.items():
+        setattr(torch.backends, name, value)
+    torch.backends.cudnn.conv.fp32_precision = "ieee"
+    before = [p.fp32_precision for p in places]
+    inside = []
+    look = lambda *_: inside.append([p.fp32_precision for p in places])
+    line = xl.restrict(model, [-3.0, 1.0], [3.0, 2.0], progress=look)
+    assert inside and all("tf32" not in now for now in inside), inside
+    assert [p.fp32_precision for p in places] == before, before
+    assert len(line) >= 1
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=100, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_settings_are_the_callers_between_the_parts_of_a_stream():
+    before = settings()
+    for _ in xl.sweep(tent_network(6), [0.0], [1.0], memory=1):
+        assert settings() == before
+    stream = xl.sweep(tent_network(6), [0.0], [1.0], memory=1)
+    next(stream)
+    stream.close()  # left in the middle
+    assert settings() == before
+
+
+def test_autocast_around_the_call_changes_nothing():
+    model, image = mlp(3, 16, 16, 2), nn.Sequential(nn.Conv2d(1, 2, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten()).eval()
+    plain = right(model, Q3, R3)
+    pixels = torch.randn(1, 6, 6), torch.randn(1, 6, 6)
+    flat = right(image, *pixels)
+    for twin, ends, truth in ((copy.deepcopy(model), (Q3, R3), plain), (copy.deepcopy(image), pixels, flat)):
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            line = xl.restrict(twin, *ends)
+            assert line.values.dtype == torch.float64
+            assert torch.is_autocast_enabled("cpu")
+            A, _b = line.piece(0).affine()
+            assert A.dtype == torch.float64
+            check = line.check(samples=10)
+        same_line(line, truth)
+        assert check.worst <= 1e-12 * max(1.0, check.scale)
+
+
+def test_inference_mode_around_the_call_leaves_an_answer_that_works_outside():
+    model = mlp(3, 8, 8, 2)
+    truth = xl.restrict(copy.deepcopy(model), Q3, R3)
+    with torch.inference_mode():
+        line = xl.restrict(model, Q3, R3)
+    same_line(line, truth)
+    A, b = line.piece(0).affine()
+    assert torch.allclose(A @ Q3 + b, line.values[0], atol=1e-12)
+    again = xl.restrict(model, Q3, R3)  # from the cache that was filled inside
+    again.piece(1).affine()
+    assert line.certify().whole
+
+
+def test_grad_mode_anomaly_detection_and_determinism_change_nothing():
+    model = mlp(3, 8, 8, 2)
+    truth = right(model, Q3, R3)
+    with torch.autograd.set_detect_anomaly(True, check_nan=False), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        same_line(xl.restrict(copy.deepcopy(model), Q3, R3), truth)
+    torch.use_deterministic_algorithms(True)
+    try:
+        same_line(xl.restrict(copy.deepcopy(model), Q3, R3), truth)
+    finally:
+        torch.use_deterministic_algorithms(False)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64], ids=str)
+def test_another_default_dtype_changes_nothing(dtype):
+    models = [
+        mlp(3, 12, 12, 2),
+        nn.Sequential(nn.Conv1d(1, 2, 2), nn.ReLU(), nn.MaxPool1d(2), nn.Flatten()).eval(),
+        nn.ReLU(),
+    ]
+    shapes = [(3,), (1, 6), (5,)]
+    ends = [(torch.randn(s, dtype=torch.float64) * 3, torch.randn(s, dtype=torch.float64) * 3) for s in shapes]
+    truths = [right(copy.deepcopy(m), *e) for m, e in zip(models, ends, strict=True)]
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(dtype)
+    try:
+        for model, e, truth in zip(models, ends, truths, strict=True):
+            line = xl.restrict(model, *e)
+            same_line(line, truth)
+            assert line.alphas.dtype == line.values.dtype == torch.float64
+            line.check(samples=20)
+            A, b = line.piece(0).affine()
+            assert A.dtype == b.dtype == torch.float64
+            assert line.certify().whole
+            assert len(line.minimal()) <= len(line)
+        assert torch.get_default_dtype() == dtype
+        assert breaks(xl.restrict(models[2], [-0.1] * 5, [0.3] * 5)) == [0.0, 0.25, 1.0]  # lists are float64 too
+    finally:
+        torch.set_default_dtype(before)
+
+
+def test_many_lines_and_many_pieces_under_a_float16_default_are_all_there():
+    # places beyond 65,504 and 2,048 cannot be counted in float16
+    torch.set_default_dtype(torch.float16)
+    try:
+        lines = xl.restrict_many(nn.ReLU(), -torch.ones(70_000, 1), torch.ones(70_000, 1), values=False)
+        assert len(lines) == 70_000
+        assert set(lines.pieces.tolist()) == {2}
+        line = xl.restrict(tent_network(12), [0.0], [1.0])
+        assert len(line) == 2**12
+        assert line.check(samples=100).worst == 0.0
+        assert line.error >= 0.0
+        assert str(line).startswith("4,096 pieces")
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
+@pytest.mark.parametrize("device", ["cpu", "meta"])
+def test_another_default_device_changes_nothing(device):
+    model, image = mlp(3, 12, 12, 2), nn.Sequential(nn.Conv2d(1, 2, 2), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten()).eval()
+    pixels = torch.randn(1, 5, 5), torch.randn(1, 5, 5)
+    cases = [(model, (Q3, R3)), (image, pixels), (nn.ReLU(), (Q3, R3))]
+    truths = [right(copy.deepcopy(m), *ends) for m, ends in cases]
+    torch.set_default_device(device)
+    try:
+        for (m, ends), truth in zip(cases, truths, strict=True):
+            line = xl.restrict(m, *ends)
+            same_line(line, truth)
+            line.check(samples=10)
+            line.piece(0).affine()
+            line.minimal()
+            assert line.certify().whole
+    finally:
+        torch.set_default_device(None)
+
+
+# -- threads and interrupts --------------------------------------------------------------------------------------
+
+
+def test_the_number_of_threads_does_not_change_the_count():
+    model = mlp(20, 128, 128, 128, 5)
+    Q, R = torch.randn(20) * 2, torch.randn(20) * 2
+    bias_free, x = mlp(50, 100, 100, 5, bias=False), torch.randn(50)
+    before = torch.get_num_threads()
+    found = {}
+    try:
+        for threads in (1, 2):
+            torch.set_num_threads(threads)
+            found[threads] = xl.restrict(model, Q, R), xl.restrict(bias_free, -x, 2 * x)
+    finally:
+        torch.set_num_threads(before)
+    same_line(found[1][0], found[2][0])
+    same_line(found[1][1], found[2][1])
+    assert len(found[1][1]) == 2
+
+
+def concurrently(calls):
+    """Run calls in as many threads, all at once; their results in order."""
+    gate = threading.Barrier(len(calls))
+
+    def run(call):
+        gate.wait()
+        return call()
+
+    with ThreadPoolExecutor(len(calls)) as pool:
+        return [future.result() for future in [pool.submit(run, call) for call in calls]]
+
+
+def test_four_threads_may_ask_one_captured_module_at_once():
+    model = mlp(3, 24, 24, 2)
+    ends = [(torch.randn(3) * 3, torch.randn(3) * 3) for _ in range(4)]
+    truths = [right(model, *e) for e in ends]
+    before = settings()
+    for _ in range(3):
+        found = concurrently([lambda e=e: xl.restrict(model, *e) for e in ends])
+        for line, truth in zip(found, truths, strict=True):
+            same_line(line, truth)
+    assert settings() == before
+
+
+def test_four_threads_may_capture_one_fresh_module_at_once():
+    ends = [(torch.randn(3) * 3, torch.randn(3) * 3) for _ in range(4)]
+    models = [mlp(3, 24, 24, 2) for _ in range(2)]
+    before, out, err = settings(), sys.stdout, sys.stderr
+    try:
+        for model in models:
+            found = concurrently([lambda e=e, m=model: xl.restrict(m, *e) for e in ends])
+            for line, e in zip(found, ends, strict=True):
+                assert mismatch(line.alphas, xl.exact.restrict(model, *e)) is None
+        assert sys.stdout is out
+        assert sys.stderr is err
+        assert settings() == before
+    finally:
+        sys.stdout, sys.stderr = out, err
+
+
+def test_four_threads_may_capture_four_modules_at_once():
+    models = [mlp(3, 10 + i, 10, 2) for i in range(4)]
+    before, out, err = settings(), sys.stdout, sys.stderr
+    try:
+        found = concurrently([lambda m=m: xl.restrict(m, Q3, R3) for m in models])
+        for line, model in zip(found, models, strict=True):
+            assert mismatch(line.alphas, xl.exact.restrict(model, Q3, R3)) is None
+        assert sys.stdout is out
+        assert sys.stderr is err
+        assert settings() == before
+    finally:
+        sys.stdout, sys.stderr = out, err
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_concurrent_calls_leave_the_precision_of_the_caller():
+    # one call that ends while another is under way must not restore the other's "off"
+    model = tent_network(9)
+    xl.restrict(model, [0.0], [1.0])
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("medium")
+    try:
+        for _ in range(3):
+            concurrently(
+                [lambda m=m: xl.restrict(model, [0.0], [1.0], memory=m) for m in (1 << 10, 1 << 12, 1 << 14, 1 << 20)]
+            )
+            assert torch.get_float32_matmul_precision() == "medium"
+    finally:
+        torch.set_float32_matmul_precision(before)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_an_interrupt_from_a_progress_callback_leaves_cleanly():
+    model, calls = tent_network(10), []
+
+    def interrupt(share, count):
+        calls.append((share, count))
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+
+    before = settings()
+    torch.set_float32_matmul_precision("medium")
+    torch.set_flush_denormal(True)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            xl.restrict(model, [0.0], [1.0], memory=1 << 12, progress=interrupt)
+        assert torch.get_float32_matmul_precision() == "medium"
+        assert float(torch.tensor([1e-310], dtype=torch.float64) * 1.0) == 0.0
+    finally:
+        torch.set_flush_denormal(False)
+        torch.set_float32_matmul_precision("highest")
+    assert settings() == before
+    assert len(xl.restrict(model, [0.0], [1.0])) == 2**10
+
+
+def test_an_interrupt_inside_a_forward_or_a_capture_is_not_turned_into_our_error():
+    def interrupt(x):
+        raise KeyboardInterrupt
+
+    before = settings()
+    with pytest.raises(KeyboardInterrupt):
+        xl.restrict(Function(interrupt), Q3, R3)
+    assert settings() == before
+    right(mlp(3, 4, 2), Q3, R3)
+
+
+def test_progress_tells_a_rising_share_and_count_that_end_at_all():
+    told = []
+    line = xl.restrict(
+        tent_network(9), [0.0], [1.0], memory=1 << 12, progress=lambda share, count: told.append((share, count))
+    )
+    assert told == sorted(told)
+    assert told[-1] == (1.0, len(line) + 1)
+    many = []
+    starts = torch.rand(20, 1, dtype=torch.float64)
+    lines = xl.restrict_many(
+        tent_network(5), starts, 1 - starts, memory=1 << 12, progress=lambda s, c: many.append((s, c))
+    )
+    assert many == sorted(many)
+    assert many[-1] == (1.0, len(lines.alphas))
+
+
+def test_a_progress_bar_is_drawn_and_removed(capsys):
+    line = xl.restrict(tent_network(8), [0.0], [1.0], memory=1 << 12, progress=True)
+    assert len(line) == 2**8
+    refused(xl.ArgumentError, xl.restrict, tent_network(2), [0.0], [1.0], progress="yes")
+
+
+def test_random_numbers_and_warnings_are_the_callers():
+    before = settings()
+    state = torch.random.get_rng_state(), np.random.get_state()[1].copy()
+    line = xl.restrict(mlp_without_draws(), Q3, R3)
+    line.check(samples=5)
+    line.certify(pieces=2)
+    assert torch.equal(torch.random.get_rng_state(), state[0])
+    assert (np.random.get_state()[1] == state[1]).all()
+    assert settings() == before
+
+
+def mlp_without_draws() -> nn.Module:
+    w = torch.arange(12, dtype=torch.float64).view(4, 3).sub(5.5) / 4
+    return relus(dense(w, [0.5, -0.5, 0.25, 1.0]), dense(torch.ones(2, 4)))
+
+
+# -- memory and company ------------------------------------------------------------------------------------------
+
+BUDGETS = [1, 1 << 10, 1 << 14, 1 << 30]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_answer_does_not_depend_on_memory_for_tied_networks(seed):
+    model, Q, R = tied(seed)
+    truth = right(model, Q, R)
+    for memory in BUDGETS:
+        line = xl.restrict(model, Q, R, memory=memory)
+        same_line(line, truth)
+        assert [b and (b.node, b.unit) for b in line.born] == [b and (b.node, b.unit) for b in truth.born]
+        assert line.doubts.tolist() == truth.doubts.tolist()
+
+
+@pytest.mark.parametrize("seed", range(7))
+def test_the_answer_does_not_depend_on_memory_for_generic_networks(seed):
+    model, Q, R = generic(seed)
+    truth = right(model, Q, R)
+    for memory in BUDGETS:
+        same_line(xl.restrict(model, Q, R, memory=memory), truth)
+
+
+@pytest.mark.parametrize("memory", BUDGETS[:3])
+def test_the_answer_does_not_depend_on_memory_for_bias_free_nets(memory):
+    x = torch.randn(12, dtype=torch.float64)
+    line = xl.restrict(mlp(12, 40, 40, 40, 3, bias=False), -x, 2 * x, memory=memory)
+    assert len(line.alphas) == 3
+
+
+@pytest.mark.parametrize("kind", [tied, generic], ids=["tied", "generic"])
+@pytest.mark.parametrize("seed", range(4))
+def test_the_answer_does_not_depend_on_ninety_nine_others(kind, seed):
+    model, Q, R = kind(seed)
+    g = torch.Generator().manual_seed(seed)
+    others = torch.randn(2, 99, *Q.shape, generator=g, dtype=torch.float64) * 3
+    if kind is tied:
+        others = others.round()
+    others[:, ::7] *= 100.0  # some of them much larger
+    others[1, 20:] = others[0, 20:] + (others[1, 20:] - others[0, 20:]) / 8  # and most of them short
+    starts, ends = torch.cat([others[0], Q[None]]), torch.cat([others[1], R[None]])
+    alone = right(model, Q, R)
+    many = xl.restrict_many(model, starts, ends)
+    assert len(many) == 100
+    same_line(many[99], alone)
+    for i in (0, 7, 13, 50):
+        same_line(many[i], xl.restrict(model, starts[i], ends[i]))
+    few = model_bytes(many) * 40  # parts of some forty points
+    tight = xl.restrict_many(model, starts, ends, memory=few)
+    assert tight.offsets.tolist() == many.offsets.tolist()
+    assert (tight.alphas - many.alphas).abs().max() <= 1e-12
+
+
+def model_bytes(lines) -> int:
+    """About what one point takes in all layers together."""
+    return 8 * sum(torch.Size(node.shape).numel() for node in lines.network.nodes)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_lines_swept_a_point_at_a_time_are_the_same(seed):
+    model, Q, R = tied(4 * seed)
+    starts, ends = torch.stack([Q, R, Q]), torch.stack([R, Q, Q])
+    many = xl.restrict_many(model, starts, ends)
+    for memory in (1, 3 * model_bytes(many), 5 * model_bytes(many), 9 * model_bytes(many)):
+        tight = xl.restrict_many(model, starts, ends, memory=memory)
+        assert tight.offsets.tolist() == many.offsets.tolist()
+        assert (tight.alphas - many.alphas).abs().max() <= 1e-12
+        assert torch.equal(tight.found.born, many.found.born)
+
+
+def test_a_point_evaluated_alone_and_in_a_batch_of_1024_gives_the_same_breaks():
+    model = mlp(6, 64, 64, 3)
+    Q, R = torch.randn(6), torch.randn(6) * 2
+    alone = right(model, Q, R)
+    many = xl.restrict_many(model, Q.expand(1024, 6), R.expand(1024, 6), values=False)
+    assert set(many.pieces.tolist()) == {len(alone)}
+    for i in (0, 511, 1023):
+        assert (many[i].alphas - alone.alphas).abs().max() <= 1e-12
+
+
+def test_without_values_the_breaks_and_births_are_the_same():
+    model = mlp(3, 16, 16, 2)
+    full, bare = right(model, Q3, R3), xl.restrict(model, Q3, R3, values=False)
+    assert breaks(full) == breaks(bare)
+    assert list(full.born) == list(bare.born)
+    error = refused(xl.MissingError, lambda: bare.values)
+    assert "values=True" in error.hint
+    somewhere = torch.rand(50, dtype=torch.float64)
+    assert torch.allclose(bare.at(somewhere), full.at(somewhere), atol=1e-12)
+    assert len(bare.minimal()) == len(full.minimal())
+    assert bare.check(samples=20).worst <= 1e-12
+
+
+@pytest.mark.parametrize("memory", [1, 1 << 10, 1 << 14, None])
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_parts_of_a_stream_come_in_order_and_join_to_the_whole(seed, memory):
+    model, Q, R = tied(seed) if seed else (tent_network(7), points(0.0), points(1.0))
+    whole = xl.restrict(model, Q, R)
+    parts = list(xl.sweep(model, Q, R, memory=memory))
+    alphas, values = [0.0], [whole.values[:1]]
+    for part in parts:
+        assert part.alphas[0] == alphas[-1]
+        assert (part.alphas[1:] > part.alphas[:-1]).all()
+        assert len(part.values) == len(part.alphas)
+        assert torch.equal(
+            part.points, whole.lines.at(torch.zeros(len(part.alphas), dtype=torch.int64), part.alphas)[0][0]
+        )
+        alphas += part.alphas[1:].tolist()
+        values.append(part.values[1:])
+    assert alphas[-1] == 1.0
+    assert alphas == breaks(whole) or np.allclose(alphas, breaks(whole), rtol=0, atol=1e-12)
+    assert len(alphas) == len(whole.alphas)
+    assert torch.allclose(torch.cat(values), whole.values, atol=1e-12)
+    if memory == 1:
+        assert len(parts) == len(whole)
+
+
+def test_one_part_of_a_stream_answers_for_its_stretch():
+    model = mlp(3, 16, 16, 2)
+    whole = right(model, Q3, R3)
+    for part in xl.sweep(model, Q3, R3, memory=1):
+        middle = (part.alphas[0] + part.alphas[-1]) / 2
+        assert torch.allclose(part.at(middle), whole.at(middle), atol=1e-12)
+        A, b = part.piece(0).affine()
+        x = Q3 + middle * (R3 - Q3)
+        assert torch.allclose(A @ x + b, whole.at(middle), atol=1e-12)
+        outside = 1.0 if part.alphas[-1] < 1 else 0.0
+        refused(xl.ArgumentError, part.at, outside)
+
+
+def test_float32_is_an_option_that_finds_at_least_the_clear_breaks():
+    model = mlp(3, 16, 2)
+    line, truth = xl.restrict(model, Q3, R3, dtype=torch.float32), right(model, Q3, R3)
+    assert line.alphas.dtype == torch.float64
+    assert len(line) == len(truth)
+    assert (line.alphas - truth.alphas).abs().max() <= 1e-4
+    refused(xl.ArgumentError, xl.restrict, model, Q3, R3, dtype=torch.float16)
+
+
+def test_a_sweep_in_a_child_process_after_one_in_the_parent():
+    import multiprocessing
+
+    model = mlp(3, 8, 2)
+    truth = len(right(model, Q3, R3))
+    with ThreadPoolExecutor(1):
+        context = multiprocessing.get_context("spawn")
+        with context.Pool(1) as pool:
+            assert pool.apply(_child, (model.state_dict(),)) == truth
+
+
+def _child(state):
+    model = mlp(3, 8, 2)
+    model.load_state_dict(state)
+    return len(xl.restrict(model, Q3, R3))
