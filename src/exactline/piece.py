@@ -57,9 +57,9 @@ class Piece:
         from .sweep.pattern import patterns
         from .sweep.precise import precise
 
-        first = torch.zeros(1, dtype=torch.int64)
-        ends = (torch.tensor([a], dtype=torch.float64) for a in (self.start, self.stop))
         with precise():
+            first = torch.zeros(1, dtype=torch.int64)
+            ends = (torch.tensor([a], dtype=torch.float64) for a in (self.start, self.stop))
             return patterns(self.network, self.lines, first, *ends)
 
     def _map(self, output: int, patterns: dict[int, Tensor]) -> tuple[tuple[Tensor, ...], Tensor]:

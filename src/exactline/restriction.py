@@ -221,10 +221,12 @@ class Restriction:
     def certify(self, pieces: int | Sequence[int] | None = None) -> Certificate:
         """Prove pieces in rational arithmetic: all, so many spread evenly, or those named."""
         from .exact.certify import certify
+        from .sweep.precise import precise
 
         network = self._known_network("line.certify")
         start, end = (tuple(t[0] for t in side) for side in (self.lines.starts, self.lines.ends))
-        return certify(network, start, end, self.alphas, pieces=pieces)
+        with precise():
+            return certify(network, start, end, self.alphas, pieces=pieces)
 
     @cached_property
     def error(self) -> float:
@@ -232,8 +234,10 @@ class Restriction:
         if self.stored_error is not None or self.network is None:
             return self.stored_error or 0.0
         from .checking import value_error
+        from .sweep.precise import precise
 
-        return value_error(self.network.to(dtype=self.dtype), self.lines, self.alphas, self.dtype)
+        with precise():
+            return value_error(self.network.to(dtype=self.dtype), self.lines, self.alphas, self.dtype)
 
     def save(self, path: str | Path) -> None:
         """Write everything but the network to a safetensors file, atomically."""

@@ -423,6 +423,32 @@ def test_a_ramp_steeper_than_floats_resolve_does_not_spread_over_the_pieces_besi
     assert wrong <= 1e-9 or told, f"off by {wrong:.1g}, and neither the estimate nor the count says so"
 
 
+@pytest.mark.parametrize("power", [46, 48, 50, 56])
+@pytest.mark.parametrize("factors", [[1.0, 1.0], [1.0, -1.0, 2.0]], ids=["twins", "mixed"])
+def test_several_such_ramps_at_one_place_do_not_spread_either(power, factors):
+    # in order of alpha the two knots of one unit are not neighbours: those of the others lie between
+    w = 2.0**power * points(*factors)
+    model = nn.Sequential(dense(w[:, None], -w / 2), nn.Hardtanh(0.0, 1.0))
+    line = xl.restrict(model, [0.0], [1.0])
+    far = torch.tensor([0.1, 0.4, 0.49, 0.51, 0.6, 0.9], dtype=torch.float64)
+    with torch.no_grad():
+        truth = model(far[:, None])
+    wrong = float((line.at(far) - truth).abs().max())
+    assert wrong <= max(1e-9, line.error) or line.unresolved > 0, f"off by {wrong:.1g}, estimated {line.error:.1g}"
+
+
+@pytest.mark.parametrize("kind", STEPS)
+@pytest.mark.parametrize("power", [52, 54, 56, 60])
+def test_a_ramp_narrower_than_a_float_still_leaves_alphas_that_rise(kind, power):
+    line = xl.restrict(STEPS[kind](2.0**power), [0.0], [1.0])
+    assert (line.alphas[1:] > line.alphas[:-1]).all(), breaks(line)
+    assert all(line.piece(i).width > 0 for i in range(len(line)))
+    line.certify()  # may doubt, must not fail
+    small = line.minimal()
+    far = torch.tensor([0.1, 0.4, 0.6, 0.9], dtype=torch.float64)
+    assert torch.allclose(small.at(far), line.at(far), rtol=0, atol=16 * line.error + 1e-12)
+
+
 @pytest.mark.parametrize("length", [5e-12, 5e-13])
 def test_a_crossing_hidden_by_the_rounding_of_one_end_is_counted(length):
     # from -1e-15 to a value that is clear: the break near the start cannot be seen, and that must be told

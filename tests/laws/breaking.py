@@ -108,7 +108,13 @@ for name in ("amax", "amin"):
     add(name, (2, 3, 2), lambda x, function=function: function(x, (3, 1), keepdim=True))
 add("amax", (2, 3), lambda x: x.relu().amax(2), fused=True)
 add("amax", (2, 3), lambda x: x.amax(1, keepdim=True).relu(), fused=True)
+add("amax", (4,), lambda x: torch.stack([x[:, :2].relu(), x[:, 2:]], 1).amax(1), fused=True)
+add("amax", (4,), lambda x: torch.stack([x[:, :2].relu(), x[:, 2:]], 1).amax(2))  # one window has no ReLU
+add("amax", (4,), lambda x: x.relu().amax(1, keepdim=True) - x.relu().flip(1), fused=True)
+add("amax", (4,), lambda x: (y := x.relu()).amax(1, keepdim=True) - y)  # the ReLU has another reader
+add("amax", (4,), lambda x: (y := x.amax(1, keepdim=True)).relu() + y)
 add("amin", (2, 3), lambda x: x.relu().amin(2))
+add("amin", (2, 3), lambda x: x.amin(2).relu())
 for name in ("max", "min"):
     add(f"{name}.dim", (2, 3), lambda x, name=name: getattr(x, name)(1).values)
     add(f"{name}.dim", (2, 3), lambda x, name=name: getattr(x, name)(-1, keepdim=True)[0])

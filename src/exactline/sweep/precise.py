@@ -6,6 +6,7 @@ import contextlib
 import threading
 import warnings
 from collections.abc import Generator
+from typing import Any
 
 import torch
 
@@ -38,14 +39,14 @@ class _Tf32:
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.inside = 0
-        self.matmul, self.cudnn = "highest", False
+        self.before: tuple[Any, ...] = ()
 
     @contextlib.contextmanager
     def off(self) -> Generator[None]:
         with self.lock:
             if self.inside == 0:
-                self.matmul, self.cudnn = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
-                _set("highest", False)
+                self.before = _switches()
+                _set(("old", "highest", False) if self.before[0] == "old" else ("new", "ieee", "ieee", "ieee"))
             self.inside += 1
         try:
             yield
@@ -53,19 +54,38 @@ class _Tf32:
             with self.lock:
                 self.inside -= 1
                 if self.inside == 0:
-                    _set(self.matmul, self.cudnn)
+                    _set(self.before)
 
 
 _tf32 = _Tf32()
 
 
-def _set(matmul: str, cudnn: bool) -> None:
-    if (torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32) == (matmul, cudnn):
+def _switches() -> tuple[Any, ...]:
+    """How torch is set, by its older switches or, for whoever used the newer ones, by those."""
+    try:
+        return "old", torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
+    except RuntimeError:
+        backends: Any = torch.backends
+        return "new", *(place.fp32_precision for place in _places(backends))
+
+
+def _set(wanted: tuple[Any, ...]) -> None:
+    if _switches() == wanted:
         return
+    kind, *values = wanted
+    backends: Any = torch.backends
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch warns of its own renaming of these switches
-        torch.set_float32_matmul_precision(matmul)
-        torch.backends.cudnn.allow_tf32 = cudnn
+        if kind == "old":
+            torch.set_float32_matmul_precision(values[0])
+            backends.cudnn.allow_tf32 = values[1]
+        else:
+            for place, value in zip(_places(backends), values, strict=True):
+                place.fp32_precision = value
+
+
+def _places(backends: Any) -> list[Any]:
+    return [backends.cuda.matmul, backends.cudnn.conv, backends.cudnn.rnn]
 
 
 def _flushes() -> bool:
