@@ -70,28 +70,6 @@ def test_tf32_is_off_inside_and_as_it_was_after():
 
 
 @pytest.mark.skipif(not hasattr(torch.backends, "fp32_precision"), reason="older torch has only the old switches")
-def test_the_newer_switches_for_tf32_do_not_stop_a_call_and_stay():
-    # torch refuses to read its old switches once a newer one was set
-    code = """
-import torch, exactline as xl
-model = torch.nn.Sequential(torch.nn.Linear(2, 8), torch.nn.ReLU(), torch.nn.Linear(8, 1)).eval()
-places = [torch.backends.cuda.matmul, torch.backends.cudnn.conv]
-for choose in ({"fp32_precision": "tf32"}, {"fp32_precision": "ieee"}):
-    for name, value in choose.items():
-        setattr(torch.backends, name, value)
-    torch.backends.cudnn.conv.fp32_precision = "ieee"
-    before = [p.fp32_precision for p in places]
-    inside = []
-    look = lambda *_: inside.append([p.fp32_precision for p in places])
-    line = xl.restrict(model, [-3.0, 1.0], [3.0, 2.0], progress=look)
-    assert inside and all("tf32" not in now for now in inside), inside
-    assert [p.fp32_precision for p in places] == before, before
-    assert len(line) >= 1
-"""
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=100, check=False)
-    assert done.returncode == 0, done.stderr
-
-
 def test_settings_are_the_callers_between_the_parts_of_a_stream():
     before = settings()
     for _ in xl.sweep(tent_network(6), [0.0], [1.0], memory=1):
