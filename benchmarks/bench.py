@@ -68,6 +68,11 @@ def mlp(*widths: int) -> nn.Module:
     return nn.Sequential(*layers[:-1])
 
 
+def box(*shape: int, dtype: torch.dtype) -> Tensor:
+    """Points of a wide box."""
+    return torch.rand(*shape, dtype=dtype) * 8 - 4
+
+
 def conv_big() -> nn.Module:
     """The shape of the CIFAR network convBig: 62,464 ReLU units."""
     return nn.Sequential(
@@ -88,7 +93,8 @@ CASES = {
     case.name: case
     for case in (
         Case("784-1024x4-10", lambda: mlp(784, *[1024] * 4, 10), (784,), most=1.2),
-        Case("5-50x6-5, 100 lines", lambda: mlp(5, *[50] * 6, 5), (5,), lines=100, most=4.0),
+        # ends so far apart that a line has about as many breaks as one through an ACAS Xu network
+        Case("5-50x6-5, 100 lines", lambda: mlp(5, *[50] * 6, 5), (5,), box, lines=100, runs=20, most=4.0),
         Case("convBig", conv_big, (3, 32, 32), torch.randn, runs=1, batch=256, memory=True),
     )
 }
