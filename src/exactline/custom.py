@@ -83,21 +83,16 @@ def _measured(function: Callable[[Tensor], Tensor], knots: Sequence[float], name
                 nearest = min(ordered, key=lambda k: abs(k - x))
                 what = f"jumps at the knot {nearest:g}" if abs(x - nearest) < 1e-6 * reach else f"bends near {x:g}"
                 raise _error(f"The function {what}.", "Name every knot; the function must be continuous.")
-    far = [grid[0] - 1000 * reach, grid[-1] + 1000 * reach]
     slopes = [
         (Fraction(b) - Fraction(a)) / (Fraction(q) - Fraction(p))
         for p, q, a, b in zip(grid, grid[1:], heights, heights[1:], strict=False)
     ]
-    for x, y, knot, height, slope in zip(
-        far,
-        _called(function, far),
-        (grid[1], grid[-2]),
-        (heights[1], heights[-2]),
-        (slopes[0], slopes[-1]),
-        strict=True,
-    ):
-        if not abs(y - (height + float(slope) * (x - knot))) <= 1e-6 * (abs(y) + scale):
-            raise _error(f"The function bends near {x:g}.", "Name every knot.")
+    for power in range(1, 13):
+        far = [grid[0] - 10.0**power * reach, grid[-1] + 10.0**power * reach]
+        ends = ((grid[1], heights[1], slopes[0]), (grid[-2], heights[-2], slopes[-1]))
+        for x, y, (knot, height, slope) in zip(far, _called(function, far), ends, strict=True):
+            if not abs(y - (height + float(slope) * (x - knot))) <= 1e-6 * (abs(y) + scale):
+                raise _error(f"The function bends before {x:g}.", "Name every knot.")
     return Pointwise(tuple(Fraction(k) for k in ordered), tuple(slopes), Fraction(heights[1]), name=name)
 
 

@@ -12,7 +12,7 @@ from exactline.network.capture import capture
 from exactline.sweep.noise import SAFETY
 from tests.oracle.compare import TOLERANCE, mismatch
 
-from .samples import SAMPLES, UNREACHABLE
+from .samples import SAMPLES, UNREACHABLE, Sample
 from .study import inner, study
 
 KEYS = sorted(key for key in RULES if "::" not in key)  # the others are users' own
@@ -21,7 +21,16 @@ BATCHES = (1, 2, 5)
 RELATIVE = 1e-12  # between our forward pass and torch's
 GRADIENT = 1e-9  # between torch's gradient and the map of a piece, relative to its largest entry
 
-every_sample = pytest.mark.parametrize("sample", ALL, ids=str)
+
+def samples_of(chosen: list[Sample]) -> pytest.MarkDecorator:
+    """One test for each sample; only the first sample of an operator is quick."""
+    first = {sample.key: sample for sample in reversed(chosen)}
+    quick = {id(sample) for sample in first.values()}
+    params = [pytest.param(s, id=str(s), marks=() if id(s) in quick else pytest.mark.slow) for s in chosen]
+    return pytest.mark.parametrize("sample", params)
+
+
+every_sample = samples_of(ALL)
 
 
 def within(found: Tensor, expected: Tensor, bound: Tensor) -> bool:
@@ -64,6 +73,7 @@ def test_a_sample_brings_its_operator_to_its_rule(sample):
     assert study(sample).calls
 
 
+@pytest.mark.slow
 @every_sample
 def test_a_sample_knows_whether_it_is_rewritten(sample):
     assert len(study(sample).networks) == 1 + sample.fused
@@ -88,6 +98,7 @@ def test_the_network_is_torchs_own_forward(sample):
                 assert within(ours, theirs, RELATIVE * theirs.abs().max())
 
 
+@pytest.mark.slow
 @every_sample
 def test_an_operator_is_affine_between_its_breaks(sample):
     found = study(sample)
@@ -110,7 +121,7 @@ def test_breaks_and_values_match_the_rational_oracle(sample):
             assert within(line.values, values, 2 * answer.bound)
 
 
-@pytest.mark.parametrize("sample", [s for s in ALL if s.fused], ids=str)
+@samples_of([s for s in ALL if s.fused])
 def test_rewriting_keeps_the_function(sample):
     found = study(sample)
     for answer in found.lines:
@@ -120,6 +131,7 @@ def test_rewriting_keeps_the_function(sample):
         assert within(answer.line.at(alphas), plain.at(alphas), 4 * answer.bound)
 
 
+@pytest.mark.slow
 @every_sample
 def test_reversing_the_line_mirrors_its_breaks(sample):
     answer = study(sample).lines[0]
@@ -130,6 +142,7 @@ def test_reversing_the_line_mirrors_its_breaks(sample):
     assert within(back.values.flip(0), line.at(mirrored), 4 * answer.bound)
 
 
+@pytest.mark.slow
 @every_sample
 def test_splitting_the_line_and_joining_changes_nothing(sample):
     answer = study(sample).lines[1]
@@ -143,7 +156,8 @@ def test_splitting_the_line_and_joining_changes_nothing(sample):
     assert within(values, answer.line.at(alphas), 4 * answer.bound)
 
 
-@pytest.mark.parametrize("sample", [s for s in ALL if s.autograd], ids=str)
+@pytest.mark.slow
+@samples_of([s for s in ALL if s.autograd])
 def test_the_gradient_is_constant_on_every_piece(sample):
     found, answer = study(sample), study(sample).lines[0]
     alphas = inner(answer.line.alphas)
@@ -155,6 +169,7 @@ def test_the_gradient_is_constant_on_every_piece(sample):
             assert within(gradients[i], matrix, GRADIENT * matrix.abs().max())
 
 
+@pytest.mark.slow
 @every_sample
 def test_the_minimal_partition_has_the_same_values(sample):
     answer = study(sample).lines[0]
@@ -164,7 +179,7 @@ def test_the_minimal_partition_has_the_same_values(sample):
     assert within(fewest.at(answer.line.alphas), answer.line.values, SAFETY * answer.bound)
 
 
-@pytest.mark.parametrize("sample", [s for s in ALL if s.dyadic], ids=str)
+@samples_of([s for s in ALL if s.dyadic])
 def test_ties_make_neither_more_breaks_nor_fewer(sample):
     found = study(sample)
     for ends in found.tied_lines():
