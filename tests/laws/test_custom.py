@@ -87,6 +87,13 @@ def test_gradients_flow_through_it(registered):
         assert ((torch.stack(rows, 1)[i] - matrix).abs() <= 1e-9 * matrix.abs().max()).all()
 
 
+@pytest.mark.parametrize("width", [0.1, 0.4, 3.0])
+def test_a_function_that_levels_off_by_a_difference_is_taken(width):
+    # far out it is a difference of huge numbers, whose rounding is no bend
+    ramp = xl.register_pointwise(lambda x: torch.relu(x - 0.3) - torch.relu(x - 0.3 - width), [0.3, 0.3 + width])
+    assert len(xl.restrict(ramp, [-10.0], [10.0])) == 3
+
+
 @pytest.mark.parametrize("height", [1.0, -1e-3, 1e-6])
 @pytest.mark.parametrize("knots", [[0.0], [-2.0, 0.0, 5.0]], ids=str)
 def test_a_function_that_jumps_at_a_knot_is_not_taken(height, knots):

@@ -94,7 +94,7 @@ def binary_maximum(b: Builder, left: Value, right: Value, sign: int) -> Value:
     return b.add(Maximum(table, tuple(shape), sign, name="maximum" if sign > 0 else "minimum"), [both], shape)
 
 
-@rule("sort", "topk", "median.dim", "kthvalue", "sort.stable", "msort")
+@rule("sort", "topk", "median.dim", "kthvalue", "sort.stable")
 def order(b: Builder, a: Args) -> Value:
     x = b.data(a["self"])
     dim = dims_of({"dim": a.get("dim", 1)}, x)[0] - 1
@@ -105,7 +105,6 @@ def order(b: Builder, a: Args) -> Value:
     backwards = torch.arange(length - 1, -1, -1)
     ranks = {
         "sort": torch.arange(length) if a.get("descending") else backwards,
-        "msort": backwards,
         "topk": torch.arange(a.get("k", 0)) if a.get("largest") else backwards[: a.get("k", 0)],
         "median": backwards[(length - 1) // 2, None],
         "kthvalue": backwards[a.get("k", 1) - 1, None],

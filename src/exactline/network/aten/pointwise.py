@@ -123,7 +123,7 @@ def logical_not(b: Builder, a: Args) -> Value:
     return curves.negate(*b.together(a["self"]))
 
 
-@rule("logical_and", "bitwise_and", "logical_or", "bitwise_or")
+@rule("logical_and", "bitwise_and", "__and__", "logical_or", "bitwise_or", "__or__")
 def logical(b: Builder, a: Args) -> Value:
     one, two = b.together(a["self"], a["other"])
     if "and" in b.target:

@@ -44,6 +44,7 @@ def move(b: Builder, a: Args) -> Value:
         raise Refused("adds into places, which we do not support")
     a = {k: _materialised(b, v) for k, v in a.items()}
     data = b.data_args(a)
+    _apart(b.target.split(".")[0], a, data)
     call, name = b.call_with_data(a), b.target.split(".")[0]
     if b.shape and isinstance(b.shape[0], tuple):
         return tuple(b.rearranged(_item(call, i), data, name) for i in range(len(b.shape)))
@@ -52,7 +53,7 @@ def move(b: Builder, a: Args) -> Value:
 
 @rule(
     *("clone", "detach", "alias", "contiguous", "lift_fresh_copy", "lift", "positive", "nan_to_num"),
-    *("dropout", "feature_dropout", "alpha_dropout", "native_dropout", "feature_alpha_dropout"),
+    *("dropout", "feature_dropout", "alpha_dropout", "feature_alpha_dropout"),
 )
 def identity(b: Builder, a: Args) -> Value:
     if a.get("train") and a.get("p", 1.0) > 0:
@@ -80,6 +81,18 @@ def filled(b: Builder, a: Args) -> Value:
     if is_data(value):
         raise Refused("fills a tensor with data")
     return torch.full((1, *b.shape), float(value), dtype=torch.float64)
+
+
+def _apart(name: str, a: Args, data: list[Data]) -> None:
+    """Refuse what moves elements from point to point; a slice of the whole batch is none of it."""
+    rank = len(data[0].shape) + 1
+    dims = a.get("dims", a.get("dim"))
+    listed = dims if isinstance(dims, (list, tuple)) else [] if dims is None else [dims]
+    everywhere = name == "roll" and not listed
+    below = name in ("tril", "triu") and rank < 3
+    batch = name in ("flip", "roll", "gather", "index_select", "rot90") and any(d % rank == 0 for d in listed)
+    if everywhere or below or batch:
+        raise Refused("mixes the batch dimension")
 
 
 def _materialised(b: Builder, value: Value) -> Value:
