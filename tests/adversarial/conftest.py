@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
+import torch
 
 OPEN = {"ramp": "ramps narrower than the estimated error become one break, and values beside them bend"}
 
@@ -13,3 +16,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         reason = next((OPEN[word] for word in OPEN if word in item.name), None)
         if reason is not None and "adversarial" in item.nodeid:
             item.add_marker(pytest.mark.xfail(reason=reason, strict=False))
+
+
+@pytest.fixture(autouse=True, scope="package")
+def _one_thread() -> Iterator[None]:
+    """Small networks are quickest on one thread; tests about threads choose their own number."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import subprocess
 import sys
 import threading
 import warnings
@@ -69,6 +70,26 @@ def test_tf32_is_off_inside_and_as_it_was_after():
 
 
 @pytest.mark.skipif(not hasattr(torch.backends, "fp32_precision"), reason="older torch has only the old switches")
+def test_the_newer_switches_for_tf32_do_not_stop_a_call_and_stay():
+    # torch refuses to read its old switches once a newer one was set; torch.export works with both of these settings
+    code = """
+import torch, exactline as xl
+places = [torch.backends.cuda.matmul, torch.backends.cudnn.conv]
+for chosen in (torch.backends, torch.backends.cuda.matmul):
+    chosen.fp32_precision = "tf32"
+    model = torch.nn.Sequential(torch.nn.Linear(2, 8), torch.nn.ReLU(), torch.nn.Linear(8, 1)).eval()
+    torch.export.export(model, (torch.zeros(3, 2),), strict=False)
+    before = [p.fp32_precision for p in places]
+    inside = []
+    look = lambda *_: inside.append([p.fp32_precision for p in places])
+    xl.restrict(model, [-3.0, 1.0], [3.0, 2.0], progress=look)
+    assert inside and all("tf32" not in now for now in inside), inside
+    assert [p.fp32_precision for p in places] == before, before
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=100, check=False)
+    assert done.returncode == 0, done.stderr
+
+
 def test_settings_are_the_callers_between_the_parts_of_a_stream():
     before = settings()
     for _ in xl.sweep(tent_network(6), [0.0], [1.0], memory=1):
@@ -487,20 +508,3 @@ def test_float32_is_an_option_that_finds_at_least_the_clear_breaks():
     assert len(line) == len(truth)
     assert (line.alphas - truth.alphas).abs().max() <= 1e-4
     refused(xl.ArgumentError, xl.restrict, model, Q3, R3, dtype=torch.float16)
-
-
-def test_a_sweep_in_a_child_process_after_one_in_the_parent():
-    import multiprocessing
-
-    model = mlp(3, 8, 2)
-    truth = len(right(model, Q3, R3))
-    with ThreadPoolExecutor(1):
-        context = multiprocessing.get_context("spawn")
-        with context.Pool(1) as pool:
-            assert pool.apply(_child, (model.state_dict(),)) == truth
-
-
-def _child(state):
-    model = mlp(3, 8, 2)
-    model.load_state_dict(state)
-    return len(xl.restrict(model, Q3, R3))

@@ -25,7 +25,6 @@ class Attempt:
 
 UNREACHABLE: dict[str, Attempt] = {
     "dot": Attempt("sums over the batch, the only dim", (), lambda x: torch.dot(x, x.new_ones(x.shape[0]))),
-    "msort": Attempt("sorts along the batch dimension", (3,), torch.msort),
     "vstack": Attempt("lays points on top of one another", (3,), lambda x: torch.vstack([x, x])),
     "take_along_dim": Attempt(
         "torch.export fixes the batch size",
