@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from ..errors import CaptureError
 
 KINDS = (bool, int, float, complex, str, bytes, type(None))
+PLAIN = frozenset(KINDS)
 
 
 def fingerprint(module: nn.Module) -> tuple[Any, ...]:
@@ -28,8 +29,11 @@ def fingerprint(module: nn.Module) -> tuple[Any, ...]:
 
 def _summary(value: Any, depth: int) -> Any:
     """Plain values as they are, arrays by checksum, everything else by identity."""
-    if isinstance(value, KINDS):
+    kind = type(value)
+    if kind in PLAIN or isinstance(value, KINDS):
         return value
+    if kind is dict and not value:
+        return ()
     if isinstance(value, Tensor):
         return _tensor(value)
     if isinstance(value, np.ndarray):

@@ -111,7 +111,8 @@ class Noise(ABC):
     """How far the values that reach a breaking node can be trusted, point by point."""
 
     joined: Tensor  # (points - 1,) whether a point and the next lie on one line
-    broken: bool  # whether any two neighbours do not
+    gaps: Tensor  # (k,) the points whose next one is on another line
+    broken: bool  # whether there are any
     largest: float  # the size of the largest value
     widths: Tensor  # (points - 1,) in alpha
     doubtful: float  # values further than this from a knot are clear without a closer look

@@ -26,6 +26,16 @@ def holds(mask: Tensor) -> bool:
     return bool(mask.numpy().all()) if mask.device.type == "cpu" else bool(mask.all())
 
 
+def ranked(x: Tensor) -> Tensor:
+    """Places in ascending order of value."""
+    return torch.from_numpy(np.argsort(x.numpy())) if x.device.type == "cpu" else torch.argsort(x)
+
+
+def differ(a: Tensor, b: Tensor) -> Tensor:
+    """Where two masks are not the same."""
+    return torch.from_numpy(a.numpy() ^ b.numpy()) if a.device.type == "cpu" else a ^ b
+
+
 def found(mask: Tensor) -> tuple[Tensor, Tensor]:
     """Rows and columns of the true places of a matrix, row by row.
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from .base import HUGE, Breaking, Crossings, Noise, Passes, Settled
-from .masks import found, greater, holds, less
+from .masks import differ, found, greater, holds, less
 
 COARSE = 1e-10  # in alpha: breaks that rounding moves by more are counted as unresolved
 Number = Fraction | Tensor  # exact, or broadcastable to (1, *shape); knots have exactly that shape
@@ -82,7 +82,7 @@ class Pointwise(Breaking):
         for knot in self.knots:
             level = _level(knot, x)
             above, below = greater(flat, level + noise.doubtful), less(flat, level - noise.doubtful)
-            clear = above ^ below
+            clear = differ(above, below)
             if not holds(clear):
                 rows, columns = found(~clear)
                 if not owned:
@@ -101,20 +101,25 @@ class Pointwise(Breaking):
         x = settled.x
         for knot, (above, below) in zip(self.knots, settled.sides, strict=True):
             if below is None:
-                crossed = above[:-1] ^ above[1:]
+                crossed = differ(above[:-1], above[1:])
             else:
                 crossed = below[:-1] & above[1:]
                 crossed |= above[:-1] & below[1:]
             if noise.broken:
-                crossed &= noise.joined[:, None]
+                crossed.index_fill_(0, noise.gaps, False)
             piece, unit = found(crossed)
             level = _level_at(knot, unit, x)
-            scale = 0.25 if noise.largest > HUGE else 1.0
-            before, after = (x[row, unit] * scale - level * scale for row in (piece, piece + 1))
+            before, after = x[piece, unit], x[piece + 1, unit]
+            if noise.largest > HUGE:
+                before, after = before * 0.25 - level * 0.25, after * 0.25 - level * 0.25
+            elif isinstance(knot, Tensor) or knot:
+                before, after = before - level, after - level
             parts.append(Crossings(piece, unit, before, after, unit, torch.full_like(unit, -1), level))
         return Crossings.join(parts)
 
     def passes(self, settled: Settled, noise: Noise) -> Passes | None:
+        if all(below is None for _, below in settled.sides):
+            return None
         counts = torch.zeros(len(settled.x), dtype=torch.int64, device=settled.x.device)
         first, last = [counts.new_zeros(0, 3)], [counts.new_zeros(0, 3)]
         for knot, (above, below) in enumerate(settled.sides):
@@ -132,8 +137,6 @@ class Pointwise(Breaking):
             both = noise.joined[rows - 1] & noise.joined[rows]
             turned = _side(above, below, rows - 1, units) * _side(above, below, rows + 1, units) < 0
             counts.index_add_(0, rows, (both & turned).to(torch.int64))
-        if len(first) == 1:
-            return None
         return Passes(counts, torch.cat(first), torch.cat(last))
 
     def branch(self, before: Tensor, after: Tensor) -> Tensor:

@@ -5,8 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from ..errors import NumberError
@@ -16,7 +19,7 @@ from ..ops.base import Breaking, Input, Passes
 from .noise import StateNoise, fuzz_of
 from .place import Births, place
 from .plan import Plan, plan
-from .state import Size, State, begin
+from .state import Floats, Ints, Size, State, begin, on
 from .walk import Walk
 
 
@@ -54,6 +57,7 @@ class Limits:
         return bool(self.stopped)
 
 
+Number = TypeVar("Number", np.int64, np.float64)
 Watch = Callable[[State], None]
 
 
@@ -121,7 +125,7 @@ def _break(network: Network, facts: Plan, state: State, limits: Limits) -> State
     settled = op.settle(x, noise)
     births = place(op.crossings(settled, noise), noise)
     if settled.unresolved is not None:
-        state.doubts[:-1] += settled.unresolved
+        state.doubts[:-1] += settled.unresolved.cpu().numpy()
     _count(state, births, op.passes(settled, noise))
     whole = settled.x.view(len(settled.x), *x.shape[1:])
     total = len(state) + len(births)
@@ -135,11 +139,7 @@ def _parts(
 ) -> Iterator[State]:
     """The same points in several states, each starting where the one before it ended."""
     total = len(state) + len(births)
-    new = births.piece + 1 + torch.arange(len(births), device=x.device)
-    line = torch.empty(total, dtype=torch.int64, device=x.device)
-    is_old = torch.ones(total, dtype=torch.bool, device=x.device)
-    is_old[new] = False
-    line[is_old], line[new] = state.line, state.line[births.piece]
+    line = np.insert(state.line, births.piece + 1, state.line[births.piece])
     start, cut = 0, state.cut_left
     while True:
         stop = min(start + max(limits.points, 2), total)
@@ -176,7 +176,7 @@ def _insert(
     marks, spots = _newborn(state, births, merge, doubtful)
     trail = state.trail
     if trail is not None and len(merge.at):
-        newborn = Walk(network, *state.lines.at(marks[:, 0], merge.alpha))
+        newborn = Walk(network, *state.points_at(marks[:, 0], merge.alpha))
         trail = trail.joined(merge.left, merge.at, newborn)
         spots[:, 2] = fuzz_of(newborn.to(source), marks[:, 5], marks[:, 6], spots[:, 1])
         marks[:, 7] = 1
@@ -184,85 +184,94 @@ def _insert(
         trail = trail.some(merge.left)
     return replace(
         state,
-        marks=merge.rows(state.marks, marks),
-        spots=merge.rows(state.spots, spots),
+        marks=merge.facts(state.marks, marks),
+        spots=merge.facts(state.spots, spots),
         live=live,
         sizes=dict(state.sizes),
         trail=trail,
     )
 
 
-def _newborn(state: State, births: Births, merge: _Merge, doubtful: float) -> tuple[Tensor, Tensor]:
+def _newborn(state: State, births: Births, merge: _Merge, doubtful: float) -> tuple[Ints, Floats]:
     """Marks and spots of the new points, (g, 8) and (g, 3)."""
-    found, chief = births.crossings, births.chief[merge.births]
-    marks = state.marks[merge.piece]  # the line and the doubts of the piece that is split
+    found, chief = births.found, births.chief[merge.births]
+    marks = state.marks.take(merge.piece, 0)  # the line and the doubts of the piece that is split
     marks[:, 2], marks[:, 7] = state.node, 0
     columns = (births.unit[merge.births], births.count[merge.births], found.element[chief], found.partner[chief])
     for k, column in enumerate(columns):
         marks[:, 3 + k] = column
-    rate = births.rate[merge.births]
-    return marks, torch.stack([merge.alpha, rate, doubtful / rate], 1)
+    spots = np.empty((len(marks), 3))
+    spots[:, 0], spots[:, 1] = merge.alpha, births.rate[merge.births]
+    with np.errstate(all="ignore"):
+        spots[:, 2] = doubtful / spots[:, 1]
+    return marks, spots
 
 
 class _Merge:
     """Old and new points in one order, or a stretch of it."""
 
     def __init__(self, state: State, births: Births, start: int, stop: int) -> None:
-        device = state.spots.device
-        position = births.piece + 1 + torch.arange(len(births), device=device)
+        position = births.piece + 1 + np.arange(len(births))
+        self.device = state.device
         self.whole = start == 0 and stop == len(state) + len(births)
-        self.births: Tensor | slice = slice(None)  # all of them
-        self.at = position
+        self.births: Ints | slice = slice(None)  # all of them
+        self.places, passed = position, 0
         if not self.whole:
-            self.births = torch.nonzero((position >= start) & (position < stop))[:, 0]
-            self.at = position[self.births] - start
-        old = torch.ones(stop - start, dtype=torch.int64, device=device)
-        old[self.at] = 0
-        passed = 0 if self.whole else int((position < start).sum())
-        self.left = old.cumsum(0) + (start - passed - 1)  # the old point at or before each place
+            self.births = np.flatnonzero((position >= start) & (position < stop))
+            self.places = position[self.births] - start
+            passed = int((position < start).sum())
+        old = np.ones(stop - start, dtype=np.int64)
+        old[self.places] = 0
+        self.origin = old.cumsum() + (start - passed - 1)  # the old point at or before each place
         self.piece, self.alpha = births.piece[self.births], births.alpha[self.births]
         left, right = state.alphas[self.piece], state.alphas[self.piece + 1]
-        self.part = (self.alpha - left) / (right - left)
+        self.left, self.at = on(self.device, self.origin), on(self.device, self.places)
+        self.before = on(self.device, self.piece)
+        with np.errstate(all="ignore"):
+            self.part = on(self.device, (self.alpha - left) / (right - left))
 
-    def rows(self, old: Tensor, new: Tensor) -> Tensor:
+    def facts(self, old: NDArray[Number], new: NDArray[Number]) -> NDArray[Number]:
         """Old rows in their places and new rows in theirs."""
-        if self.whole and not len(self.at):
+        if self.whole and not len(self.places):
             return old
-        return old.index_select(0, self.left).index_copy_(0, self.at, new)
+        merged = old.take(self.origin, 0)
+        merged[self.places] = new
+        return merged
 
     def tensor(self, values: Tensor) -> Tensor:
         """Values at old points, and between them at new ones."""
-        if self.whole and not len(self.at):
+        if self.whole and not len(self.places):
             return values
         part = self.part.to(values.dtype).view(-1, *[1] * (values.dim() - 1))
-        return self.rows(values, between(values[self.piece], values[self.piece + 1], part))
+        left, right = values.index_select(0, self.before), values.index_select(0, self.before + 1)
+        return values.index_select(0, self.left).index_copy_(0, self.at, between(left, right, part))
 
 
 def _meet(merged: Tensor, merge: _Merge, births: Births) -> None:
     """At its break a crossing element is exactly what it crosses."""
-    if not len(merge.at):
+    if not len(merge.places):
         return
-    found = births.crossings
-    if births.simple and merge.whole:
-        row, element, partner, level = merge.at, found.element, found.partner, found.level
-    else:
-        inverse = torch.full((len(births) + 1,), -1, dtype=torch.int64, device=merged.device)
-        inverse[:-1][merge.births] = merge.at
+    found, row = births.found, merge.places
+    if not (births.simple and merge.whole):
+        inverse = np.full(len(births) + 1, -1)
+        inverse[:-1][merge.births] = merge.places
         row = inverse[births.owner]  # crossings that own no birth read the last place, which is -1
-        here = torch.nonzero(row >= 0)[:, 0]
-        row, element, partner, level = (v[here] for v in (row, found.element, found.partner, found.level))
+        here = np.flatnonzero(row >= 0)
+        found, row = found.pick(here), row[here]
+    rows, elements, levels = (on(merge.device, a) for a in (row, found.element, found.level))
     flat = merged.view(len(merged), -1)
-    other = flat[row, partner.clamp(min=0)]
-    flat[row, element] = torch.where(partner >= 0, other, level)
+    if (found.partner >= 0).any():
+        partners = on(merge.device, found.partner)
+        levels = torch.where(partners >= 0, flat[rows, partners.clamp(min=0)], levels)
+    flat[rows, elements] = levels
 
 
 def _count(state: State, births: Births, passes: Passes | None) -> None:
     """Crossings that fall on points that exist already count there."""
     if not births.simple:
-        onto = births.joins[births.joins >= 0]
-        state.born[:, 2].index_add_(0, onto, torch.ones_like(onto))
+        np.add.at(state.born[:, 2], births.joins[births.joins >= 0], 1)
     if passes is not None:
-        state.born[:, 2].add_(passes.counts)
+        state.born[:, 2] += passes.counts.cpu().numpy()
         state.first[state.node], state.last[state.node] = passes.first, passes.last
 
 
@@ -292,6 +301,5 @@ def _finished(network: Network, state: State) -> Part:
     for number, value in enumerate(values):
         _largest(value, f"output {number}")
     edges = (state.first, state.last)
-    return Part(
-        state.line, state.alphas, state.born[:, :3], state.doubts, values, state.cut_left, edges, state.cut_count
-    )
+    line, alphas, born, doubts = map(torch.from_numpy, (state.line, state.alphas, state.born[:, :3], state.doubts))
+    return Part(line, alphas, born, doubts, values, state.cut_left, edges, state.cut_count)

@@ -5,13 +5,14 @@ Only points that hold a value close to a knot are looked at.
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from ..network.graph import Network
 from ..ops.base import Noise
 from .plan import plan
-from .state import State
+from .state import Floats, Ints, State, on
 from .walk import PROBES, TINY, Walk
 
 SAFETY = 16.0  # estimates are multiplied by this before they decide
@@ -32,15 +33,17 @@ def estimate(
 
 def fuzz_of(
     errors: Tensor,  # (k, *shape) at the input of the node that bore the points
-    element: Tensor,  # (k,)
-    partner: Tensor,  # (k,) or -1
-    rates: Tensor,  # (k,)
-) -> Tensor:
+    element: Ints,  # (k,)
+    partner: Ints,  # (k,) or -1
+    rates: Floats,  # (k,)
+) -> Floats:
     """How far in alpha breaks may be from the truth, (k,)."""
-    flat = errors.flatten(1)
-    size = flat.gather(1, element[:, None])[:, 0]
-    size = size + flat.gather(1, partner.clamp(min=0)[:, None])[:, 0] * (partner >= 0)
-    return SAFETY * size.to(torch.float64) / rates
+    flat, device = errors.flatten(1), errors.device
+    size = flat.gather(1, on(device, element[:, None]))[:, 0]
+    other = flat.gather(1, on(device, partner.clip(min=0)[:, None]))[:, 0]
+    both = size + other * on(device, partner >= 0)
+    with np.errstate(all="ignore"):  # a rate may be as small as it likes
+        return SAFETY * both.to(torch.float64).cpu().numpy() / rates
 
 
 class StateNoise(Noise):
@@ -48,44 +51,45 @@ class StateNoise(Noise):
 
     def __init__(self, network: Network, state: State, place: int, largest: float, expected: float) -> None:
         self.network, self.state, self.place, self.largest = network, state, place, largest
-        self.joined = state.joined
-        self.broken = not bool(self.joined.all())
+        same = state.joined
+        gaps = np.flatnonzero(~same)
+        self.joined, self.gaps = on(state.device, same), on(state.device, gaps)
+        self.broken = len(gaps) > 0
         wide = FILTER.get(state.dtype, 4096.0)
         self.doubtful = wide * (torch.finfo(state.dtype).eps * largest + expected) + TINY * 64
 
     @property
     def widths(self) -> Tensor:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return self.state.alphas[1:] - self.state.alphas[:-1]
+        return on(self.state.device, np.diff(self.state.alphas))
 
     def bound(self, rows: Tensor) -> Tensor:
         if self.state.trail is None and 2 * len(rows) >= len(self.state) and self._small():
             # most points are doubtful: errors are kept from node to node rather than found again each time
-            everyone = torch.arange(len(self.state), device=rows.device)
-            self.state.trail = Walk(self.network, *self.state.line_points(everyone))
+            self.state.trail = Walk(self.network, *self.state.line_points(np.arange(len(self.state))))
         if self.state.trail is not None:
             return self.state.trail.to(self.place).flatten(1)[rows] * SAFETY
-        return self._errors(self.place, rows) * SAFETY
+        return self._errors(self.place, rows.cpu().numpy()) * SAFETY
 
-    def fuzz(self, rows: Tensor) -> Tensor:
+    def fuzz(self, rows: Ints) -> Floats:
         """How far in alpha the breaks at some points may be from the truth, (rows,); found once for each."""
         state = self.state
         unknown = rows[state.sharp[rows] == 0]
         born = state.born[unknown]
-        for node in torch.unique(born[:, 0]).tolist():
+        for node in np.unique(born[:, 0]).tolist():
             of_node = born[:, 0] == node
             some = unknown[of_node]
-            reach = torch.zeros(len(some), dtype=torch.float64, device=rows.device)
+            state.spots[some, 2] = 0.0
             if node >= 0:
                 errors = self._errors(self.network.nodes[node].inputs[0], some)
-                reach = fuzz_of(errors, born[of_node, 3], born[of_node, 4], state.rates[some])
-            state.spots[some, 2] = reach
+                state.spots[some, 2] = fuzz_of(errors, born[of_node, 3], born[of_node, 4], state.rates[some])
         state.marks[unknown, 7] = 1
         return state.fuzz[rows]
 
-    def _errors(self, place: int, rows: Tensor) -> Tensor:
+    def _errors(self, place: int, rows: Ints) -> Tensor:
         step = max(1, LOOK // self._bytes())
-        parts = [estimate(self.network, place, *self.state.line_points(some)) for some in rows.split(step)]
-        return torch.cat([part.flatten(1) for part in parts])
+        parts = [rows[at : at + step] for at in range(0, max(len(rows), 1), step)]
+        found = [estimate(self.network, place, *self.state.line_points(some)).flatten(1) for some in parts]
+        return torch.cat(found)
 
     def _small(self) -> bool:
         return len(self.state) * self._bytes() <= TRAIL

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -26,10 +27,9 @@ def patterns(
     choose another.
     """
     facts = plan(network)
-    alphas = torch.stack([starts, stops], 1).flatten()
-    rows = torch.arange(len(alphas), device=alphas.device)
-    state = State(lines, 0, *unborn(line.repeat_interleave(2), alphas))
-    points, _ = state.line_points(rows)
+    alphas = torch.stack([starts, stops], 1).flatten().cpu().numpy()
+    state = State(lines, 0, *unborn(line.cpu().numpy().repeat(2), alphas))
+    points, _ = state.line_points(np.arange(len(alphas)))
     state.live = dict(zip(network.inputs, points, strict=True))
     state.sizes = first_sizes(state.live)
     found: dict[int, Tensor] = {}

@@ -3,144 +3,189 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
 import torch
-from torch import Tensor
 
 from ..ops.base import HUGE, Crossings
-from ..ops.masks import holds
 from .noise import StateNoise
+from .state import Floats, Ints, State, on
 
-ULPS = 4 * torch.finfo(torch.float64).eps  # alphas closer than this, relative to themselves, are one
+ULPS = 4 * float(np.finfo(np.float64).eps)  # alphas closer than this, relative to themselves, are one
 
 
 @dataclass(frozen=True)
 class Births:
     """New points in order, and which crossings they stand for."""
 
-    piece: Tensor  # (g,) the point to the left
-    alpha: Tensor  # (g,)
-    unit: Tensor  # (g,) the lowest of those that cross here
-    count: Tensor  # (g,) how many
-    chief: Tensor  # (g,) the crossing that says where the break is
-    rate: Tensor  # (g,) of that crossing
-    crossings: Crossings
-    owner: Tensor  # (k,) which birth a crossing belongs to, or -1
-    joins: Tensor  # (k,) the old point it lies on, or -1
+    piece: Ints  # (g,) the point to the left
+    alpha: Floats  # (g,)
+    unit: Ints  # (g,) the lowest of those that cross here
+    count: Ints  # (g,) how many
+    chief: Ints  # (g,) the crossing that says where the break is
+    rate: Floats  # (g,) of that crossing
+    found: Found
+    owner: Ints  # (k,) which birth a crossing belongs to, or -1
+    joins: Ints  # (k,) the old point it lies on, or -1
     simple: bool  # whether every crossing has a birth of its own
 
     def __len__(self) -> int:
         return len(self.piece)
 
 
-def place(found: Crossings, noise: StateNoise) -> Births:
+@dataclass(frozen=True)
+class Found:
+    """Crossings in order of piece and alpha, as far as placing them needs."""
+
+    piece: Ints  # (k,)
+    unit: Ints  # (k,)
+    element: Ints  # (k,)
+    partner: Ints  # (k,) or -1
+    level: Floats  # (k,) in the precision of the sweep
+
+    def pick(self, which: Ints) -> Found:
+        """Some of the crossings."""
+        piece, unit, element, partner = (a[which] for a in (self.piece, self.unit, self.element, self.partner))
+        return Found(piece, unit, element, partner, self.level[which])
+
+
+@dataclass(frozen=True)
+class _Spots:
+    """Where crossings lie, and the points to their left and right."""
+
+    piece: Ints  # (k,)
+    left: Floats  # (k, 3) alpha, rate and fuzz of the point before
+    right: Floats  # (k, 3) and of the one after
+    width: Floats  # (k,)
+    alpha: Floats  # (k,)
+
+    def sorted(self) -> bool:
+        """Whether they stand in order of piece, then of alpha."""
+        ahead, same = self.piece[1:] > self.piece[:-1], self.piece[1:] == self.piece[:-1]
+        return bool((ahead | (same & (self.alpha[1:] >= self.alpha[:-1]))).all())
+
+
+def place(crossings: Crossings, noise: StateNoise) -> Births:
     """Every crossing gets a break: its own, one it shares, or one that is there already."""
-    state = noise.state
-    before, after = found.before.to(torch.float64).abs(), found.after.to(torch.float64).abs()
-    total = before + after
+    with np.errstate(all="ignore"):  # what is hardly a crossing may lie hardly anywhere
+        return _placed(crossings, noise)
+
+
+def _placed(crossings: Crossings, noise: StateNoise) -> Births:
+    before, after = (np.abs(_array(t.to(torch.float64))) for t in (crossings.before, crossings.after))
     if noise.largest > HUGE:
         before, after = before / 2, after / 2
-        total = before + after
-    left, right = state.alphas[found.piece], state.alphas[found.piece + 1]
-    width = right - left
-    part = before / total
-    near_left = part <= 0.5
-    # measured from the nearer end, so that a break close to one keeps its digits
-    alpha = torch.where(near_left, left + part * width, right - after / total * width)
-    rate = total / width
-    order = torch.argsort(alpha)
-    if noise.broken:  # pieces of one line are in order of alpha already
-        order = order[torch.argsort(found.piece[order], stable=True)]
-    found, alpha, rate, left, right = found.pick(order), alpha[order], rate[order], left[order], right[order]
-    joins = _joins(found, alpha, left, right, noise)
-    own = torch.arange(len(alpha), device=alpha.device)
+    total = before + after
+    part, rest = before / total, after / total
+    piece = _array(crossings.piece)
+    order = np.argsort(piece + part)
+    spots = _spots(piece[order], part[order], rest[order], noise.state)
+    if not spots.sorted():  # one number cannot tell them apart
+        order = np.lexsort((_spots(piece, part, rest, noise.state).alpha, piece))
+        spots = _spots(piece[order], part[order], rest[order], noise.state)
+    unit = _array(crossings.unit)
+    element = unit if crossings.element is crossings.unit else _array(crossings.element)
+    found = Found(piece, unit, element, _array(crossings.partner), _array(crossings.level)).pick(order)
+    alpha, rate = spots.alpha, total[order] / spots.width
+    joins = _joins(spots, noise)
+    own = np.arange(len(alpha))
     if joins is None:
         group, chief = _groups(found, alpha, rate, noise)
-        joins, owner, free = torch.full_like(own, -1), group, own
+        joins, owner, free = np.full_like(own, -1), group, own
         if group is chief:
-            return Births(found.piece, alpha, found.unit, torch.ones_like(own), own, rate, found, own, joins, True)
+            return Births(found.piece, alpha, found.unit, np.ones_like(own), own, rate, found, own, joins, True)
     else:
-        free = torch.nonzero(joins < 0)[:, 0]
-        owner = torch.full_like(own, -1)
+        free = np.flatnonzero(joins < 0)
+        owner = np.full_like(own, -1)
         group, chief = _groups(found.pick(free), alpha[free], rate[free], noise)
         owner[free] = group
         chief = free[chief]
-    count = torch.zeros(len(chief), dtype=torch.int64, device=group.device)
-    unit = torch.full_like(count, torch.iinfo(torch.int64).max)
-    count.index_add_(0, group, torch.ones_like(group))
-    unit.scatter_reduce_(0, group, found.unit[free], "amin")
-    return Births(found.piece[chief], alpha[chief], unit, count, chief, rate[chief], found, owner, joins, False)
+    count = np.bincount(group, minlength=len(chief))
+    lowest = np.full(len(chief), np.iinfo(np.int64).max)
+    np.minimum.at(lowest, group, found.unit[free])
+    return Births(found.piece[chief], alpha[chief], lowest, count, chief, rate[chief], found, owner, joins, False)
 
 
-def _joins(found: Crossings, alpha: Tensor, left: Tensor, right: Tensor, noise: StateNoise) -> Tensor | None:
+def _array(tensor: torch.Tensor) -> Any:
+    return tensor.cpu().numpy()
+
+
+def _spots(piece: Ints, part: Floats, rest: Floats, state: State) -> _Spots:
+    left, right = state.spots.take(piece, 0), state.spots.take(piece + 1, 0)
+    width = right[:, 0] - left[:, 0]
+    # measured from the nearer end, so that a break close to one keeps its digits
+    alpha = np.where(part <= 0.5, left[:, 0] + part * width, right[:, 0] - rest * width)
+    return _Spots(piece, left, right, width, alpha)
+
+
+def _joins(spots: _Spots, noise: StateNoise) -> Ints | None:
     """The old point a crossing cannot be told from, or -1; None where no crossing is near any."""
-    slack = ULPS * alpha
-    fuzz = noise.state.fuzz
-    from_left, from_right = alpha - left, right - alpha
-    near = torch.minimum(from_left - fuzz[found.piece], from_right - fuzz[found.piece + 1]) <= slack
-    if not holds(~near):
-        joins = torch.full_like(found.piece, -1)
-        for point, gap in ((found.piece, from_left), (found.piece + 1, from_right)):
-            rows, where = torch.unique(point[near], return_inverse=True)
-            same = gap[near] <= noise.fuzz(rows)[where] + slack[near]
-            joins[near] = torch.where(same & (joins[near] < 0), point[near], joins[near])
-        return joins
-    return None
+    slack = ULPS * spots.alpha
+    from_left, from_right = spots.alpha - spots.left[:, 0], spots.right[:, 0] - spots.alpha
+    near = (from_left - spots.left[:, 2] <= slack) | (from_right - spots.right[:, 2] <= slack)
+    if not near.any():
+        return None
+    joins = np.full_like(spots.piece, -1)
+    for point, gap in ((spots.piece, from_left), (spots.piece + 1, from_right)):
+        rows, where = np.unique(point[near], return_inverse=True)
+        same = gap[near] <= noise.fuzz(rows)[where] + slack[near]
+        joins[near] = np.where(same & (joins[near] < 0), point[near], joins[near])
+    return joins
 
 
-def _groups(found: Crossings, alpha: Tensor, rate: Tensor, noise: StateNoise) -> tuple[Tensor, Tensor]:
+def _groups(found: Found, alpha: Floats, rate: Floats, noise: StateNoise) -> tuple[Ints, Ints]:
     """Group crossings that share a break: a group for each crossing, and each group's chief crossing."""
-    count = len(alpha)
-    numbers = torch.arange(count, device=alpha.device)
-    if count < 2:
+    numbers = np.arange(len(alpha))
+    if len(alpha) < 2:
         return numbers, numbers
-    slack = ULPS * alpha
+    slack = ULPS * alpha[1:]
     reach = noise.doubtful / rate
-    linked = (found.piece[1:] == found.piece[:-1]) & (alpha[1:] - alpha[:-1] <= reach[1:] + reach[:-1] + slack[1:])
-    # one unit at two knots is at neither if they are made one
-    apart = (found.unit[1:] == found.unit[:-1]) & (found.partner[1:] < 0) & (found.level[1:] != found.level[:-1])
-    linked &= ~apart
-    if holds(~linked):
+    gap = alpha[1:] - alpha[:-1]
+    linked = (found.piece[1:] == found.piece[:-1]) & (gap <= reach[1:] + reach[:-1] + slack)
+    if linked.any():
+        # one unit at two knots is at neither if they are made one
+        apart = (found.unit[1:] == found.unit[:-1]) & (found.partner[1:] < 0) & (found.level[1:] != found.level[:-1])
+        linked &= ~apart
+    if not linked.any():
         return numbers, numbers
-    look = torch.zeros(count, dtype=torch.bool, device=alpha.device)
+    look = np.zeros(len(alpha), dtype=bool)
     look[1:] |= linked
     look[:-1] |= linked
-    reach = torch.zeros_like(alpha)
-    reach[look] = _reach(found.pick(look), rate[look], noise)
-    linked &= alpha[1:] - alpha[:-1] <= reach[1:] + reach[:-1] + slack[1:]
-    chain = torch.zeros_like(numbers)
-    chain[1:] = (~linked).cumsum(0)
-    return _settled_groups(chain, alpha, reach, slack)
+    some = np.flatnonzero(look)
+    reach = np.zeros_like(alpha)
+    reach[some] = _reach(found.pick(some), rate[some], noise)
+    linked &= gap <= reach[1:] + reach[:-1] + slack
+    chain = np.zeros_like(numbers)
+    chain[1:] = (~linked).cumsum()
+    return _settled_groups(chain, alpha, reach)
 
 
-def _settled_groups(chain: Tensor, alpha: Tensor, reach: Tensor, slack: Tensor) -> tuple[Tensor, Tensor]:
+def _settled_groups(chain: Ints, alpha: Floats, reach: Floats) -> tuple[Ints, Ints]:
     """Split chains until every member is within reach of its group's most certain crossing."""
-    numbers = torch.arange(len(chain), device=chain.device)
-    chiefs = torch.full_like(numbers, -1)
+    chiefs = np.full_like(chain, -1)
     key = chain * 2 + 1
-    while bool((waiting := chiefs < 0).any()):
-        _, group = torch.unique(key[waiting], return_inverse=True)
-        here = numbers[waiting]
-        size = int(group.max()) + 1
-        surest = torch.full((size,), torch.inf, dtype=alpha.dtype, device=alpha.device)
-        surest.scatter_reduce_(0, group, reach[here], "amin")
-        first = torch.full((size,), len(chain), device=chain.device)
-        best = reach[here] == surest[group]
-        first.scatter_reduce_(0, group[best], here[best], "amin")
-        chief = first[group]
-        apart = (alpha[here] - alpha[chief]).abs()
-        inside = (apart <= reach[here] + reach[chief] + slack[here]) | (here == chief)
+    while len(here := np.flatnonzero(chiefs < 0)):
+        order = np.lexsort((reach[here], key[here]))  # stable: of equals the first
+        ahead = np.ones(len(order), dtype=bool)
+        ahead[1:] = key[here[order[1:]]] != key[here[order[:-1]]]
+        group = np.empty_like(here)
+        group[order] = ahead.cumsum() - 1
+        chief = here[order[ahead]][group]
+        apart = np.abs(alpha[here] - alpha[chief])
+        inside = (apart <= reach[here] + reach[chief] + ULPS * alpha[here]) | (here == chief)
         chiefs[here[inside]] = chief[inside]
-        side = torch.where(alpha[here] < alpha[chief], 0, 1)
-        key[here] = group * 2 + side
-    chief, group = torch.unique(chiefs, return_inverse=True)
-    by_alpha = torch.argsort(chief)  # crossings are sorted, so chiefs are too
-    return by_alpha.argsort()[group], chief[by_alpha]
+        key[here] = group * 2 + (alpha[here] >= alpha[chief])
+    chief, group = np.unique(chiefs, return_inverse=True)  # crossings are sorted, so chiefs are too
+    return group, chief
 
 
-def _reach(found: Crossings, rate: Tensor, noise: StateNoise) -> Tensor:
+def _reach(found: Found, rate: Floats, noise: StateNoise) -> Floats:
     """How far in alpha each crossing may be from the truth."""
-    rows, where = torch.unique(found.piece, return_inverse=True)
-    bound = torch.maximum(noise.bound(rows), noise.bound(rows + 1))
-    size = bound[where, found.element] + bound[where, found.partner.clamp(min=0)] * (found.partner >= 0)
-    return (size.to(torch.float64) / rate).nan_to_num(nan=0.0, posinf=torch.inf)
+    rows, where = np.unique(found.piece, return_inverse=True)
+    device = noise.state.device
+    left = on(device, rows)
+    bound = torch.maximum(noise.bound(left), noise.bound(left + 1))
+    at, element, partner = (on(device, a) for a in (where, found.element, found.partner))
+    size = bound[at, element] + bound[at, partner.clamp(min=0)] * (partner >= 0)
+    return np.nan_to_num(_array(size.to(torch.float64)) / rate, nan=0.0, posinf=np.inf)

@@ -1,15 +1,24 @@
-"""Where a sweep stands: sorted points of many lines, and what every live tensor is at each of them."""
+"""Where a sweep stands: sorted points of many lines, and what every live tensor is at each of them.
+
+The tensors may be on a GPU; what is known of each point is kept in NumPy arrays, because it is many small steps.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from ..line import Lines
 from .plan import Plan
 from .walk import Walk
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+Mask = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -32,8 +41,8 @@ class State:
 
     lines: Lines
     node: int  # the next to evaluate
-    marks: Tensor  # (n, 8) whole numbers of each point: see the properties
-    spots: Tensor  # (n, 3) float64 numbers of each point
+    marks: Ints  # (n, 8) whole numbers of each point: see the properties
+    spots: Floats  # (n, 3) numbers of each point
     live: dict[int, Tensor] = field(default_factory=dict)  # (n, *shape) each
     sizes: dict[int, Size] = field(default_factory=dict)  # of every live tensor
     trail: Walk | None = None  # errors at all points, once most of them are in doubt
@@ -43,37 +52,37 @@ class State:
     last: dict[int, Tensor] = field(default_factory=dict)  # and at the last, and the sides they go to or come from
 
     @property
-    def line(self) -> Tensor:
+    def line(self) -> Ints:
         """(n,) which line a point is on."""
         return self.marks[:, 0]
 
     @property
-    def doubts(self) -> Tensor:
+    def doubts(self) -> Ints:
         """(n,) units not told from a knot on the piece that starts here."""
         return self.marks[:, 1]
 
     @property
-    def born(self) -> Tensor:
+    def born(self) -> Ints:
         """(n, 5) node or -1, unit, count, element, partner."""
         return self.marks[:, 2:7]
 
     @property
-    def sharp(self) -> Tensor:
+    def sharp(self) -> Ints:
         """(n,) whether the fuzz of a point is as small as it can be told."""
         return self.marks[:, 7]
 
     @property
-    def alphas(self) -> Tensor:
+    def alphas(self) -> Floats:
         """(n,) positions on the line."""
         return self.spots[:, 0]
 
     @property
-    def rates(self) -> Tensor:
+    def rates(self) -> Floats:
         """(n,) how fast the crossing that bore a point changes with alpha."""
         return self.spots[:, 1]
 
     @property
-    def fuzz(self) -> Tensor:
+    def fuzz(self) -> Floats:
         """(n,) a radius in alpha around a break, generous unless it is sharp."""
         return self.spots[:, 2]
 
@@ -82,27 +91,35 @@ class State:
         return next(iter(self.live.values())).dtype
 
     @property
+    def device(self) -> torch.device:
+        return next(iter(self.live.values())).device
+
+    @property
     def eps(self) -> float:
         return torch.finfo(self.dtype).eps
 
     @property
-    def joined(self) -> Tensor:
+    def joined(self) -> Mask:
         """(n - 1,) whether a point and the next are on one line."""
         return self.line[:-1] == self.line[1:]
 
     def __len__(self) -> int:
         return len(self.spots)
 
-    def line_points(self, rows: Tensor) -> tuple[list[Tensor], list[Tensor]]:
+    def line_points(self, rows: Ints) -> tuple[list[Tensor], list[Tensor]]:
         """Input points at some rows, and the rounding error they carry; each (rows, *in)."""
-        return self.lines.at(self.line[rows], self.alphas[rows])
+        return self.points_at(self.line[rows], self.alphas[rows])
+
+    def points_at(self, line: Ints, alphas: Floats) -> tuple[list[Tensor], list[Tensor]]:
+        """Input points anywhere on the lines, and the rounding error they carry; each (k, *in)."""
+        device = self.lines.starts[0].device
+        return self.lines.at(on(device, line), on(device, alphas))
 
 
 def begin(lines: Lines, first: int, last: int, places: tuple[int, ...]) -> State:
     """Both ends of the lines ``first`` to ``last``, before the first node."""
-    count = last - first
-    line = torch.arange(first, last, device=lines.starts[0].device).repeat_interleave(2)
-    ends = torch.tensor([0.0, 1.0], dtype=torch.float64, device=line.device).repeat(count)
+    line = np.arange(first, last).repeat(2)
+    ends = np.tile([0.0, 1.0], last - first)
     live = {
         place: torch.stack([start[first:last], end[first:last]], 1).flatten(0, 1)
         for place, start, end in zip(places, lines.starts, lines.ends, strict=True)
@@ -116,11 +133,16 @@ def first_sizes(live: dict[int, Tensor]) -> dict[int, Size]:
     return {i: Size(size, size * torch.finfo(live[i].dtype).eps) for i, size in largest.items()}
 
 
-def unborn(line: Tensor, alphas: Tensor) -> tuple[Tensor, Tensor]:
+def unborn(line: Ints, alphas: Floats) -> tuple[Ints, Floats]:
     """Marks and spots of points that no crossing bore."""
-    marks = torch.zeros(len(line), 8, dtype=torch.int64, device=line.device)
+    marks = np.zeros((len(line), 8), dtype=np.int64)
     marks[:, 0] = line
     marks[:, 2] = marks[:, 6] = -1
-    spots = torch.zeros(len(line), 3, dtype=torch.float64, device=line.device)
+    spots = np.zeros((len(line), 3))
     spots[:, 0] = alphas
     return marks, spots
+
+
+def on(device: torch.device, array: Ints | Floats | Mask) -> Tensor:
+    """An array as a tensor; on the CPU they share their memory."""
+    return torch.from_numpy(array).to(device)
