@@ -18,10 +18,10 @@ demo: $(READY)
 	$(BIN)/exactline demo --out demo-out
 
 test: $(READY)
-	$(BIN)/python -m pytest --cov --cov-branch
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --cov --cov-branch
 
 test-all: $(READY)
-	$(BIN)/python -m pytest -m "" --timeout 3600 --cov --cov-branch
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto -m "" --timeout 3600 --cov --cov-branch
 
 bench: $(READY)
 	$(BIN)/python benchmarks/bench.py

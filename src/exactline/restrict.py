@@ -200,7 +200,7 @@ def _reported(parts: Iterator[Part], report: Report | None, lines: int) -> Itera
 def _networks(model: Any, lines: Lines, options: _Options) -> tuple[Network, Network]:
     """The network for later questions, and where and how the sweep wants it."""
     points = [t[0] if len(t) else t.new_zeros(t.shape[1:]) for t in lines.starts]
-    with precise():
+    with precise(kernels=False):
         return _captured(model, points, lines, options)
 
 

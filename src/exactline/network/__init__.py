@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -13,6 +12,7 @@ from torch import Tensor, nn
 from torch.export import ExportedProgram
 
 from ..errors import ArgumentError
+from ..switches import changing
 from .capture import capture, readable
 from .fingerprint import fingerprint
 from .graph import Network as Network
@@ -23,7 +23,6 @@ from .simplify import simplified
 
 KEPT = 8  # captures remembered for each module: other shapes, other submodules
 _cache: weakref.WeakKeyDictionary[nn.Module, _Captures] = weakref.WeakKeyDictionary()
-_lock = threading.RLock()  # torch.export is not made for several threads at once
 
 
 @dataclass
@@ -51,7 +50,7 @@ def as_network(
         return simplified(read(readable(model), until), rewrite).to(place, dtype)
     module = _unwrapped(model)
     key = (tuple(tuple(p.shape) for p in points), rewrite, until)
-    with _lock:
+    with changing:  # torch.export is not made for several threads at once
         state = fingerprint(module)  # not while another thread captures: export dresses the weights up
         known = _cache.get(module)
         if known is None or known.state != state or len(known.networks) >= KEPT:

@@ -10,7 +10,7 @@ import torch
 
 from ..ops.base import HUGE, Crossings
 from .noise import StateNoise
-from .state import Floats, Ints, State, on
+from .state import Floats, Ints, Mask, State, on
 
 ULPS = 4 * float(np.finfo(np.float64).eps)  # alphas closer than this, relative to themselves, are one
 
@@ -43,11 +43,12 @@ class Found:
     element: Ints  # (k,)
     partner: Ints  # (k,) or -1
     level: Floats  # (k,) in the precision of the sweep
+    rising: Mask  # (k,) whether the element comes from below
 
     def pick(self, which: Ints) -> Found:
         """Some of the crossings."""
         piece, unit, element, partner = (a[which] for a in (self.piece, self.unit, self.element, self.partner))
-        return Found(piece, unit, element, partner, self.level[which])
+        return Found(piece, unit, element, partner, self.level[which], self.rising[which])
 
 
 @dataclass(frozen=True)
@@ -73,7 +74,9 @@ def place(crossings: Crossings, noise: StateNoise) -> Births:
 
 
 def _placed(crossings: Crossings, noise: StateNoise) -> Births:
-    before, after = (np.abs(_array(t.to(torch.float64))) for t in (crossings.before, crossings.after))
+    before, after = (_array(t.to(torch.float64)) for t in (crossings.before, crossings.after))
+    rising = before < after
+    before, after = np.abs(before), np.abs(after)
     if noise.largest > HUGE:
         before, after = before / 2, after / 2
     total = before + after
@@ -86,25 +89,29 @@ def _placed(crossings: Crossings, noise: StateNoise) -> Births:
         spots = _spots(piece[order], part[order], rest[order], noise.state)
     unit = _array(crossings.unit)
     element = unit if crossings.element is crossings.unit else _array(crossings.element)
-    found = Found(piece, unit, element, _array(crossings.partner), _array(crossings.level)).pick(order)
+    found = Found(piece, unit, element, _array(crossings.partner), _array(crossings.level), rising).pick(order)
     alpha, rate = spots.alpha, total[order] / spots.width
     joins = _joins(spots, noise)
-    own = np.arange(len(alpha))
-    if joins is None:
-        group, chief = _groups(found, alpha, rate, noise)
-        joins, owner, free = np.full_like(own, -1), group, own
-        if group is chief:
-            return Births(found.piece, alpha, found.unit, np.ones_like(own), own, rate, found, own, joins, True)
-    else:
-        free = np.flatnonzero(joins < 0)
-        owner = np.full_like(own, -1)
-        group, chief = _groups(found.pick(free), alpha[free], rate[free], noise)
-        owner[free] = group
-        chief = free[chief]
+    free = np.arange(len(alpha)) if joins is None else np.flatnonzero(joins < 0)
+    group, chief = _groups(found if joins is None else found.pick(free), alpha[free], rate[free], noise)
+    simple = joins is None and group is chief
+    joins = np.full(len(alpha), -1) if joins is None else joins
+    chief = free[chief]
+    raised = _rising(found.piece[chief], alpha[chief])
+    room = raised < spots.right[chief, 0]
+    if not room.all():  # more breaks than floats: the rest lie on the point that follows
+        kept = room[group]
+        joins[free[~kept]] = found.piece[free[~kept]] + 1
+        free, group = free[kept], (room.cumsum() - 1)[group[kept]]
+        chief, raised, simple = chief[room], raised[room], False
+    if simple:
+        return Births(found.piece, raised, found.unit, np.ones_like(free), free, rate, found, free, joins, True)
+    owner = np.full(len(alpha), -1)
+    owner[free] = group
     count = np.bincount(group, minlength=len(chief))
     lowest = np.full(len(chief), np.iinfo(np.int64).max)
     np.minimum.at(lowest, group, found.unit[free])
-    return Births(found.piece[chief], alpha[chief], lowest, count, chief, rate[chief], found, owner, joins, False)
+    return Births(found.piece[chief], raised, lowest, count, chief, rate[chief], found, owner, joins, False)
 
 
 def _array(tensor: torch.Tensor) -> Any:
@@ -143,10 +150,6 @@ def _groups(found: Found, alpha: Floats, rate: Floats, noise: StateNoise) -> tup
     reach = noise.doubtful / rate
     gap = alpha[1:] - alpha[:-1]
     linked = (found.piece[1:] == found.piece[:-1]) & (gap <= reach[1:] + reach[:-1] + slack)
-    if linked.any():
-        # one unit at two knots is at neither if they are made one
-        apart = (found.unit[1:] == found.unit[:-1]) & (found.partner[1:] < 0) & (found.level[1:] != found.level[:-1])
-        linked &= ~apart
     if not linked.any():
         return numbers, numbers
     look = np.zeros(len(alpha), dtype=bool)
@@ -158,7 +161,7 @@ def _groups(found: Found, alpha: Floats, rate: Floats, noise: StateNoise) -> tup
     linked &= gap <= reach[1:] + reach[:-1] + slack
     chain = np.zeros_like(numbers)
     chain[1:] = (~linked).cumsum()
-    return _settled_groups(chain, alpha, reach)
+    return _taking_turns(found, reach, *_settled_groups(chain, alpha, reach))
 
 
 def _settled_groups(chain: Ints, alpha: Floats, reach: Floats) -> tuple[Ints, Ints]:
@@ -178,6 +181,32 @@ def _settled_groups(chain: Ints, alpha: Floats, reach: Floats) -> tuple[Ints, In
         key[here] = group * 2 + (alpha[here] >= alpha[chief])
     chief, group = np.unique(chiefs, return_inverse=True)  # crossings are sorted, so chiefs are too
     return group, chief
+
+
+def _taking_turns(found: Found, reach: Floats, group: Ints, chief: Ints) -> tuple[Ints, Ints]:
+    """Split groups that hold one unit at several knots, where no single break is right: each knot in its turn."""
+    along = np.where(found.rising, found.level, -found.level)
+    order = np.lexsort((along, found.unit, group))
+    same = (np.diff(group[order]) == 0) & (np.diff(found.unit[order]) == 0) & (found.partner[order[1:]] < 0)
+    steps = np.zeros_like(order)
+    steps[1:] = (same & (np.diff(along[order]) != 0)).cumsum()
+    if not steps.any():
+        return group, chief
+    turn = np.empty_like(order)
+    turn[order] = steps - np.maximum.accumulate(np.where(np.insert(~same, 0, True), steps, 0))
+    order = np.lexsort((reach, turn, group))  # stable: of equals the first
+    ahead = np.insert((np.diff(group[order]) != 0) | (np.diff(turn[order]) != 0), 0, True)
+    split = np.empty_like(order)
+    split[order] = ahead.cumsum() - 1
+    return split, order[ahead]
+
+
+def _rising(piece: Ints, alpha: Floats) -> Floats:
+    """Breaks of one piece in order, each at least one float after the one before."""
+    while (level := (alpha[1:] <= alpha[:-1]) & (piece[1:] == piece[:-1])).any():
+        alpha = alpha.copy()
+        alpha[1:][level] = np.nextafter(alpha[:-1][level], np.inf)
+    return alpha
 
 
 def _reach(found: Found, rate: Floats, noise: StateNoise) -> Floats:

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import contextlib
-import threading
 import warnings
 from collections.abc import Generator
 from typing import Any
 
 import torch
 
+from ..switches import changing
+
 
 @contextlib.contextmanager
-def precise() -> Generator[None]:
-    """No gradients, no reduced-precision kernels, no flush to zero; everything as it was afterwards."""
+def precise(kernels: bool = True) -> Generator[None]:
+    """No gradients, no reduced-precision kernels, no flush to zero; everything as it was afterwards.
+
+    Tracing runs no float32 kernel that counts, and wants torch's switches as the caller left them: kernels=False.
+    """
     flushed = _flushes()
     if flushed:
         torch.set_flush_denormal(False)
@@ -21,7 +25,8 @@ def precise() -> Generator[None]:
         with contextlib.ExitStack() as stack:
             stack.enter_context(torch.inference_mode(False))  # what we return must work outside of it
             stack.enter_context(torch.no_grad())
-            stack.enter_context(_tf32.off())
+            if kernels:
+                stack.enter_context(_tf32.off())
             for kind in ("cpu", "cuda"):
                 if torch.is_autocast_enabled(kind):
                     stack.enter_context(torch.autocast(kind, enabled=False))
@@ -37,13 +42,12 @@ class _Tf32:
     """The switches are global, so the first to come turns them off and the last to go turns them back."""
 
     def __init__(self) -> None:
-        self.lock = threading.Lock()
         self.inside = 0
         self.before: tuple[Any, ...] = ()
 
     @contextlib.contextmanager
     def off(self) -> Generator[None]:
-        with self.lock:
+        with changing:
             if self.inside == 0:
                 self.before = _switches()
                 _set(("old", "highest", False) if self.before[0] == "old" else ("new", "ieee", "ieee", "ieee"))
@@ -51,7 +55,7 @@ class _Tf32:
         try:
             yield
         finally:
-            with self.lock:
+            with changing:
                 self.inside -= 1
                 if self.inside == 0:
                     _set(self.before)
