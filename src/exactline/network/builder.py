@@ -49,7 +49,8 @@ class Barred:
     """A value that exists but that nothing may use, and why; no reason: it was refused already."""
 
     reason: str
-    smooth: bool = False
+    smooth: tuple[str, str] | None = None  # operator and module, if it may only come last
+    data: bool = True  # whether it depends on the input
 
 
 class BatchSize(int):
@@ -133,7 +134,10 @@ class Builder:
         for x, count in zip(xs, counts, strict=True):
             numbers.append(torch.arange(base, base + count, dtype=torch.float64).view(1, *x.shape))
             base += count
-        once, twice, none = (call(*(n * f for n in numbers)) for f in (1, 2, 0))
+        try:
+            once, twice, none = (call(*(n * f for n in numbers)) for f in (1, 2, 0))
+        except (RuntimeError, IndexError):
+            raise Refused("mixes the batch dimension, or cannot be done to a single point") from None
         if once.shape[:1] != (1,):
             raise Refused("moves or mixes the batch dimension")
         moved = (once != twice).flatten()

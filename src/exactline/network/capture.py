@@ -6,6 +6,7 @@ import contextlib
 import inspect
 import io
 import logging
+import operator
 import warnings
 import weakref
 from collections.abc import Generator, Sequence
@@ -16,7 +17,7 @@ from torch import Tensor, nn
 from torch.export import ExportedProgram
 
 from ..errors import CaptureError, TrainingModeError
-from .aten import RULES
+from .aten import REFUSED, RULES
 from .graph import Network
 from .reader import IGNORED, is_overload, operator_name, read
 
@@ -77,17 +78,16 @@ def readable(program: ExportedProgram) -> ExportedProgram:
 
     Taking apart is most of the time of an export, and most programs need none of it.
     """
-    targets = [node.target for node in program.graph.nodes if node.op == "call_function"]
-    overloads = [t for t in targets if is_overload(t)]
-    if any(t._schema.is_mutable or not _known(t) for t in overloads) or len(overloads) < len(targets):
-        return program.run_decompositions({})
-    return program
+    targets = {node.target for node in program.graph.nodes if node.op == "call_function"}
+    return program if all(map(_known, targets)) else program.run_decompositions({})
 
 
 def _known(target: Any) -> bool:
+    if not is_overload(target) or target._schema.is_mutable:
+        return target is operator.getitem
     name = operator_name(target)
     names = (target._schema.name, name, f"{name}.{target._overloadname}")
-    return any(n in RULES or n in IGNORED for n in names) or name == "sym_size"
+    return any(n in RULES or n in REFUSED or n in IGNORED for n in names) or name == "sym_size"
 
 
 def _example(model: nn.Module, point: Tensor) -> Tensor:

@@ -20,7 +20,7 @@ from .builder import Barred, BatchSize, Builder, Data, Refused, Smooth, Value
 from .constants import doubled, parameter
 from .curves import Curve
 from .graph import Network, Tail
-from .verify import first_difference
+from .verify import differences
 
 IGNORED = ("_assert_tensor_metadata", "_assert_scalar", "sym_constrain_range", "sym_constrain_range_for_size")
 MADE = ("zeros", "ones", "full", "expand", "empty", "scalar_tensor")  # constants that may be as long as the batch
@@ -40,34 +40,41 @@ class Reader:
         self.program, self.until = program, until
         self.builder = Builder()
         self.values: dict[str, Value] = {}
-        self.refused: list[str] = []
+        self.refused: dict[str, int] = {}  # what is told, and the node's number in the graph
+        self.numbers: dict[tuple[str, str], int] = {}  # of the last node of an operator in a module
+        self.number = 0
         self.batch: Any = None
         self.calls: set[str] = set()
 
     def network(self) -> Network:
         self._inputs()
-        outputs: Any = None
-        stop = None if self.until is None else self._last_of(self.until)
-        for node in self.program.graph.nodes:
-            if node.op == "call_function":
+        graph = self.program.graph
+        stop = graph.output_node() if self.until is None else self._last_of(self.until)
+        needed = self._needed(stop)
+        for node in graph.nodes:
+            if node in needed and node.op == "call_function":
                 self.values[node.name] = self._node(node)
-            if node is stop:
-                outputs = self.values[node.name]
-                break
-            if node.op == "output":
-                outputs = self._outputs(node)
-        found = self._finished(outputs)
+        found = self._finished(self._outputs() if self.until is None else self.values[stop.name])
         if self.refused:
-            self._raise()
-        network = self._made(*found)
-        if difference := first_difference(self.program, network, self.values):
-            raise UnsupportedError(
-                "1 operator is not piecewise linear in each point by itself.",
-                nodes=(difference,),
-                where=difference,
-                hint="Each point must be treated by itself: keep operators away from the batch dimension.",
-            )
-        return network
+            self._raise("Replace them, or restrict only to a submodule before them with until='name'.")
+        self.numbers.clear()  # differences are in order
+        for node, problem in differences(self.program, self.builder, self.values):
+            self._refuse(written(node), problem, module_path(node))
+        if self.refused:
+            self._raise("Each point must be treated by itself: keep operators away from the batch dimension.")
+        return self._made(*found)
+
+    def _needed(self, stop: Any) -> set[Any]:
+        """The nodes that an output depends on."""
+        names = set(self._user_outputs())
+        waiting = [n for n in stop.all_input_nodes if n.name in names] if stop.op == "output" else [stop]
+        found: set[Any] = set()
+        while waiting:
+            node = waiting.pop()
+            if node not in found:
+                found.add(node)
+                waiting.extend(node.all_input_nodes)
+        return found
 
     def _inputs(self) -> None:
         signature, state, constants = self.program.graph_signature, self.program.state_dict, self.program.constants
@@ -117,7 +124,7 @@ class Reader:
             return args[0] if isinstance(args[0], Barred) else args[0][args[1]]
         if not is_overload(target):
             return self._arithmetic(node, args)
-        name = operator_name(target)
+        name, called = operator_name(target), written(node)
         if name in IGNORED:
             return None
         if name == "sym_size":
@@ -126,14 +133,21 @@ class Reader:
         b = self.builder
         b.name, b.target, b.call = node.name, f"{name}.{target._overloadname}", target
         b.path, b.shape = module_path(node), _shape(node.meta.get("val"))
+        self.number += 1
+        self.numbers[called, b.path] = self.number
+        barred = any(isinstance(v, Barred) and v.reason == "" for v in _flat((args, kwargs)))
+        moving = any(_depends(v) for v in _flat((args, kwargs)))
         try:
-            if any(isinstance(v, Barred) and v.reason == "" for v in _flat((args, kwargs))):
+            if not moving:
+                return Barred("", data=False) if barred else self._folded(target, name, args, kwargs, node)
+            if called in REFUSED:
+                raise Refused(REFUSED[called])
+            if barred:
                 return self._after_refusal(name, args)
-            if not any(isinstance(v, (Data, Curve, Smooth, Barred)) for v in _flat((args, kwargs))):
-                return self._folded(target, name, args, kwargs)
             return self._ruled(target, name, args, kwargs, node)
         except Refused as problem:
-            return self._refuse(problem.name or name, str(problem), problem.path)
+            self._refuse(problem.name or called, str(problem), problem.path)
+            return Barred("", data=moving)
 
     def _ruled(self, target: Any, name: str, args: Any, kwargs: Any, node: Any) -> Value:
         rule = RULES.get(f"{name}.{target._overloadname}") or RULES.get(name)
@@ -155,7 +169,7 @@ class Reader:
         value = rule(self.builder, bound)
         self._keeps_batch(value, node)
         if isinstance(value, Curve):
-            value = replace(value, origin=(name, self.builder.path))
+            value = replace(value, origin=(written(node), self.builder.path))
         return value
 
     def _keeps_batch(self, value: Value, node: Any) -> None:
@@ -168,60 +182,64 @@ class Reader:
                 if any(not isinstance(d, int) for d in seen.shape[1:]):
                     raise Refused("moves or mixes the batch dimension")
 
-    def _folded(self, target: Any, name: str, args: Any, kwargs: Any) -> Value:
+    def _folded(self, target: Any, name: str, args: Any, kwargs: Any, node: Any) -> Value:
         if torch.Tag.nondeterministic_seeded in target.tags:
             raise Refused("draws random numbers")
         if any(isinstance(v, BatchSize) for v in _flat((args, kwargs))) and name not in MADE:
             raise Refused("computes with the number of points in the batch")
+        if max(map(_free, node.all_input_nodes), default=0) > _free(node):
+            raise Refused("reduces a constant that is as long as the batch")
         options = {k: v for k, v in kwargs.items() if k not in ("device", "pin_memory", "layout")}
-        if name == "_to_copy":
-            return args[0].to(options["dtype"]) if not args[0].is_floating_point() else args[0]
+        dtype = options.get("dtype") or torch.float64
+        if name == "_to_copy" and args[0].is_floating_point() and dtype.is_floating_point:
+            return args[0]
         return doubled(target(*args, **options))
 
     def _arithmetic(self, node: Any, args: Any) -> Value:
+        if any(isinstance(v, Barred) for v in _flat(args)):
+            return Barred("")
         if not any(isinstance(v, (Data, Curve)) for v in _flat(args)):
             found = node.target(*args)
             tainted = any(isinstance(v, BatchSize) for v in _flat(args)) and isinstance(found, int)
             return BatchSize(found) if tainted else found
         self.builder.path = module_path(node)
-        return self._refuse(getattr(node.target, "__name__", str(node.target)), "is control flow or arithmetic on data")
+        self._refuse(getattr(node.target, "__name__", str(node.target)), "is control flow or arithmetic on data")
+        return Barred("")
 
     def _after_refusal(self, name: str, args: Any) -> Value:
         """Behind a refused node only the operator's name and the number of its branches can still be judged."""
-        branches = [v for v in _flat(args) if isinstance(v, (Data, Curve, Smooth, Barred))]
-        if name in REFUSED:
-            raise Refused(REFUSED[name])
+        branches = [v for v in _flat(args) if _depends(v)]
         if name not in RULES and not any(key.startswith(f"{name}.") for key in RULES):
             raise Refused("is not an operator we know to be piecewise linear")
         if name in PRODUCTS and len(branches) > 1:
             raise Refused("multiplies two branches of data")
-        if any(isinstance(v, Barred) and v.smooth for v in branches):
-            raise Refused("uses the output of a smooth operator, which may only come last")
-        return Barred("", smooth=name in SMOOTH)
+        for value in branches:
+            if isinstance(value, Barred) and value.smooth:
+                raise Refused("is smooth, and may only come last", *value.smooth)
+        return Barred("", smooth=(name.removeprefix("_"), self.builder.path) if name in SMOOTH else None)
 
-    def _refuse(self, name: str, reason: str, path: str | None = None) -> Barred:
+    def _refuse(self, name: str, reason: str, path: str | None = None) -> None:
         path = self.builder.path if path is None else path
         where = f"{path}: " if path else ""
-        line = f"{where}{name} {reason}"
-        if line not in self.refused:
-            self.refused.append(line)
-        return Barred("")
+        self.refused.setdefault(f"{where}{name} {reason}", self.numbers.get((name, path), self.number))
 
-    def _raise(self) -> None:
-        count = len(self.refused)
+    def _raise(self, hint: str) -> None:
+        count, lines = len(self.refused), sorted(self.refused, key=self.refused.__getitem__)
         raise UnsupportedError(
             f"{count} operator{'s are' if count > 1 else ' is'} not piecewise linear in each point by itself.",
-            nodes=tuple(self.refused),
-            where="\n         ".join(self.refused),
-            hint="Replace them, or restrict only to a submodule before them with until='name'.",
+            nodes=tuple(lines),
+            where="\n         ".join(lines),
+            hint=hint,
         )
 
-    def _outputs(self, node: Any) -> Any:
+    def _user_outputs(self) -> list[str]:
         # an in-place operator on the input itself adds outputs that only tell of the change
         specs = self.program.graph_signature.output_specs
-        names = [spec.arg.name for spec in specs if spec.kind == OutputKind.USER_OUTPUT]
+        return [spec.arg.name for spec in specs if spec.kind == OutputKind.USER_OUTPUT]
+
+    def _outputs(self) -> Any:
         spec = self.program.call_spec.out_spec
-        values = [self.values.get(name) for name in names]
+        values = [self.values.get(name) for name in self._user_outputs()]
         if spec is not None and (nested := _dict_in(spec)) is not None:
             raise CaptureError(
                 "The model returns a dict.",
@@ -304,6 +322,14 @@ def operator_name(target: Any) -> str:
     return target._schema.name.split("::")[1]
 
 
+def written(node: Any) -> str:
+    """The operator that a node was made of: its own, or the one that torch took apart."""
+    origin = str(node.meta["from_node"][0].target).split(".") if node.meta.get("from_node") else []
+    if len(origin) == 3 and origin[0] == "aten":
+        return origin[1]
+    return operator_name(node.target) if is_overload(node.target) else node.name
+
+
 def _bind(target: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> dict[str, Any]:
     """Arguments by the names of the operator's schema, defaults filled in."""
     bound: dict[str, Any] = {}
@@ -323,6 +349,17 @@ def _shape(value: Any) -> Any:
     if isinstance(value, Tensor):
         return tuple(int(d) if isinstance(d, int) else -1 for d in value.shape[1:])
     return ()
+
+
+def _depends(value: Value) -> bool:
+    """Whether a value depends on the input."""
+    return isinstance(value, (Data, Curve, Smooth)) or (isinstance(value, Barred) and value.data)
+
+
+def _free(node: Any) -> int:
+    """How many dims of a node's value, of the shortest if there are several, are as long as the batch makes them."""
+    values = [v for v in _listed(node.meta.get("val")) if isinstance(v, Tensor)]
+    return min((sum(not isinstance(d, int) for d in v.shape) for v in values), default=0)
 
 
 def _listed(value: Any) -> list[Any]:

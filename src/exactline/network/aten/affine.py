@@ -162,6 +162,8 @@ def matmul(b: Builder, a: Args) -> Value:
             return b.add(Product(F.linear, weight.T.contiguous(), None, "matmul"), [x])
         return b.add(Product(torch.matmul, weight, None, "matmul"), [x])
     x, weight = b.data(right), const(left)
+    if len(x.shape) < 2:
+        raise Refused("mixes the batch dimension")
     return b.add(Product(_left_product, weight, None, "matmul"), [x])
 
 

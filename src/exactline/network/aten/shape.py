@@ -10,6 +10,7 @@ from torch import Tensor
 
 from ...ops.affine import Reshape
 from ..builder import Builder, Data, Refused, Value
+from ..constants import doubled
 from ..curves import Curve
 from .affine import is_data
 from .registry import Args, rule
@@ -28,7 +29,7 @@ MOVES = (
     *("permute", "transpose", "t", "movedim", "swapaxes", "moveaxis", "expand", "expand_as", "repeat", "tile"),
     *("slice", "select", "narrow", "index", "index_select", "gather", "take_along_dim", "diagonal", "unfold"),
     *("cat", "concat", "stack", "hstack", "vstack", "flip", "roll", "rot90", "repeat_interleave"),
-    *("split", "split_with_sizes", "chunk", "unbind", "tensor_split", "unsafe_split"),
+    *("split", "split_with_sizes", "unbind", "unsafe_split"),
     *("pad", "constant_pad_nd", "reflection_pad1d", "reflection_pad2d", "reflection_pad3d"),
     *("replication_pad1d", "replication_pad2d", "replication_pad3d", "_pad_circular"),
     *("pixel_shuffle", "pixel_unshuffle", "channel_shuffle", "im2col", "tril", "triu", "diag_embed"),
@@ -77,10 +78,10 @@ def cast(b: Builder, a: Args) -> Value:
 
 @rule("zeros_like", "ones_like", "full_like", "new_zeros", "new_ones", "new_full", shaped=True)
 def filled(b: Builder, a: Args) -> Value:
-    value = a.get("fill_value", 1.0 if "ones" in b.target else 0.0)
-    if is_data(value):
+    if is_data(a.get("fill_value")):
         raise Refused("fills a tensor with data")
-    return torch.full((1, *b.shape), float(value), dtype=torch.float64)
+    like = torch.zeros(1, *(b.shape if "like" in b.target else ()), dtype=torch.float64, device="cpu")
+    return doubled(b.call_with_data({**a, "self": like, "device": None, "pin_memory": None})())
 
 
 def _apart(name: str, a: Args, data: list[Data]) -> None:
