@@ -7,6 +7,7 @@ from torch import Tensor
 
 from .line import Lines
 from .network.graph import Network
+from .ops.base import flat
 from .sweep.noise import SAFETY, estimate
 from .sweep.precise import precise
 
@@ -23,7 +24,7 @@ def kept_breaks(
     count = len(alphas)
     if count <= 2:
         return torch.arange(count)
-    height = torch.cat([v.flatten(1) for v in values], 1)
+    height = torch.cat([flat(v) for v in values], 1)
     bound = torch.cat([_bound(network, lines, alphas, i) for i in network.outputs], 1)
     sure = _needed(alphas, height, bound)
     kept = [0]
@@ -67,5 +68,5 @@ def _bound(network: Network, lines: Lines, alphas: Tensor, place: int) -> Tensor
     with precise():
         for some in alphas.split(AT_ONCE):
             points, errors = lines.at(torch.zeros(len(some), dtype=torch.int64), some)
-            found.append(estimate(network, place, points, errors).flatten(1) * SAFETY)
+            found.append(flat(estimate(network, place, points, errors)) * SAFETY)
     return torch.cat(found)

@@ -23,7 +23,7 @@ from .sweep.precise import precise
 from .sweep.progress import Report, reporter
 
 CPU_SHARE, GPU_SHARE = 4, 2  # one part in so many of the free memory
-CPU_MOST = 512 << 20  # more does not make a sweep faster
+CPU_MOST = 256 << 20  # more does not make a sweep faster
 EARLY, SOON = 256, 64  # points in a part when a limit may stop the sweep: the first parts must come soon
 
 

@@ -584,3 +584,29 @@ def test_the_minimal_partition_is_the_same_function_and_the_true_bends(seed):
     assert len(small) == bends + 1
     somewhere = torch.rand(200, dtype=torch.float64)
     assert torch.allclose(small.at(somewhere), line.at(somewhere), atol=1e-12)
+
+
+@pytest.mark.parametrize("floats", [64, 256])
+def test_more_knots_than_floats_between_two_breaks(floats):
+    # all of them at one place of a piece so many floats wide: some get a break, the rest lie on the point that follows
+    gap = floats * 2.0**-52
+    step = nn.Sequential(dense([[1.0]], [-1.0]), nn.Hardtanh(0.0, gap), dense([[2.0**60]]))
+    middle = 2.0**59 * gap
+    knots = [middle + k / 16 for k in range(2 * floats)]
+    stairs = xl.register_pointwise(
+        lambda x: (x[:, None] - torch.tensor(knots)).clamp(0, 1 / 32).sum(1), knots + [k + 1 / 32 for k in knots]
+    )
+    line = xl.restrict(nn.Sequential(step, _Called(stairs)), [0.5], [1.5])
+    assert (line.alphas[1:] > line.alphas[:-1]).all()
+    assert line.alphas[0] == 0
+    assert line.alphas[-1] == 1
+    assert len(line) <= floats + 4
+
+
+class _Called(nn.Module):
+    def __init__(self, function):
+        super().__init__()
+        self.function = function
+
+    def forward(self, x):
+        return self.function(x)

@@ -68,14 +68,14 @@ def constant(root: int, value: float | Fraction) -> Curve:
 
 def through(op: Pointwise, curve: Curve) -> Curve:
     """A pointwise operator, whose numbers are all exact, applied to a curve."""
-    knots = [k for k in op.knots if isinstance(k, Fraction)]
+    knots, segments = _segments(op)
     cuts = [k for line in curve.straights for level in knots if (k := _meets(line, (ZERO, level))) is not None]
 
     def apply(lines: Sequence[Straight], x: Fraction) -> Straight:
-        slope, shift = _segment(op, _at(lines[0], x))
+        slope, shift = segments[bisect_left(knots, _at(lines[0], x))]
         return slope * lines[0][0], slope * lines[0][1] + shift
 
-    return _merge([curve], cuts, apply, lambda values: _value(op, values[0]))
+    return _merge([curve], cuts, apply, lambda values: _at(segments[bisect_left(knots, values[0])], values[0]))
 
 
 def add(a: Curve, b: Curve, factor: Fraction = ONE) -> Curve:
@@ -173,23 +173,17 @@ def _meets(p: Straight, q: Straight) -> Fraction | None:
     return None if p[0] == q[0] else (q[1] - p[1]) / (p[0] - q[0])
 
 
-def _segment(op: Pointwise, x: Fraction) -> Straight:
-    """Slope and intercept of the segment of an exact pointwise operator that holds x."""
+def _segments(op: Pointwise) -> tuple[list[Fraction], list[Straight]]:
+    """Knots of an exact pointwise operator, and slope and intercept between them."""
     knots, slopes = [_exact(k) for k in op.knots], [_exact(k) for k in op.slopes]
-    j = bisect_left(knots, x)
-    height, anchor = _exact(op.value), knots[0]
-    for i in range(1, j):
-        height += slopes[i] * (knots[i] - knots[i - 1])
-        anchor = knots[i]
-    return slopes[j], height - slopes[j] * anchor
+    height, straights = _exact(op.value), [(slopes[0], _exact(op.value) - slopes[0] * knots[0])]
+    for i, slope in enumerate(slopes[1:]):
+        height += slopes[i] * (knots[i] - knots[i - 1]) if i else ZERO
+        straights.append((slope, height - slope * knots[i]))
+    return knots, straights
 
 
 def _exact(value: Number) -> Fraction:
     if isinstance(value, Fraction):
         return value
     raise NotLinear
-
-
-def _value(op: Pointwise, x: Fraction) -> Fraction:
-    slope, shift = _segment(op, x)
-    return slope * x + shift

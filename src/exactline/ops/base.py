@@ -168,9 +168,14 @@ class Crossings:
         return Crossings(*(torch.cat([getattr(p, n) for p in parts]) for n in names))
 
 
+def flat(x: Tensor) -> Tensor:
+    """(n, *shape) as (n, elements), also where a point is a single number or nothing."""
+    return x.unsqueeze(-1).flatten(1)
+
+
 def root_sum_squares(call: Callable[[Tensor], Tensor], errors: Tensor, top: float = 1.0) -> Tensor:
     """Independent errors through a ``call`` with squared coefficients, scaled so that no square overflows."""
-    size = errors.flatten(1).amax(1) if errors.shape[1:].numel() else errors.new_ones(len(errors))
+    size = flat(errors).amax(1) if errors.shape[1:].numel() else errors.new_ones(len(errors))
     size = torch.where(size > 0, size, torch.ones_like(size)).clamp(min=torch.finfo(errors.dtype).tiny)
     out = call((errors / size.view(-1, *[1] * (errors.dim() - 1))).square())
     return out.clamp(min=0).sqrt() * (size * top).view(-1, *[1] * (out.dim() - 1))

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ..network.graph import Network
-from ..ops.base import Noise
+from ..ops.base import Noise, flat
 from .plan import plan
 from .state import Floats, Ints, State, on
 from .walk import PROBES, TINY, Walk
@@ -38,9 +38,9 @@ def fuzz_of(
     rates: Floats,  # (k,)
 ) -> Floats:
     """How far in alpha breaks may be from the truth, (k,)."""
-    flat, device = errors.flatten(1), errors.device
-    size = flat.gather(1, on(device, element[:, None]))[:, 0]
-    other = flat.gather(1, on(device, partner.clip(min=0)[:, None]))[:, 0]
+    elements, device = flat(errors), errors.device
+    size = elements.gather(1, on(device, element[:, None]))[:, 0]
+    other = elements.gather(1, on(device, partner.clip(min=0)[:, None]))[:, 0]
     both = size + other * on(device, partner >= 0)
     with np.errstate(all="ignore"):  # a rate may be as small as it likes
         return SAFETY * both.to(torch.float64).cpu().numpy() / rates
@@ -67,7 +67,7 @@ class StateNoise(Noise):
             # most points are doubtful: errors are kept from node to node rather than found again each time
             self.state.trail = Walk(self.network, *self.state.line_points(np.arange(len(self.state))))
         if self.state.trail is not None:
-            return self.state.trail.to(self.place).flatten(1)[rows] * SAFETY
+            return flat(self.state.trail.to(self.place))[rows] * SAFETY
         return self._errors(self.place, rows.cpu().numpy()) * SAFETY
 
     def fuzz(self, rows: Ints) -> Floats:
@@ -88,7 +88,7 @@ class StateNoise(Noise):
     def _errors(self, place: int, rows: Ints) -> Tensor:
         step = max(1, LOOK // self._bytes())
         parts = [rows[at : at + step] for at in range(0, max(len(rows), 1), step)]
-        found = [estimate(self.network, place, *self.state.line_points(some)).flatten(1) for some in parts]
+        found = [flat(estimate(self.network, place, *self.state.line_points(some))) for some in parts]
         return torch.cat(found)
 
     def _small(self) -> bool:
