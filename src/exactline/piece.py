@@ -81,7 +81,8 @@ class Piece:
                 row.append(torch.zeros_like(x).detach() if grad is None else grad)
         shape = self.network.nodes[output].shape
         matrices = tuple(
-            torch.cat(r).view(*shape, *s) if r else torch.zeros(*shape, *s) for r, s in zip(rows, shapes, strict=True)
+            (torch.cat(r) if r else torch.zeros(0, dtype=dtype)).view((*shape, *s))
+            for r, s in zip(rows, shapes, strict=True)
         )
         with torch.no_grad():
             constant = self._followed([torch.zeros(1, *s, dtype=dtype) for s in shapes], output, patterns, 1)[0]

@@ -22,6 +22,7 @@ from .graph import Network
 from .reader import IGNORED, is_overload, operator_name, read
 
 EXAMPLES = 3  # points in the example batch: 0 and 1 are special to torch, 2 is a likely size
+MOST = 1024  # points in a batch that torch must think of: some kernels have a limit, and we never run its graph
 TRAINING = (nn.modules.dropout._DropoutNd, nn.RReLU)  # pyright: ignore[reportPrivateUsage]
 
 
@@ -49,7 +50,7 @@ def refuse_training(model: nn.Module) -> None:
 def export(model: nn.Module, points: Sequence[Tensor]) -> ExportedProgram:
     """torch.export with a free batch dimension, leaving the module as it was."""
     examples = tuple(_example(model, point) for point in points)
-    batch = torch.export.Dim("batch")
+    batch = torch.export.Dim("batch", max=MOST)
     shapes: Any = tuple({0: batch} for _ in examples)
     try:
         with _quiet(), torch.no_grad(), _no_autocast():

@@ -59,7 +59,7 @@ def reduced_windows(shape: Sequence[int], dims: Sequence[int]) -> Tensor:
     tensor([[0, 2],
             [1, 3]])
     """
-    positions = torch.arange(prod(shape)).view(*shape)
+    positions = torch.arange(prod(shape)).view(shape)
     kept = [d for d in range(len(shape)) if d not in dims]
     return positions.permute(*kept, *dims).reshape(prod(shape[d] for d in kept), -1)
 
