@@ -152,13 +152,6 @@ class Crossings:
     partner: Tensor  # (k,) ... another element, or -1 for ...
     level: Tensor  # (k,) ... this constant
 
-    def __len__(self) -> int:
-        return len(self.piece)
-
-    def pick(self, which: Tensor) -> Crossings:
-        """Some of the crossings."""
-        return Crossings(*(getattr(self, f.name)[which] for f in dataclasses.fields(self)))
-
     @staticmethod
     def join(parts: list[Crossings]) -> Crossings:
         """Several sets of crossings as one."""
