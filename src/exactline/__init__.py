@@ -11,6 +11,7 @@ from .errors import MissingError as MissingError
 from .errors import NumberError as NumberError
 from .errors import TrainingModeError as TrainingModeError
 from .errors import UnsupportedError as UnsupportedError
+from .formats import load as load
 from .network import Network as Network
 from .restrict import restrict as restrict
 from .restrict import restrict_many as restrict_many

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -165,6 +166,12 @@ class Network:
             return self
         nodes = tuple(replace(n, op=n.op.to(place, kind)) for n in self.nodes)
         return replace(self, nodes=nodes, device=place, dtype=kind, moved={})
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the network as ``.onnx``, or as ``.eran`` where it is one layer after another."""
+        from ..formats import save
+
+        save(self, path)
 
     def checksum(self) -> str:
         """A short name for all the numbers in the network."""
