@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -21,6 +22,7 @@ class Product(Affine):
     offset: Tensor | None  # broadcastable to (points, *out)
     name: str = "product"
     fused: Callable[[Tensor, Tensor, Tensor], Tensor] | None = None  # call and offset in one kernel
+    settings: dict[str, Any] = field(default_factory=dict[str, Any], kw_only=True)  # what call was made with
 
     @property
     def title(self) -> str:
@@ -61,6 +63,7 @@ class Scale(Affine):
     divisor: Tensor | None
     offset: Tensor | None
     name: str = "scale"
+    settings: dict[str, Any] = field(default_factory=dict[str, Any], kw_only=True)  # a batch norm's own numbers
 
     @property
     def title(self) -> str:
@@ -117,6 +120,7 @@ class Average(Affine):
     count: int  # how many elements at most enter one output
     name: str = "average"
     fractions: bool = True  # whether the coefficients stand for fractions such as 1/3 that floats cannot hold
+    settings: dict[str, Any] = field(default_factory=dict[str, Any], kw_only=True)  # what call was made with
 
     @property
     def title(self) -> str:

@@ -77,7 +77,35 @@ def convolution(b: Builder, a: Args) -> Value:
         return function(x, w, bias, **settings)
 
     bias = None if a["bias"] is None else const(a["bias"]).view(1, -1, *[1] * spatial)
-    return b.add(Product(call, weight, bias, name, fused), [x])
+    known = _conv_settings(a, weight)
+    return b.add(Product(call, weight, bias, name, fused, settings=known), [x])
+
+
+def _conv_settings(a: Args, weight: Tensor) -> dict[str, Any]:
+    """A convolution's settings, one number for each spatial dim; ``padding_end`` differs where it is "same"."""
+    spatial = weight.dim() - 2
+    dilation = each(a["dilation"], spatial)
+    padding = a["padding"]
+    if isinstance(padding, str):
+        total = [d * (k - 1) * (padding == "same") for d, k in zip(dilation, weight.shape[2:], strict=True)]
+        before, after = [t // 2 for t in total], [t - t // 2 for t in total]
+    else:
+        before = after = each(padding, spatial)
+    return {
+        "stride": each(a["stride"], spatial),
+        "padding": before,
+        "padding_end": after,
+        "dilation": dilation,
+        "groups": int(a["groups"]),
+        "output_padding": each(a.get("output_padding", 0), spatial),
+        "transposed": "output_padding" in a,
+    }
+
+
+def each(value: int | list[int], count: int) -> list[int]:
+    """One number for each spatial dim."""
+    values = [value] if isinstance(value, int) else [int(v) for v in value]
+    return values * count if len(values) == 1 else values
 
 
 @rule("_native_batch_norm_legit_no_training", "batch_norm")
@@ -91,7 +119,8 @@ def batch_norm(b: Builder, a: Args) -> Value:
     bias = torch.zeros_like(mean) if a["bias"] is None else const(a["bias"])
     scale = weight / torch.sqrt(var + a["eps"])
     shift = bias - mean * scale
-    made = b.add(Scale(scale.view(shape), None, shift.view(shape), "batch_norm"), [x], x.shape)
+    known = {"mean": mean, "var": var, "weight": weight, "bias": bias, "eps": float(a["eps"])}
+    made = b.add(Scale(scale.view(shape), None, shift.view(shape), "batch_norm", settings=known), [x], x.shape)
     statistics = Barred("uses the statistics of a batch norm")
     return (made, statistics, statistics) if isinstance(b.shape[0], tuple) else made
 
@@ -193,14 +222,15 @@ def einsum(b: Builder, a: Args) -> Value:
     x = b.data(operands[data[0]])
     if len(operands) == 1:
         count = prod(x.shape) // max(prod(b.shape), 1) or 1
-        return b.add(Average(partial(torch.einsum, equation), max(count, 1), "einsum"), [x])
+        known = {"equation": equation}
+        return b.add(Average(partial(torch.einsum, equation), max(count, 1), "einsum", settings=known), [x])
     weight = const(operands[1 - data[0]])
     first = data[0] == 0
 
     def call(x: Tensor, w: Tensor) -> Tensor:
         return torch.einsum(equation, x, w) if first else torch.einsum(equation, w, x)
 
-    return b.add(Product(call, weight, None, "einsum"), [x])
+    return b.add(Product(call, weight, None, "einsum", settings={"equation": equation, "data_first": first}), [x])
 
 
 @rule("tensordot")
@@ -251,10 +281,12 @@ def reduce(b: Builder, a: Args) -> Value:
     name = b.target.split(".")[0]
     if not count:
         raise Refused("reduces an empty dim")
+    known: dict[str, Any] = {"dims": [d - 1 for d in dims]}
     if name == "cumsum":
-        return b.add(Average(partial(torch.cumsum, dim=dims[0]), count, name), [x])
-    function = torch.mean if name == "mean" else torch.sum
-    return b.add(Average(partial(function, dim=dims, keepdim=bool(a["keepdim"])), count, name), [x])
+        return b.add(Average(partial(torch.cumsum, dim=dims[0]), count, name, settings=known), [x])
+    function, keepdim = torch.mean if name == "mean" else torch.sum, bool(a["keepdim"])
+    call = partial(function, dim=dims, keepdim=keepdim)
+    return b.add(Average(call, count, name, settings={**known, "keepdim": keepdim}), [x])
 
 
 @rule("diff")
@@ -295,4 +327,20 @@ def average(b: Builder, a: Args) -> Value:
     else:
         count = max(1, -(-prod(x.shape) // max(prod(b.shape), 1))) * 4
     # the weights of an interpolation are whatever floats the scale gives, those of a mean are 1/k
-    return b.add(Average(call, count, name, fractions="upsample" not in name), [x])
+    return b.add(Average(call, count, name, fractions="upsample" not in name, settings=_pool_settings(a, x)), [x])
+
+
+def _pool_settings(a: Args, x: Data) -> dict[str, Any]:
+    """An average pool's settings, one number for each spatial dim; nothing for the others."""
+    if "count_include_pad" not in a:
+        return {}
+    spatial = len(x.shape) - 1
+    kernel = each(a["kernel_size"], spatial)
+    return {
+        "kernel": kernel,
+        "stride": each(a["stride"] or kernel, spatial),
+        "padding": each(a["padding"], spatial),
+        "ceil_mode": bool(a["ceil_mode"]),
+        "count_include_pad": bool(a["count_include_pad"]),
+        "divisor": a.get("divisor_override"),
+    }
