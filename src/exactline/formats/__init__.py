@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,11 +32,12 @@ PICKLES = (
 READABLE = "one of .onnx, .nnet, .eran, .tf, .pyt; text formats also as .gz"
 
 
-def load(path: str | os.PathLike[str], *, normalize: bool = True) -> Network:
+def load(path: str | os.PathLike[str], *, normalize: bool = True, shape: Sequence[int] | None = None) -> Network:
     """A network from a file: ONNX, ERAN text (.eran, .tf, .pyt, also .gz) or .nnet.
 
     ``normalize`` is for .nnet, whose files say how inputs are normalised and outputs scaled back: with it the
     network takes and gives what the file's numbers mean (feet and radians for ACAS Xu), without it the bare layers.
+    ``shape`` is that of one input point, for ONNX files that leave it open.
 
     Raises FileError where the file is damaged, UnsupportedError naming every operator that is not piecewise linear.
     """
@@ -44,7 +46,7 @@ def load(path: str | os.PathLike[str], *, normalize: bool = True) -> Network:
     if kind == ".onnx":
         from .onnx import read_onnx
 
-        return read_onnx(opened(file), str(file), folder=file.parent)
+        return read_onnx(opened(file), str(file), folder=file.parent, shape=shape)
     if kind == ".nnet":
         from .nnet import read_nnet
 
@@ -85,7 +87,7 @@ def _kind(file: Path) -> str:
         raise FileError(
             f"{file.suffix} files are not opened: reading one can run code that is hidden in it.",
             where=str(file),
-            hint="Load it yourself where you trust it, and pass the module or the ExportedProgram; or export it to ONNX.",
+            hint="Load it yourself if you trust it, and pass the module or the ExportedProgram; or export it to ONNX.",
         )
     raise FileError(
         f"{file.suffix or 'A file without an ending'} is not a format we know.",

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..errors import ExactlineError, FileError, UnsupportedError
+from ..errors import FileError, UnsupportedError
 from ..network.aten import REFUSED, RULES
 from ..network.builder import Barred, Builder, Data, Refused, Smooth, Value
 from ..network.constants import doubled
@@ -21,6 +21,8 @@ from ..network.graph import Network, Tail
 from ..network.simplify import simplified
 from ..ops.base import Input
 from . import limits
+
+UNFIT = (RuntimeError, ValueError, TypeError, IndexError, OverflowError, ZeroDivisionError, AssertionError)
 
 
 class Sketch:
@@ -124,9 +126,7 @@ class Sketch:
 
         try:
             made = target(**{k: fill(v) for k, v in bound.items()})
-        except ExactlineError:
-            raise
-        except Exception as problem:
+        except UNFIT as problem:
             first = (str(problem).strip().splitlines() or [type(problem).__name__])[0]
             raise Refused(f"does not fit its input: {first[:200]}") from None
         several = isinstance(made, (tuple, list))
@@ -140,7 +140,7 @@ class Sketch:
     def _folded(self, target: Any, bound: dict[str, Any]) -> Value:
         try:
             return doubled(target(**bound))
-        except Exception as problem:
+        except UNFIT as problem:
             first = (str(problem).strip().splitlines() or [type(problem).__name__])[0]
             raise Refused(f"does not fit its constants: {first[:200]}") from None
 
