@@ -27,15 +27,20 @@ def pieces_table(line: Restriction) -> Table:
     return table
 
 
-def births_table(line: Restriction) -> Table:
-    """One row for each node that bore breaks, with how many; the most fertile first."""
+def births_table(line: Restriction, *, most: int | None = None) -> Table:
+    """One row for each node that bore breaks, with how many; the most fertile first, and at ``most`` so many rows."""
     from rich.table import Table
+    from rich.text import Text  # names in files may hold brackets, which are markup elsewhere
 
     table = Table(title="breaks by node", title_justify="left")
     table.add_column("node")
     table.add_column("breaks", justify="right")
-    for node, count in Counter(birth.node for birth in line.born if birth is not None).most_common():
-        table.add_row(node, f"{count:,}")
+    counts = Counter(birth.node for birth in line.born if birth is not None).most_common()
+    shown = counts if most is None or len(counts) <= most else counts[:most]
+    for node, count in shown:
+        table.add_row(Text(node), f"{count:,}")
+    if rest := counts[len(shown) :]:
+        table.add_row(f"{len(rest):,} more nodes", f"{sum(count for _, count in rest):,}")
     return table
 
 

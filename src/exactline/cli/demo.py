@@ -1,49 +1,22 @@
-"""The command ``exactline``: thin doors onto the library's functions."""
+"""``exactline demo``: two small networks, printed and drawn."""
 
 from __future__ import annotations
 
-import sys
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .errors import ExactlineError, FileError, MissingError
+from ..errors import FileError, MissingError
 
 if TYPE_CHECKING:
     from rich.console import Console
     from torch import Tensor, nn
 
-    from .restriction import Restriction
-
-app = typer.Typer(
-    name="exactline",
-    help="What a piecewise-linear neural network does on every point of a line, exactly.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-)
+    from ..restriction import Restriction
 
 
-def main() -> None:
-    """Run the command; an error of ours becomes its three lines and its exit status."""
-    try:
-        app()
-    except ExactlineError as error:
-        print(error, file=sys.stderr)
-        raise SystemExit(error.exit_status) from None
-
-
-@app.command()
-def version() -> None:
-    """Print the version."""
-    from importlib.metadata import version
-
-    print(version("exactline"))
-
-
-@app.command()
 def demo(
     out: Annotated[Path, typer.Option(help="Folder for the two pictures; made if missing.")] = Path("demo-out"),
 ) -> None:
@@ -62,8 +35,8 @@ def demo(
 
 
 def _loan(console: Console) -> Restriction:
-    from . import zoo
-    from .view.table import pieces_table
+    from .. import zoo
+    from ..view.table import pieces_table
 
     console.print("[bold]Loan score and premium[/] of one applicant, from age 20 to 30 and income 30 to 50:")
     line = _timed(zoo.loan_network(), *zoo.loan_line())
@@ -72,8 +45,8 @@ def _loan(console: Console) -> Restriction:
 
 
 def _digits(console: Console, start: int = 9, end: int = 6) -> Restriction:
-    from . import zoo
-    from .view.table import births_table
+    from .. import zoo
+    from ..view.table import births_table
 
     images, labels = zoo.digits_images()
     network = zoo.digits_network()
@@ -88,7 +61,7 @@ def _digits(console: Console, start: int = 9, end: int = 6) -> Restriction:
 
 def _timed(network: nn.Module, start: Tensor, end: Tensor) -> Restriction:
     """The second of two calls: the first also captures the network, and the time shown should not hold that."""
-    from . import restrict
+    from .. import restrict
 
     restrict(network, start, end)
     return restrict(network, start, end)
@@ -107,7 +80,7 @@ def _changes(line: Restriction) -> str:
 
 
 def _draw(line: Restriction, path: Path) -> str:
-    from .view.plot import plot_line, save_picture
+    from ..view.plot import plot_line, save_picture
 
     try:
         axes = plot_line(line)

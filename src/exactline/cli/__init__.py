@@ -1,0 +1,45 @@
+"""The command ``exactline``: thin doors onto the library's functions, one file for each command."""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+
+from ..errors import ExactlineError
+from .convert import convert
+from .demo import demo
+from .ending import dressed, flushed
+from .info import info
+from .output import say
+from .restrict import restrict
+
+app = typer.Typer(
+    name="exactline",
+    help="What a piecewise-linear neural network does on every point of a line, exactly.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+
+def main() -> None:
+    """Run the command; an error of ours becomes its three lines and its exit status."""
+    try:
+        with flushed(), dressed():
+            app()
+    except ExactlineError as error:
+        sys.stderr.write(f"{error}\n")
+        raise SystemExit(error.exit_status) from None
+
+
+@app.command()
+def version() -> None:
+    """Print the version."""
+    from importlib.metadata import version
+
+    say(version("exactline"))
+
+
+for command in (info, convert, restrict, demo):
+    app.command()(command)

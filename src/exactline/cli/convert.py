@@ -1,0 +1,34 @@
+"""``exactline convert``: a network from one file format into another."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ..errors import FileError
+from .output import counted, say, writable
+
+
+def convert(
+    source: Annotated[Path, typer.Argument(metavar="SRC", help="A network: .onnx, .nnet, .eran, .tf, .pyt.")],
+    target: Annotated[Path, typer.Argument(metavar="DST", help="The file to write: .onnx or .eran.")],
+    normalize: Annotated[bool, typer.Option(help="Follow what a .nnet says of its inputs and outputs.")] = True,
+    force: Annotated[bool, typer.Option("--force", help="Write over a file that is there.")] = False,
+) -> None:
+    """Write a network in another format; the file appears whole or not at all.
+
+    Example: exactline convert acas.nnet acas.onnx
+    """
+    from ..formats import load
+    from .info import weights
+
+    writable(target, "DST")
+    if target.exists() and not force:
+        raise FileError("The file is there already.", where=str(target), hint="Add --force to write over it.")
+    network = load(source, normalize=normalize)
+    network.save(target)
+    count = len(network.nodes) - len(network.inputs)
+    size = target.stat().st_size
+    say(f"wrote {target}: {counted(count, 'layer')}, {counted(weights(network), 'weight')}, {counted(size, 'byte')}")

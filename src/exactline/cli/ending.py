@@ -1,0 +1,53 @@
+"""How a command ends: never with a traceback, and quietly where nobody listens any more."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Generator
+
+from ..errors import ExactlineError
+
+INTERRUPTED = 130  # as a shell reports Ctrl-C ...
+UNHEARD = 141  # ... and a pipe that was closed
+
+
+@contextlib.contextmanager
+def dressed() -> Generator[None]:
+    """Errors that are not ours as one of ours, for they are a fault of this package or of the machine."""
+    try:
+        yield
+    except (ExactlineError, BrokenPipeError):
+        raise
+    except Exception as problem:
+        if os.environ.get("EXACTLINE_TRACEBACK"):
+            raise
+        first = (str(problem).strip().splitlines() or ["no reason given"])[0]
+        raise ExactlineError(
+            f"Something went wrong that should not: {type(problem).__name__}: {first}",
+            hint="Set EXACTLINE_TRACEBACK=1 to see where, and tell us.",
+        ) from problem
+
+
+@contextlib.contextmanager
+def flushed() -> Generator[None]:
+    """Say everything before the end, or end quietly where the listener has gone or the user has had enough."""
+    try:
+        try:
+            yield
+        finally:
+            sys.stdout.flush()
+    except KeyboardInterrupt:
+        raise SystemExit(INTERRUPTED) from None
+    except BrokenPipeError:
+        hush()
+        raise SystemExit(UNHEARD) from None
+
+
+def hush() -> None:
+    """Send what is still to be said nowhere: Python itself says a last word to standard output when it ends."""
+    with contextlib.suppress(OSError, ValueError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)

@@ -1,0 +1,70 @@
+"""What commands say: text, tables and JSON to standard output, remarks to standard error."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from ..errors import FileError
+from .ending import UNHEARD, hush
+
+
+def say(text: str) -> None:
+    """One text to standard output, at once."""
+    try:
+        sys.stdout.write(f"{text}\n")
+        sys.stdout.flush()
+    except BrokenPipeError:
+        hush()
+        raise typer.Exit(UNHEARD) from None
+
+
+def say_json(value: Any) -> None:
+    """One JSON document to standard output; its numbers read back as the same numbers."""
+    say(json.dumps(value, allow_nan=False))
+
+
+def say_rich(*parts: Any, markup: bool = False) -> None:
+    """Texts and tables as wide as the terminal; where the output is no terminal, as wide as they need to be."""
+    from rich.console import Console
+
+    console = Console(soft_wrap=True, width=None if sys.stdout.isatty() else WIDE)
+    with console.capture() as said:
+        for part in parts:
+            console.print(part, highlight=False, markup=markup)
+    say(said.get().rstrip("\n"))
+
+
+def remark(text: str) -> None:
+    """One text to standard error."""
+    sys.stderr.write(f"{text}\n")
+
+
+def writable(path: Path, option: str) -> Path:
+    """A path for a new file, refused before the work begins where its folder is missing."""
+    if path.is_dir() or not path.parent.is_dir():
+        raise FileError(
+            "It is a folder." if path.is_dir() else "Its folder does not exist.",
+            where=f"{option} {path}",
+            hint="Give the name of a file in a folder that is there.",
+        )
+    return path
+
+
+def shaped(shape: tuple[Any, ...]) -> str:
+    """A shape, or several, as people write them: 5, 1x28x28."""
+    if shape and isinstance(shape[0], tuple):
+        return ", ".join(map(shaped, shape))
+    return "x".join(map(str, shape)) or "1"
+
+
+def counted(count: int, what: str) -> str:
+    """So many of something."""
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
+
+
+WIDE = 200  # columns where nobody says how many there are

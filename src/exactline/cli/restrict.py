@@ -1,0 +1,171 @@
+"""``exactline restrict``: a network in a file on the line between two points."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import sys
+from collections.abc import Callable, Generator
+from dataclasses import replace
+from importlib.util import find_spec
+from math import isfinite
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ..errors import ArgumentError, LineError, MissingError
+from .output import remark, say_json, say_rich, writable
+
+if TYPE_CHECKING:
+    from ..network import Network
+    from ..restriction import Restriction
+
+ROWS = 20  # of the table of nodes
+SIZES = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
+POINT = "20,30 or a file: .npy, .npz:key, .csv, .csv:row, .png, .jpg; once for each input of the network."
+
+
+def restrict(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A network: .onnx, .nnet, .eran, .tf, .pyt.")],
+    start: Annotated[list[str], typer.Option("--from", metavar="POINT", help=f"Where the line begins: {POINT}")],
+    end: Annotated[list[str], typer.Option("--to", metavar="POINT", help="Where it ends, in the same ways.")],
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON document instead of the table.")] = False,
+    values: Annotated[bool, typer.Option(help="Keep the network's values at the breaks.")] = True,
+    out: Annotated[Path | None, typer.Option(help="Save the answer as .safetensors.")] = None,
+    plot: Annotated[Path | None, typer.Option(help="Draw the outputs along the line: .png, .pdf, .svg.")] = None,
+    normalize: Annotated[bool, typer.Option(help="Follow what a .nnet says of its inputs and outputs.")] = True,
+    max_breaks: Annotated[int | None, typer.Option(help="Stop after so many breaks.")] = None,
+    seconds: Annotated[float | None, typer.Option(help="Stop after so long.")] = None,
+    memory: Annotated[str | None, typer.Option(help="Bound the working set: bytes, or 512M, 2G.")] = None,
+    until: Annotated[str | None, typer.Option(metavar="LAYER", help="Look at the output of this layer.")] = None,
+    device: Annotated[str | None, typer.Option(help="Where to compute: cpu, cuda.")] = None,
+    progress: Annotated[bool, typer.Option(help="A bar on standard error, where that is a terminal.")] = True,
+) -> None:
+    """Every break of a network on the line between two points, and its values there.
+
+    Example: exactline restrict loan.nnet --from 20,30 --to 30,50
+    """
+    _ready(out, plot, values)
+    limit = None if memory is None else _bytes(memory)
+    from .. import restrict as answer
+    from ..formats import load
+
+    network = load(file, normalize=normalize)
+    ends = [_point(texts, network, option) for texts, option in ((start, "--from"), (end, "--to"))]
+    wanted = network if until is None else _until(network, until)
+    with _bar(progress and sys.stderr.isatty()) as report:
+        line = answer(
+            wanted,
+            *ends,
+            values=values,
+            device=device,
+            memory=limit,
+            max_breaks=max_breaks,
+            seconds=seconds,
+            progress=report or False,
+        )
+    _keep(line, out, plot)
+    if as_json:
+        say_json(_document(str(file), line))
+    else:
+        from ..view.table import births_table
+
+        say_rich(str(line), births_table(line, most=ROWS))
+
+
+def _ready(out: Path | None, plot: Path | None, values: bool) -> None:
+    """Refuse what could not be written before the sweep, which may take long."""
+    if out is not None:
+        writable(out, "--out")
+    if plot is None:
+        return
+    writable(plot, "--plot")
+    if not values:
+        raise ArgumentError("A picture needs the values.", where="--plot", hint="Leave out --no-values.")
+    if plot.suffix.lower() not in (".png", ".pdf", ".svg"):
+        raise ArgumentError("Pictures are .png, .pdf or .svg.", where=f"--plot {plot}", hint="Name the file so.")
+    if find_spec("matplotlib") is None:
+        raise MissingError("Pictures need matplotlib.", where="--plot", hint='pip install "exactline[plot]"')
+
+
+def _bytes(text: str) -> int:
+    found = re.fullmatch(r"(\d{1,15})\s*([kmgt]?)(i?b)?", text.strip().lower())
+    if found is None:
+        raise ArgumentError(f"{text!r} is not an amount of memory.", where="--memory", hint="Give bytes, 512M or 2G.")
+    return int(found[1]) * SIZES[found[2]]
+
+
+def _point(texts: list[str], network: Network, option: str) -> Any:
+    """One end of the line: an array, or a tuple of them where the network takes several inputs."""
+    from ..points import read_point
+
+    shapes = [network.nodes[i].shape for i in network.inputs]
+    if len(texts) != len(shapes):
+        raise LineError(
+            f"The network takes {len(shapes)} inputs, {option} is given {len(texts)} times.",
+            where=option,
+            hint=f"Give {option} once for each input, in their order.",
+        )
+    read = tuple(read_point(text, shape, option) for text, shape in zip(texts, shapes, strict=True))
+    return read if network.several_inputs else read[0]
+
+
+def _until(network: Network, name: str) -> Network:
+    """The network that ends with the output of one of its layers."""
+    from ..network.simplify import without_dead
+
+    places = [i for i, node in enumerate(network.nodes) if node.name == name]
+    if not places:
+        names = ", ".join(node.name for node in network.nodes[-8:])
+        raise ArgumentError(
+            f"There is no layer {name!r}.", where="--until", hint=f"exactline info shows them; the last are {names}."
+        )
+    return without_dead(replace(network, outputs=(places[0],), tails=(None,), several_outputs=False, moved={}))
+
+
+@contextlib.contextmanager
+def _bar(shown: bool) -> Generator[Callable[[float, int], None] | None]:
+    if not shown:
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("alpha"), BarColumn(), TextColumn("{task.completed:.4f}, {task.fields[breaks]:,} breaks"))
+    with Progress(*columns, TimeElapsedColumn(), transient=True, console=Console(stderr=True)) as bar:
+        task = bar.add_task("sweep", total=1.0, breaks=0)
+
+        def report(share: float, breaks: int) -> None:
+            bar.update(task, completed=share, breaks=breaks)
+
+        yield report
+
+
+def _keep(line: Restriction, out: Path | None, plot: Path | None) -> None:
+    if out is not None:
+        line.save(out)
+        remark(f"saved to {out}")
+    if plot is not None:
+        from ..view.plot import plot_line, save_picture
+
+        save_picture(plot_line(line), plot)
+        remark(f"drawn to {plot}")
+
+
+def _document(file: str, line: Restriction) -> dict[str, Any]:
+    kept = None if line.kept is None else [v.tolist() for v in line.kept]
+    return {
+        "file": file,
+        "pieces": len(line),
+        "complete": line.complete,
+        "stopped": line.stopped,
+        "reached": line.reached,
+        "unresolved": line.unresolved,
+        "error": line.error if isfinite(line.error) else None,
+        "seconds": line.seconds,
+        "units": line.units,
+        "alphas": line.alphas.tolist(),
+        "births": [b and {"node": b.node, "unit": b.unit, "count": b.count} for b in line.born],
+        **({} if kept is None else {"values": kept if line.several_outputs else kept[0]}),
+    }
