@@ -133,5 +133,5 @@ def _weights(op: Average, before: Shape, d: int) -> Tensor:
     probe = torch.zeros(size, 1, *before[1:], dtype=torch.float64)
     for i in range(size):
         probe[i].select(d, i).fill_(1)
-    out = op.call(probe).movedim(d + 1, 1) if d > 0 else op.call(probe)
+    out = op.call(probe).movedim(d + 1, 1)
     return out.reshape(size, out.shape[1], -1)[:, :, 0].T.contiguous()

@@ -103,7 +103,7 @@ def maximum(sheet: Sheet, op: Maximum, x: str, before: Shape) -> str:
     return sheet.node("Relu", made) if op.floor else made
 
 
-def order(sheet: Sheet, op: Order, x: str, before: Shape) -> str:
+def order(sheet: Sheet, op: Order, x: str) -> str:
     """TopK from the end that needs fewer, and the ranks that are wanted."""
     size = op.table.shape[1]
     opened = sheet.gather(sheet.flat(x), op.table, 1)  # (N, windows, size)
@@ -122,9 +122,9 @@ def _reduced(table: Tensor, before: Shape) -> list[int] | None:
         return None
     for count in range(1, len(before) + 1):
         for dims in combinations(range(len(before)), count):
-            if prod(before[d] for d in dims) == table.shape[1]:
-                if torch.equal(windows.reduced_windows(before, dims), table):
-                    return list(dims)
+            fits = prod(before[d] for d in dims) == table.shape[1]
+            if fits and torch.equal(windows.reduced_windows(before, dims), table):
+                return list(dims)
     return None
 
 
@@ -149,7 +149,7 @@ def _fits(size: int, out: int, kernel: int) -> Iterator[tuple[int, int, int, int
     for dilation in range(1, 4 if kernel > 1 else 2):
         reach = (kernel - 1) * dilation + 1
         for padding in range(kernel // 2 + 1):
-            strides = [kernel, *range(1, size + 1)] if out > 1 else [1]
+            strides = [kernel, *range(1, size + 1)] if out > 1 else [kernel, size]
             for stride in dict.fromkeys(strides):
                 after = (out - 1) * stride + reach - size - padding
                 left = -after  # elements that no window reaches

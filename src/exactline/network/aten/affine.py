@@ -327,14 +327,14 @@ def average(b: Builder, a: Args) -> Value:
     else:
         count = max(1, -(-prod(x.shape) // max(prod(b.shape), 1))) * 4
     # the weights of an interpolation are whatever floats the scale gives, those of a mean are 1/k
-    return b.add(Average(call, count, name, fractions="upsample" not in name, settings=_pool_settings(a, x)), [x])
+    return b.add(Average(call, count, name, fractions="upsample" not in name, settings=_pool_settings(a, name)), [x])
 
 
-def _pool_settings(a: Args, x: Data) -> dict[str, Any]:
+def _pool_settings(a: Args, name: str) -> dict[str, Any]:
     """An average pool's settings, one number for each spatial dim; nothing for the others."""
     if "count_include_pad" not in a:
         return {}
-    spatial = len(x.shape) - 1
+    spatial = int(name[-2])
     kernel = each(a["kernel_size"], spatial)
     return {
         "kernel": kernel,
