@@ -68,6 +68,11 @@ class _Reader:
     layers: int = 0
     numbers: int = 0
 
+    @property
+    def number(self) -> int:
+        """Of the layer being read; Normalize is none."""
+        return self.layers - (1 if self.normalize else 0)
+
     def layer(self, line: bytes) -> None:
         """Read the layer that begins with this line."""
         name = line[:200].decode("latin-1")
@@ -76,7 +81,8 @@ class _Reader:
         limits.within(self.layers, limits.LAYERS, "layers", self.lines.where)
         if kind.startswith("normalize"):
             return self._read_normalize(line)
-        self.lines.within = f"layer {self.layers - len(self.normalize) // 2}: {name[:40]}"
+        known = kind in (*ACTIVATIONS, "conv2d", "maxpooling2d")
+        self.lines.within = f"layer {self.number}: {name}" if known else f"layer {self.number}"
         if isinstance(self.x, Smooth):
             self.sketch.refuse(self.x.tail.name, "is smooth, and may only come last")
             self.x = self.x.data
@@ -91,7 +97,7 @@ class _Reader:
         if kind.startswith(("skip", "parsum")):
             raise UnsupportedError(
                 f"{shown(line)} branches, which is not read.",
-                nodes=(name,),
+                nodes=(shown(line),),
                 where=self.lines.here,
                 hint="Export the network to ONNX.",
             )
@@ -265,6 +271,6 @@ class _Reader:
             raise self.lines.error("The layer has no outputs.", "See that its settings fit its input.")
 
     def _called(self, name: str, operator: str, *args: Any) -> Value:
-        self.sketch.at(f"layer_{self.layers - len(self.normalize) // 2}.{name}", f"line {self.lines.number}")
+        self.sketch.at(f"layer_{self.number}.{name}", f"line {self.lines.number}")
         made = self.sketch.call(operator, self.x, *args)
         return made if isinstance(made, Smooth) else self.sketch.builder.data(made)

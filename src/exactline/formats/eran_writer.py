@@ -143,31 +143,26 @@ class _Writer:
         weight, divisor, offset = op.weight, op.divisor, op.offset
         if node.shape != before:
             raise _unfit(node, "repeats its input")
-        if not self.begun and weight is None and self.std is None and (offset is None) != (divisor is None):
-            values = _per_unit(node, -offset if offset is not None else divisor, before)
-            if offset is None and (self.mean is None or len(self.mean) == len(values)):
-                self.std = values
+        if weight is None and not self.begun and self.std is None:
+            if divisor is None and offset is not None and self.mean is None:
+                self.mean = _per_unit(node, -offset, before)
                 return
-            if offset is not None and self.mean is None:
-                self.mean = values
+            if offset is None and divisor is not None and (self.mean is None or len(self.mean) == before[0]):
+                self.std = _per_unit(node, divisor, before)
                 return
-        bare = self.layer is not None and self.layer.bias is None and len(self.shape) == len(before)
-        if self.layer is not None and bare and weight is None and divisor is None:
+        alone = weight is None and divisor is None and len(self.shape) == len(before)
+        if alone and offset is not None and self.layer is not None and self.layer.bias is None:
             self.layer = replace(self.layer, bias=_per_unit(node, offset, before))
             return
-        one = torch.ones(1, dtype=torch.float64)
-        factor = (one if weight is None else weight.detach().cpu().double()) / (
-            one if divisor is None else divisor.cpu()
-        )
+        above, below = (torch.ones(1) if v is None else v.detach().cpu() for v in (weight, divisor))
+        factor = above.double() / below.double()
         self._diagonal(node, before, factor, offset)
 
     def _diagonal(self, node: Node, shape: Shape, factor: Tensor | None, offset: Tensor | None) -> None:
         """A layer that treats every unit, or every channel of an image, by itself."""
-        if len(shape) not in (1, 3):
-            raise _unfit(node, f"has the shape {shape}, and the format knows flat points and images")
-        if shape[0] > WIDE:
+        scale = _per_unit(node, torch.ones(1) if factor is None else factor, shape)
+        if len(scale) > WIDE:
             raise _unfit(node, f"would need a square matrix for {shape[0]:,} units")
-        scale = torch.ones(shape[0], dtype=torch.float64) if factor is None else _per_unit(node, factor, shape)
         bias = None if offset is None else _per_unit(node, offset, shape)
         matrix = torch.diag(scale)
         if len(shape) == 1:
@@ -177,13 +172,14 @@ class _Writer:
 
     def _product(self, node: Node, op: Product, before: Shape) -> None:
         weight = op.weight.detach().cpu().double()
+        known = op.settings
+        full = op.call is F.linear and weight.dim() == 2 and len(before) == 1
+        if not full and (op.name != "conv2d" or len(before) != 3 or not known):
+            raise _unfit(node, "is not a fully connected layer on flat points, nor a convolution of images")
         bias = None if op.offset is None else _per_unit(node, op.offset, node.shape)
-        if op.call is F.linear and weight.dim() == 2 and len(before) == 1:
+        if full:
             self._begin(_Layer(weight, bias), node.shape)
             return
-        known = op.settings
-        if op.name != "conv2d" or len(before) != 3 or not known:
-            raise _unfit(node, "is not a fully connected layer on flat points, nor a convolution of images")
         padding = set(known["padding"]) | set(known["padding_end"])
         if known["groups"] != 1 or set(known["dilation"]) != {1} or len(padding) != 1:
             raise _unfit(node, "has groups, a dilation or a padding that differs from side to side")
@@ -232,10 +228,10 @@ def _name(op: Pointwise) -> str | None:
     return None if any(isinstance(v, Tensor) for v in (*op.knots, *op.slopes, op.value)) else NAMES.get(key)
 
 
-def _per_unit(node: Node, value: Tensor | None, shape: Shape) -> Tensor:
+def _per_unit(node: Node, value: Tensor, shape: Shape) -> Tensor:
     """One number for each unit of a flat point, or for each channel of an image."""
-    if value is None:
-        return torch.zeros(shape[0], dtype=torch.float64)
+    if len(shape) not in (1, 3) or not prod(shape):
+        raise _unfit(node, f"has the shape {shape}, and the format knows flat points and images")
     wide = value.detach().cpu().double().expand(1, *shape)[0]
     first = wide.reshape(shape[0], prod(shape[1:]))
     if not bool((first == first[:, :1]).all()):
