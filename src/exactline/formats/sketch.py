@@ -119,7 +119,8 @@ class Sketch:
             if isinstance(value, (list, tuple)):
                 return [fill(v) for v in value]
             if isinstance(value, Curve):
-                value = Data(value.root, self.builder.nodes[value.root].shape)
+                kind = torch.bool if value.boolean else torch.float64
+                return torch.empty(1, *self.builder.nodes[value.root].shape, dtype=kind, device="meta")
             if isinstance(value, Data):
                 return torch.empty(1, *value.shape, dtype=torch.float64, device="meta")
             return value.to("meta") if isinstance(value, Tensor) else value

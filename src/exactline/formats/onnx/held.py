@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -53,14 +54,18 @@ class Call:
 
     def ints(self, key: str, default: Sequence[int] = ()) -> list[int]:
         """An attribute that is a list of whole numbers."""
-        value = self.settings.get(key, default)
-        if not isinstance(value, (list, tuple)) or not all(isinstance(v, int) for v in value):
+        value = self.settings.get(key)
+        if value is None:
+            return list(default)
+        if not isinstance(value, list) or not all(isinstance(v, int) for v in value):
             raise self.damaged(f"Attribute {key} is not a list of whole numbers.")
-        return list(value)
+        return value
 
     def number(self, key: str, default: float) -> float:
         """An attribute that is a number."""
-        value = self.settings.get(key, default)
+        value = self.settings.get(key)
+        if value is None:
+            return default if isinstance(default, int) else float(np.float32(default))  # ONNX has single floats
         if not isinstance(value, (int, float)):
             raise self.damaged(f"Attribute {key} is not a number.")
         return value
