@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 import exactline as xl
 from exactline import cli
+from tests.test_package import run_bare
 
 LOAN = """// the paper's example
 2,2,2,2,
@@ -271,3 +272,8 @@ def test_names_of_the_package_come_when_asked_for():
         "print(hasattr(xl, 'nothing'))",
     )
     assert (done.stdout, done.stderr) == ("False\n", "")
+
+
+def test_names_of_the_package_need_only_torch_and_numpy():
+    done = run_bare("print(all(hasattr(exactline, name) for name in exactline.__all__))")
+    assert (done.stdout, done.stderr) == ("True\n", "")

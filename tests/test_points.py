@@ -72,6 +72,7 @@ def test_a_csv_is_asked_by_row(tmp_path):
         ((1, 2, 3), IMAGE[None] / 255),
         ((2, 3), IMAGE / 255),
         ((6,), IMAGE.flatten() / 255),
+        ((6, 1), IMAGE.reshape(6, 1) / 255),
         ((3, 2, 3), np.stack([IMAGE] * 3) / 255),
         ((2, 3, 3), np.stack([IMAGE] * 3, 2) / 255),  # channels last
     ],
@@ -89,8 +90,9 @@ def test_an_image_is_resized_and_may_have_16_bits(tmp_path):
 
 
 def test_an_image_that_does_not_fit_is_refused(tmp_path):
-    with pytest.raises(LineError, match=r"shape \(7,\), which an image of 2 by 3"):
-        read_point(str(drawn(tmp_path / "a.png")), (7,))
+    for shape in ((7,), (7, 1), (5, 2, 7)):
+        with pytest.raises(LineError, match="which an image of 2 by 3 pixels does not fit"):
+            read_point(str(drawn(tmp_path / "a.png")), shape)
 
 
 def test_an_image_without_pillow_names_the_extra(tmp_path, monkeypatch):

@@ -210,15 +210,15 @@ def _image(path: Path, part: str | None, shape: Shape) -> Array:
 def _frame(shape: Shape, size: tuple[int, int], where: str) -> tuple[int, int, int, tuple[int, ...]]:
     """Channels, height and width that a network's shape asks for, and the order of its dims out of (C, H, W)."""
     dims = shape[1:] if len(shape) == 4 and shape[0] == 1 else shape
+    for channels in (1, 3, 4):
+        if prod(shape) == max(shape, default=1) == channels * prod(size):  # a vector, maybe as a row or a column
+            return (channels, *size, (0, 1, 2))
     if len(dims) == 3 and dims[0] in (1, 3, 4):
         return (*dims, (0, 1, 2))
     if len(dims) == 3 and dims[2] in (1, 3, 4):
         return (dims[2], *dims[:2], (1, 2, 0))
-    if len(dims) == 2:
+    if len(dims) == 2 and min(dims) > 1:
         return (1, *dims, (0, 1, 2))
-    for channels in (1, 3, 4):
-        if len(dims) == 1 and dims[0] == channels * prod(size):
-            return (channels, *size, (0, 1, 2))
     raise LineError(
         f"The network takes points of shape {shape}, which an image of {size[0]} by {size[1]} pixels does not fit.",
         where=where,

@@ -67,4 +67,4 @@ def counted(count: int, what: str) -> str:
     return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
-WIDE = 200  # columns where nobody says how many there are
+WIDE = 2000  # columns where nobody says how many there are
