@@ -135,15 +135,15 @@ def _shape(text: bytes, where: str) -> tuple[int, ...]:
     if not depth:
         raise FileError("A list in brackets was expected.", where=where, hint="Write [1, 2] or [[1, 2], [3, 4]].")
     limits.within(depth, limits.DEPTH, "brackets within brackets", where)
-    first = skeleton.find(b"]")
-    block = b"[" + b"," * (first - depth) + b"]"
-    shape = [first - depth + 1]
-    for start in range(depth - 1, 0, -1):
-        at, count = start + len(block), 1
-        while skeleton.startswith(b"," + block, at):
-            at, count = at + 1 + len(block), count + 1
-        block = b"[" + b",".join([block] * count) + b"]"
+    block, shape = b"", list[int]()
+    for level in range(1, depth + 1):
+        end = skeleton.find(b"]" * level)  # where the first group of this level closes
+        room = end + level - (depth - level) - 1  # its blocks, and as many commas
+        count = max(room // (len(block) + 1), 1)
+        block = b"[" + ((block + b",") * count)[:-1] + b"]"
         shape.insert(0, count)
+        if len(block) > len(skeleton):
+            break
     if skeleton != block:
         raise FileError(
             "The brackets are not balanced, or rows are not of the same length.",

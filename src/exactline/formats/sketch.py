@@ -20,6 +20,7 @@ from ..network.curves import Curve, NotLinear
 from ..network.graph import Network, Tail
 from ..network.simplify import simplified
 from ..ops.base import Input
+from ..ops.maximum import Maximum
 from . import limits
 
 UNFIT = (RuntimeError, ValueError, TypeError, IndexError, OverflowError, ZeroDivisionError, AssertionError)
@@ -99,7 +100,8 @@ class Sketch:
         count = sum(isinstance(n.op, Input) for n in nodes)
         several = len(places) > 1
         network = Network(nodes, tuple(places), tuple(tails), count > 1, several, tuple(self.builder.notes))
-        return simplified(network, rewrite=True)
+        # only maxima are fused with what is around them, and looking for them takes long in long networks
+        return simplified(network, rewrite=any(isinstance(n.op, Maximum) for n in nodes))
 
     def raise_refused(self) -> None:
         """One error for all that was refused."""
