@@ -196,7 +196,9 @@ def test_restrict_saves_and_draws_and_keeps_json_alone(run, tmp_path):
     assert status == 0
     assert json.loads(out)["pieces"] == 3
     assert err == "saved to line.safetensors\ndrawn to line.png\n"
-    assert len(xl.Restriction.load("line.safetensors")) == 3
+    again = xl.Restriction.load("line.safetensors", xl.load("loan.nnet"))
+    assert len(again) == 3
+    assert again.check().worst < 1e-9
     assert (tmp_path / "line.png").read_bytes().startswith(b"\x89PNG")
 
 

@@ -217,3 +217,16 @@ def test_a_large_file_loads_in_seconds(tmp_path: Path):
     assert path.stat().st_size > 25e6
     assert len(network.nodes) == 177
     assert took < 12
+
+
+def test_info_tells_of_every_file_in_the_folder(data: Path, capsys: pytest.CaptureFixture[str]):
+    from typer.testing import CliRunner
+
+    from exactline.cli import app
+
+    shown = CliRunner().invoke(app, ["info", str(data)], env={"COLUMNS": "160"}).stdout
+    with capsys.disabled():
+        print(f"\n{shown}")
+    rows = [row for row in shown.splitlines() if ".onnx" in row or ".nnet" in row or ".pyt" in row or ".tf" in row]
+    assert len(rows) >= 150
+    assert sum("can be restricted exactly" in row for row in rows) >= len(rows) - 4

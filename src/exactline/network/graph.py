@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import zlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction
 from typing import Any, TypeAlias
 
@@ -177,7 +177,7 @@ class Network:
         """A short name for all the numbers in the network."""
         total = 0
         for node in self.nodes:
-            for value in vars(node.op).values():
+            for value in (getattr(node.op, f.name) for f in fields(node.op)):
                 for tensor in value if isinstance(value, tuple) else (value,):
                     if isinstance(tensor, Tensor):
                         total = zlib.crc32(tensor.detach().cpu().contiguous().numpy().tobytes(), total)
