@@ -103,7 +103,7 @@ def _written(sheet: Sheet, node: Node, xs: list[str], network: Network) -> str:
         case Maximum():
             return maximum(sheet, op, xs[0], shapes[0])
         case Order():
-            return order(sheet, op, xs[0])
+            return order(sheet, op, xs[0], shapes[0])
         case Affine():
             return affine(sheet, node, xs, shapes)
         case _:

@@ -65,20 +65,17 @@ def _scale(sheet: Sheet, op: Scale, x: str, before: Shape) -> str:
 def _norm(sheet: Sheet, op: Scale, x: str) -> str:
     """BatchNormalization of the original numbers.
 
-    Its epsilon is a float32; what that leaves of the true one is added to the variance, where it counts once the
-    sum is worked out in double.
+    Its epsilon is a float32; what that leaves of the true one goes to the variance, which then is written as a sum.
     """
     weight, bias, mean, var = (op.settings[k] for k in ("weight", "bias", "mean", "var"))
     eps = torch.tensor(float(op.settings["eps"]), dtype=torch.float64)
     rounded = eps.to(torch.float32).to(torch.float64)
-    rest = eps - rounded
-    if sheet.double:
-        spread = sheet.const(var + rest)
-    else:
-        spread = sheet.const(var)
-        if float(rest):
-            spread = sheet.node("Add", spread, sheet.const(rest.to(torch.float32).to(torch.float64)))
-    numbers = (sheet.const(weight), sheet.const(bias), sheet.const(mean), spread)
+    numbers = (
+        sheet.const(weight),
+        sheet.const(bias),
+        sheet.const(mean),
+        sheet.const(var + (eps - rounded), split=True),
+    )
     return sheet.node("BatchNormalization", x, *numbers, epsilon=float(rounded))
 
 
@@ -169,7 +166,7 @@ def _dense(sheet: Sheet, node: Node, xs: Sequence[str], shapes: Sequence[Shape])
         unit = torch.zeros(count, total, dtype=torch.float64)
         unit[torch.arange(count), torch.arange(at, at + count)] = 1
         parts.append(op.linear(*split(unit)).reshape(count, -1))
-    made = sheet.node("MatMul", joined(sheet, xs), sheet.const(torch.cat(parts)))
+    made = sheet.node("MatMul", joined(sheet, xs, shapes), sheet.const(torch.cat(parts)))
     shift = op.evaluate(*split(torch.zeros(1, total, dtype=torch.float64))).reshape(1, -1)
     if bool((shift != 0).any()):
         made = sheet.node("Add", made, sheet.const(shift))

@@ -92,21 +92,21 @@ def maximum(sheet: Sheet, op: Maximum, x: str, before: Shape) -> str:
     pool = _pool(op, before) if op.name.startswith("max_pool") and op.sign > 0 else None
     dims = _reduced(op.table, before)
     if pool is not None:
-        made = sheet.node("MaxPool", x, **pool)
+        made, shape = sheet.node("MaxPool", x, **pool), list(op.shape)
     elif dims is not None:
         made = sheet.node(reduction, x, axes=[d + 1 for d in dims], keepdims=0)
-        made = sheet.reshape(made, op.shape, [n for d, n in enumerate(before) if d not in dims])
+        shape = [n for d, n in enumerate(before) if d not in dims]
     else:
-        opened = sheet.gather(sheet.flat(x), op.table, 1)  # (N, windows, size)
-        made = sheet.node(reduction, opened, axes=[2], keepdims=0)
-        made = sheet.reshape(made, op.shape, (len(op.table),))
-    return sheet.node("Relu", made) if op.floor else made
+        opened = _opened(sheet, op.table, x, before)  # (N, windows, size)
+        made, shape = sheet.node(reduction, opened, axes=[2], keepdims=0), [len(op.table)]
+    made = sheet.node("Relu", made) if op.floor else made  # next to the maximum, for readers that fuse the two
+    return sheet.reshape(made, op.shape, shape)
 
 
-def order(sheet: Sheet, op: Order, x: str) -> str:
+def order(sheet: Sheet, op: Order, x: str, before: Shape) -> str:
     """TopK from the end that needs fewer, and the ranks that are wanted."""
     size = op.table.shape[1]
-    opened = sheet.gather(sheet.flat(x), op.table, 1)  # (N, windows, size)
+    opened = _opened(sheet, op.table, x, before)  # (N, windows, size)
     largest = int(op.ranks.max()) + 1 <= size - int(op.ranks.min())
     places = op.ranks if largest else size - 1 - op.ranks
     count = int(places.max()) + 1
@@ -114,6 +114,13 @@ def order(sheet: Sheet, op: Order, x: str) -> str:
     if not torch.equal(places, torch.arange(count)):
         made = sheet.gather(made, places, 2)
     return sheet.reshape(made, op.shape, (len(op.table), len(op.ranks)))
+
+
+def _opened(sheet: Sheet, table: Tensor, x: str, before: Shape) -> str:
+    """(N, windows, size); nothing is gathered where the windows lie in a row."""
+    if torch.equal(table.flatten(), torch.arange(prod(before))):
+        return sheet.reshape(x, table.shape, before)
+    return sheet.gather(sheet.flat(x, before), table, 1)
 
 
 def _reduced(table: Tensor, before: Shape) -> list[int] | None:
@@ -168,9 +175,9 @@ def _fractions(op: Pointwise) -> bool:
 
 
 def _same(one: Number, two: Number) -> bool:
-    if isinstance(one, Tensor) or isinstance(two, Tensor):
-        return isinstance(one, Tensor) and isinstance(two, Tensor) and one.shape == two.shape and torch.equal(one, two)
-    return one == two
+    if isinstance(one, Tensor) and isinstance(two, Tensor):
+        return bool((one == two).all())  # the same once they are broadcast
+    return isinstance(one, Fraction) and isinstance(two, Fraction) and one == two
 
 
 def _number(sheet: Sheet, value: Number) -> str:

@@ -23,27 +23,29 @@ def rearrange(sheet: Sheet, op: Rearrange, xs: Sequence[str], shapes: Sequence[S
     elif len(xs) > 1:
         made = _concat(sheet, op, xs, shapes)
     else:
-        made = _transpose(sheet, op, xs[0], shapes[0]) or _slice(sheet, op, xs[0], shapes[0])
+        tries = (_transpose, _each_dim, _one_dim)
+        made = next((m for m in (known(sheet, op, xs[0], shapes[0]) for known in tries) if m), None)
     return made or _gathered(sheet, op, xs, shapes)
 
 
-def joined(sheet: Sheet, xs: Sequence[str]) -> str:
+def joined(sheet: Sheet, xs: Sequence[str], shapes: Sequence[Shape]) -> str:
     """Several values as one row of elements for each point."""
-    flat = [sheet.flat(x) for x in xs]
+    flat = [sheet.flat(x, s) for x, s in zip(xs, shapes, strict=True)]
     return flat[0] if len(flat) == 1 else sheet.node("Concat", *flat, axis=1)
 
 
 def _gathered(sheet: Sheet, op: Rearrange, xs: Sequence[str], shapes: Sequence[Shape]) -> str:
-    row = joined(sheet, xs)
-    if not torch.equal(op.index, torch.arange(sum(prod(s) for s in shapes))):
-        row = sheet.gather(row, op.index.clamp(min=0), 1)
-    if op.constant is not None:
-        outside = op.index < 0
-        values = op.constant[outside]
-        same = bool((values == values[0]).all())
-        filled = values[0] if same else torch.where(outside, op.constant, torch.zeros_like(op.constant))[None]
-        row = sheet.node("Where", sheet.mask(~outside[None]), row, sheet.const(filled))
-    return sheet.reshape(row, op.shape, (len(op.index),))
+    row = joined(sheet, xs, shapes)
+    if torch.equal(op.index, torch.arange(sum(prod(s) for s in shapes))):
+        return sheet.reshape(row, op.shape, (len(op.index),))
+    made = sheet.gather(row, op.index.clamp(min=0).view(op.shape), 1)
+    if op.constant is None:
+        return made
+    outside = (op.index < 0).view(1, *op.shape)
+    values = op.constant.view(1, *op.shape)
+    first = values[outside][0]
+    filled = first if bool((values[outside] == first).all()) else torch.where(outside, values, torch.zeros_like(values))
+    return sheet.node("Where", sheet.mask(~outside), made, sheet.const(filled))
 
 
 def _concat(sheet: Sheet, op: Rearrange, xs: Sequence[str], shapes: Sequence[Shape]) -> str | None:
@@ -70,29 +72,44 @@ def _transpose(sheet: Sheet, op: Rearrange, x: str, shape: Shape) -> str | None:
     return None
 
 
-def _slice(sheet: Sheet, op: Rearrange, x: str, shape: Shape) -> str | None:
-    """Every dim from a start by a step: also what flips."""
-    if len(shape) != len(op.shape) or not len(op.index):
+def _each_dim(sheet: Sheet, op: Rearrange, x: str, shape: Shape) -> str | None:
+    """Places chosen in every dim on its own: Slice where they go by a step, Gather in the other dims."""
+    if len(shape) != len(op.shape):
         return None
     index = op.index.view(op.shape)
-    first = int(op.index[0])
     expected = torch.zeros((), dtype=torch.int64)
-    taken: list[tuple[int, int, int, int]] = []
+    slices: list[tuple[int, int, int, int]] = []
+    gathers: list[tuple[Tensor, int]] = []
     for d, (n, m) in enumerate(zip(shape, op.shape, strict=True)):
         stride = prod(shape[d + 1 :])
-        start = first // stride % n
-        step = (int(index.select(d, 1).flatten()[0]) - first) // stride if m > 1 else 1
-        last = start + step * (m - 1)
-        if step == 0 or not 0 <= last < n:
-            return None
-        run = torch.arange(m) * step + start
+        run = index.movedim(d, 0).reshape(m, -1)[:, 0] // stride % n
         expected = expected + (run * stride).view(-1, *[1] * (len(shape) - d - 1))
-        stop = last + 1 if step > 0 else last - 1 if last else -n - 1
-        if (start, step, m) != (0, 1, n):
-            taken.append((start, stop, d + 1, step))
+        start, step = int(run[0]), int(run[1] - run[0]) if m > 1 else 1
+        if step == 0 or not torch.equal(run, torch.arange(m) * step + start):
+            gathers.append((run, d + 1))
+        elif (start, step, m) != (0, 1, n):
+            last = int(run[-1])
+            slices.append((start, last + 1 if step > 0 else last - 1 if last else -n - 1, d + 1, step))
     if not torch.equal(expected.expand(op.shape).flatten(), op.index):
         return None
-    return sheet.node("Slice", x, *(sheet.ints(list(column)) for column in zip(*taken, strict=True)))
+    if slices:
+        x = sheet.node("Slice", x, *(sheet.ints(list(column)) for column in zip(*slices, strict=True)))
+    for run, axis in gathers:
+        x = sheet.gather(x, run, axis)
+    return x
+
+
+def _one_dim(sheet: Sheet, op: Rearrange, x: str, shape: Shape) -> str | None:
+    """Gather along one dim, which several dims or none come to stand for."""
+    more = len(op.shape) - len(shape) + 1
+    for d in range(len(shape) if more >= 0 else 0):
+        left, right, inner = shape[:d], shape[d + 1 :], op.shape[d : d + more]
+        if (*left, *inner, *right) == op.shape:
+            run = op.index.view(prod(left), -1, prod(right))[0, :, 0] // prod(right) % shape[d]
+            chosen = torch.arange(prod(shape)).view(shape).index_select(d, run)
+            if torch.equal(chosen.flatten(), op.index):
+                return sheet.gather(x, run.view(inner), d + 1)
+    return None
 
 
 def _pad(sheet: Sheet, op: Rearrange, xs: Sequence[str], shapes: Sequence[Shape]) -> str | None:

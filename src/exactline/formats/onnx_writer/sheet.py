@@ -50,11 +50,12 @@ class Sheet:
         self.nodes.append(helper.make_node(operator, list(inputs), made, name=label, **attributes))
         return made[0]
 
-    def const(self, value: Tensor | float) -> str:
+    def const(self, value: Tensor | float, split: bool = False) -> str:
         """A constant of the model's precision.
 
         A single number that float32 cannot hold is written as a sum of those it can: whoever works constants out
-        in double finds it again, and in float32 the sum is the nearest number. Raises Inexact for a whole tensor.
+        in double finds it again, and in float32 the sum is the nearest number. Raises Inexact for a whole tensor,
+        unless it may be ``split`` as well.
         """
         tensor = torch.as_tensor(value, dtype=torch.float64).detach().cpu()
         if self.double:
@@ -62,17 +63,18 @@ class Sheet:
         single = tensor.to(torch.float32)
         if torch.equal(single.to(torch.float64), tensor):
             return self._stored(single.numpy(), TensorProto.FLOAT)
-        if tensor.numel() != 1:
+        if tensor.numel() != 1 and not split:
             raise Inexact
         parts, rest = list[Tensor](), tensor
-        for _ in range(3):
+        while len(parts) < 3 and bool((rest != 0).any()):
             parts.append(rest.to(torch.float32))
             rest = rest - parts[-1].to(torch.float64)
-        if not torch.equal(rest, torch.zeros_like(rest)):
+        if bool((rest != 0).any()):
             raise Inexact
-        total = self._stored(parts[2].numpy(), TensorProto.FLOAT)
-        for part in (parts[1], parts[0]):
-            total = self.node("Add", total, self._stored(part.numpy(), TensorProto.FLOAT))
+        names = [self._stored(part.numpy(), TensorProto.FLOAT) for part in reversed(parts)]  # the smallest first
+        total = names[0]
+        for name in names[1:]:
+            total = self.node("Add", total, name)
         return total
 
     def ints(self, values: Sequence[int] | Tensor) -> str:
@@ -83,9 +85,9 @@ class Sheet:
         """Truth values."""
         return self._stored(values.cpu().numpy(), TensorProto.BOOL)
 
-    def flat(self, x: str) -> str:
+    def flat(self, x: str, before: Sequence[int]) -> str:
         """(N, elements)."""
-        return self.node("Flatten", x, axis=1)
+        return x if len(before) == 1 else self.node("Flatten", x, axis=1)
 
     def reshape(self, x: str, shape: Sequence[int], before: Sequence[int] | None = None) -> str:
         """The same elements as (N, *shape); nothing where they have that shape already."""
