@@ -202,3 +202,18 @@ def test_data_anywhere_else_is_not(tmp_path, location):
     (inner / "m.onnx").write_bytes(model.SerializeToString())
     with pytest.raises(xl.FileError):
         xl.load(inner / "m.onnx")
+
+
+def test_the_commands_take_a_shape_too(tmp_path):
+    from typer.testing import CliRunner
+
+    from exactline.cli import app
+
+    model = Case("free", (1, 3, 4), lambda d, x: d.node("Relu", [x])).model(13)
+    model.graph.input[0].type.tensor_type.shape.dim[1].dim_param = "H"
+    file = tmp_path / "free.onnx"
+    file.write_bytes(model.SerializeToString())
+    shown = CliRunner().invoke(app, ["info", str(file), "--shape", "5,4"])
+    assert shown.exit_code == 0
+    assert "5x4" in shown.stdout
+    assert CliRunner().invoke(app, ["info", str(file), "--shape", "5,no"]).exit_code != 0

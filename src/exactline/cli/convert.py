@@ -8,13 +8,14 @@ from typing import Annotated
 import typer
 
 from ..errors import FileError
-from .output import counted, say, writable
+from .output import SHAPE, counted, dims, say, writable
 
 
 def convert(
     source: Annotated[Path, typer.Argument(metavar="SRC", help="A network: .onnx, .nnet, .eran, .tf, .pyt.")],
     target: Annotated[Path, typer.Argument(metavar="DST", help="The file to write: .onnx or .eran.")],
     normalize: Annotated[bool, typer.Option(help="Follow what a .nnet says of its inputs and outputs.")] = True,
+    shape: Annotated[str | None, typer.Option(metavar="12,12,3", help=SHAPE)] = None,
     force: Annotated[bool, typer.Option("--force", help="Write over a file that is there.")] = False,
 ) -> None:
     """Write a network in another format; the file appears whole or not at all.
@@ -27,7 +28,7 @@ def convert(
     writable(target, "DST")
     if target.exists() and not force:
         raise FileError("The file is there already.", where=str(target), hint="Add --force to write over it.")
-    network = load(source, normalize=normalize)
+    network = load(source, normalize=normalize, shape=dims(shape))
     network.save(target)
     count = len(network.nodes) - len(network.inputs)
     size = target.stat().st_size

@@ -10,7 +10,7 @@ import typer
 
 from ..errors import ExactlineError, FileError, UnsupportedError
 from .ending import dressed
-from .output import counted, say, say_json, say_rich, shaped
+from .output import SHAPE, counted, dims, say, say_json, say_rich, shaped
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -49,6 +49,7 @@ def info(
     files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Network files, or folders of them.")],
     as_json: Annotated[bool, typer.Option("--json", help="One JSON list with an entry for each file.")] = False,
     normalize: Annotated[bool, typer.Option(help="Follow what a .nnet says of its inputs and outputs.")] = True,
+    shape: Annotated[str | None, typer.Option(metavar="12,12,3", help=SHAPE)] = None,
 ) -> None:
     """Show the layers of a network, or one row for each of many files.
 
@@ -59,7 +60,7 @@ def info(
     """
     found = [f for given in files for f in _files(given)]
     single = len(files) == 1 and not files[0].is_dir()
-    every = [_facts(file, normalize) for file in found]
+    every = [_facts(file, normalize, dims(shape)) for file in found]
     if as_json:
         say_json([_entry(facts) for facts in every])
     elif single:
@@ -109,12 +110,12 @@ def _files(given: Path) -> list[Path]:
     return found
 
 
-def _facts(file: Path, normalize: bool) -> Facts:
+def _facts(file: Path, normalize: bool, shape: tuple[int, ...] | None) -> Facts:
     from ..formats import load
 
     try:
         with dressed():
-            return Facts(str(file), load(file, normalize=normalize), None)
+            return Facts(str(file), load(file, normalize=normalize, shape=shape), None)
     except ExactlineError as error:
         return Facts(str(file), None, error)
 

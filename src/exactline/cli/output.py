@@ -1,4 +1,4 @@
-"""What commands say: text, tables and JSON to standard output, remarks to standard error."""
+"""What commands share: text, tables and JSON to standard output, remarks to standard error, a shape as typed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import typer
 
-from ..errors import FileError
+from ..errors import ArgumentError, FileError
 from .ending import UNHEARD, hush
 
 
@@ -68,3 +68,19 @@ def counted(count: int, what: str) -> str:
 
 
 WIDE = 2000  # columns where nobody says how many there are
+
+
+SHAPE = "The shape of one input point, for ONNX files that leave it open."
+
+
+def dims(text: str | None) -> tuple[int, ...] | None:
+    """A shape as it is typed: 12,12,3."""
+    if text is None:
+        return None
+    try:
+        found = tuple(int(part) for part in text.replace("x", ",").split(","))
+    except ValueError:
+        found = ()
+    if not found or any(d < 1 for d in found):
+        raise ArgumentError(f"{text!r} is not a shape.", where="option --shape", hint="Give sizes such as 12,12,3.")
+    return found

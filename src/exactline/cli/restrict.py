@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..errors import ArgumentError, LineError, MissingError
-from .output import remark, say_json, say_rich, writable
+from .output import SHAPE, dims, remark, say_json, say_rich, writable
 
 if TYPE_CHECKING:
     from ..network import Network
@@ -35,6 +35,7 @@ def restrict(
     out: Annotated[Path | None, typer.Option(help="Save the answer as .safetensors.")] = None,
     plot: Annotated[Path | None, typer.Option(help="Draw the outputs along the line: .png, .pdf, .svg.")] = None,
     normalize: Annotated[bool, typer.Option(help="Follow what a .nnet says of its inputs and outputs.")] = True,
+    shape: Annotated[str | None, typer.Option(metavar="12,12,3", help=SHAPE)] = None,
     max_breaks: Annotated[int | None, typer.Option(help="Stop after so many breaks.")] = None,
     seconds: Annotated[float | None, typer.Option(help="Stop after so long.")] = None,
     memory: Annotated[str | None, typer.Option(help="Bound the working set: bytes, or 512M, 2G.")] = None,
@@ -51,7 +52,7 @@ def restrict(
     from .. import restrict as answer
     from ..formats import load
 
-    network = load(file, normalize=normalize)
+    network = load(file, normalize=normalize, shape=dims(shape))
     ends = [_point(texts, network, option) for texts, option in ((start, "--from"), (end, "--to"))]
     wanted = network if until is None else _until(network, until)
     with _bar(progress and sys.stderr.isatty()) as report:

@@ -157,7 +157,7 @@ class _Graph:
             raise ArgumentError(
                 f"Input {name[:80]!r} has a free dim besides the first: {shape}.",
                 where=self.where,
-                hint="Say how large it is: load(path, shape=(...)), without a batch dimension.",
+                hint="Say how large it is: load(path, shape=(12, 12, 3)), or --shape 12,12,3.",
             )
         return Held(self.sketch.input(name[:80], shape[1:] if leads else shape), tuple(shape), leads)
 
