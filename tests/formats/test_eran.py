@@ -160,6 +160,17 @@ def graph(module: nn.Module, shape) -> Network:
     return capture(module.double().eval(), [torch.zeros(shape)])
 
 
+class Permute(nn.Module):
+    """Dims in another order."""
+
+    def __init__(self, *dims):
+        super().__init__()
+        self.dims = dims
+
+    def forward(self, x):
+        return x.permute(self.dims)
+
+
 class Mixed(nn.Module):
     """Something of all that can be written."""
 
@@ -195,6 +206,7 @@ def test_what_is_written_reads_back_as_the_same_function():
         (nn.MaxPool2d((1, 2), (3, 2)), (1, 8, 5)),
         (nn.Sequential(nn.Conv2d(1, 2, 2), nn.Flatten()), (1, 3, 3)),
         (nn.Sequential(nn.Linear(3, 2), nn.Hardtanh(), nn.Hardtanh()), (3,)),
+        (nn.Sequential(nn.MaxPool2d(2), Permute(0, 2, 3, 1), nn.ReLU(), nn.Flatten()), (3, 4, 6)),
     ],
 )
 def test_odd_chains_read_back_bit_by_bit(module, shape):
@@ -214,7 +226,10 @@ def test_odd_chains_read_back_bit_by_bit(module, shape):
         (nn.AvgPool2d(2), (1, 4, 4)),
         (nn.Linear(3, 3), (2, 3)),
         (nn.Sequential(nn.Linear(3, 3), nn.Softmax(-1)), (3,)),
-        (nn.Unflatten(1, (1, 2, 2)), (4,)),
+        (nn.Sequential(nn.Linear(4, 4), nn.Unflatten(1, (1, 2, 2))), (4,)),
+        (nn.Sequential(nn.Conv2d(2, 2, 1), Permute(0, 2, 3, 1)), (2, 3, 3)),
+        (nn.Sequential(Permute(0, 3, 1, 2), nn.MaxPool2d(2)), (4, 4, 2)),
+        (nn.Sequential(nn.ReflectionPad2d(1), nn.Flatten(), nn.Linear(16, 2)), (1, 2, 2)),
     ],
 )
 def test_what_does_not_fit_is_named(module, shape):
@@ -292,3 +307,11 @@ def test_published_weights_come_back_bit_by_bit(data: Path):
     network = load(data / "eran/pyt_generated/mnist/convSmallRELU__Point.pyt.gz")
     again = read_eran(eran_bytes(network), "a file")
     assert again.checksum() == network.checksum()
+
+
+@pytest.mark.parametrize("name", ["convSmallRELU__PGDK", "mnist_conv_maxpool", "mnist_relu_3_50"])
+def test_columns_that_read_channels_last_are_written_in_our_order(data: Path, name):
+    network = load(data / f"eran/mnist/{name}.onnx")
+    again = read_eran(eran_bytes(network), "a file")
+    x = torch.tensor(mnist(data, 20)[0])
+    torch.testing.assert_close(again(x.reshape(20, *again.input_shape)), network(x), rtol=1e-12, atol=1e-12)

@@ -15,7 +15,7 @@ from torch import Tensor
 from ..errors import UnsupportedError
 from ..network.graph import Network, Node, Shape
 from ..ops import windows
-from ..ops.affine import Product, Reshape, Scale
+from ..ops.affine import Product, Rearrange, Reshape, Scale
 from ..ops.base import Input, Op
 from ..ops.maximum import Maximum
 from ..ops.pointwise import Pointwise
@@ -34,7 +34,7 @@ TAILS = {"sigmoid": "Sigmoid", "tanh": "Tanh"}
 def eran_bytes(network: Network) -> bytes:
     """The text of a .eran file.
 
-    A network that flattens its image before its first layer takes flat points when it is read again.
+    A network that reshapes its points before its first layer takes them as that layer does when it is read again.
 
     Raises UnsupportedError naming the first node that the format has no words for.
     """
@@ -85,15 +85,14 @@ class _Writer:
     mean: Tensor | None = None  # (channels,) of a Normalize line, until a layer follows
     std: Tensor | None = None
     begun: bool = False  # whether a layer was seen
+    order: Tensor | None = None  # where each element stands in the reader's hand, if they were moved since
+    moved: Node | None = None  # the last node that moved or reshaped
 
     def node(self, node: Node, before: Shape) -> None:
         """Write one node, or keep it until its activation is known."""
         op = node.op
-        if isinstance(op, Reshape):
-            if len(node.shape) != 1 or len(before) != 3:
-                raise _unfit(node, f"makes {node.shape} of {before}, and only images can be flattened")
-            if not self.begun:
-                self.shape = node.shape
+        if isinstance(op, (Reshape, Rearrange)):
+            self._move(node, op)
         elif isinstance(op, Scale):
             self._scale(node, op, before)
         elif isinstance(op, Product):
@@ -110,12 +109,38 @@ class _Writer:
         if tail is not None:
             self._activation(last, tail)
         self._flush("Affine")
-        if not self.begun or self.shape != last.shape:
+        if not self.begun or self.order is not None or self.shape != last.shape:
+            if len(last.shape) != 1:
+                self._settled(last, last.shape)
             self._diagonal(last, last.shape, None, None)
             self._flush("Affine")
         return "".join(self.parts).encode()
 
-    def _begin(self, layer: _Layer | None, after: Shape) -> None:
+    def _move(self, node: Node, op: Reshape | Rearrange) -> None:
+        self.moved = node
+        if isinstance(op, Reshape):
+            return
+        index = op.index.cpu()
+        count = prod(self.shape if self.order is None else self.order.shape)
+        if op.constant is not None or not torch.equal(index.sort().values, torch.arange(count)):
+            raise _unfit(node, "repeats or drops elements")
+        order = index if self.order is None else self.order[index]
+        self.order = None if torch.equal(order, torch.arange(len(order))) else order
+
+    def _settled(self, node: Node, before: Shape) -> None:
+        """See that a layer of images, or of units by themselves, finds what it takes where it takes it."""
+        if self.order is not None or (self.begun and self.shape != before):
+            raise _unfit(self.moved or node, "moves elements that the next layer takes in their places")
+
+    def _dense(self, node: Node, weight: Tensor, bias: Tensor | None) -> None:
+        """A fully connected layer, its columns in the order of the elements they read."""
+        if self.order is not None:
+            moved = torch.empty_like(weight)
+            moved[:, self.order] = weight
+            weight, self.order = moved, None
+        self._begin(node, _Layer(weight, bias), weight.shape[1:], weight.shape[:1])
+
+    def _begin(self, node: Node, layer: _Layer | None, before: Shape, after: Shape) -> None:
         """A layer comes, after what was kept and, if it is the first, after the Normalize line."""
         self._flush("Affine")
         if not self.begun and (self.mean is not None or self.std is not None):
@@ -124,8 +149,10 @@ class _Writer:
             mean, std = torch.broadcast_tensors(mean, std)
             if bool((mean == mean[0]).all()) and bool((std == std[0]).all()):
                 mean, std = mean[:1], std[:1]
+            elif len(before) == 3 and before[0] != len(mean):
+                raise _unfit(self.moved or node, "reshapes what is normalised channel by channel")
             self.parts.append(f"Normalize mean={_numbers(mean)} std={_numbers(std)}\n")
-        self.begun, self.layer, self.shape = True, layer, after
+        self.begun, self.layer, self.shape = True, layer, tuple(after)
 
     def _flush(self, activation: str) -> None:
         if self.layer is not None:
@@ -143,19 +170,21 @@ class _Writer:
         weight, divisor, offset = op.weight, op.divisor, op.offset
         if node.shape != before:
             raise _unfit(node, "repeats its input")
-        if weight is None and not self.begun and self.std is None:
+        if weight is None and not self.begun and self.std is None and self.order is None:
             if divisor is None and offset is not None and self.mean is None:
                 self.mean = _per_unit(node, -offset, before)
                 return
-            if offset is None and divisor is not None and (self.mean is None or len(self.mean) == before[0]):
+            if offset is None and divisor is not None and (self.mean is None or before[:1] == self.mean.shape):
                 self.std = _per_unit(node, divisor, before)
                 return
-        alone = weight is None and divisor is None and len(self.shape) == len(before)
+        alone = weight is None and divisor is None and self.order is None and self.shape == before
         if alone and offset is not None and self.layer is not None and self.layer.bias is None:
             self.layer = replace(self.layer, bias=_per_unit(node, offset, before))
             return
         above, below = (torch.ones(1) if v is None else v.detach().cpu() for v in (weight, divisor))
         factor = above.double() / below.double()
+        if len(before) != 1:
+            self._settled(node, before)
         self._diagonal(node, before, factor, offset)
 
     def _diagonal(self, node: Node, shape: Shape, factor: Tensor | None, offset: Tensor | None) -> None:
@@ -166,9 +195,9 @@ class _Writer:
         bias = None if offset is None else _per_unit(node, offset, shape)
         matrix = torch.diag(scale)
         if len(shape) == 1:
-            self._begin(_Layer(matrix, bias), shape)
+            self._dense(node, matrix, bias)
         else:
-            self._begin(_Layer(matrix[:, :, None, None], bias, shape), shape)
+            self._begin(node, _Layer(matrix[:, :, None, None], bias, shape), shape, shape)
 
     def _product(self, node: Node, op: Product, before: Shape) -> None:
         weight = op.weight.detach().cpu().double()
@@ -178,20 +207,22 @@ class _Writer:
             raise _unfit(node, "is not a fully connected layer on flat points, nor a convolution of images")
         bias = None if op.offset is None else _per_unit(node, op.offset, node.shape)
         if full:
-            self._begin(_Layer(weight, bias), node.shape)
+            self._dense(node, weight, bias)
             return
         padding = set(known["padding"]) | set(known["padding_end"])
         if known["groups"] != 1 or set(known["dilation"]) != {1} or len(padding) != 1:
             raise _unfit(node, "has groups, a dilation or a padding that differs from side to side")
-        self._begin(_Layer(weight, bias, before, known["stride"], padding.pop()), node.shape)
+        self._settled(node, before)
+        self._begin(node, _Layer(weight, bias, before, known["stride"], padding.pop()), before, node.shape)
 
     def _pool(self, node: Node, op: Maximum, before: Shape) -> None:
         found = _windows(op, before) if op.name == "max_pool2d" and op.sign > 0 and len(before) == 3 else None
         if found is None:
             raise _unfit(node, "is a maximum, but not over square-padded windows of an image")
+        self._settled(node, before)
         if op.floor:
             self._activation(node, "ReLU")  # before the maximum or behind it is the same
-        self._begin(None, node.shape)
+        self._begin(node, None, before, node.shape)
         kernel, stride, padding = found
         channels, height, width = before
         size = [height, width, channels]
