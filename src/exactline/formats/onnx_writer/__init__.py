@@ -88,6 +88,7 @@ def _model(network: Network, sheet: Sheet) -> ModelProto:
         name = sheet.node("Identity", name) if name in taken else name
         taken.add(name)
         outputs.append(helper.make_tensor_value_info(name, sheet.kind, ["N", *node.shape]))
+    sheet.prune([value.name for value in outputs])
     graph = helper.make_graph(sheet.nodes, "network", inputs, outputs, sheet.constants)
     opsets = [helper.make_opsetid("", OPSET)]
     return helper.make_model(
@@ -99,7 +100,7 @@ def _written(sheet: Sheet, node: Node, xs: list[str], network: Network) -> str:
     op, shapes = node.op, [network.nodes[i].shape for i in node.inputs]
     match op:
         case Pointwise():
-            return pointwise(sheet, op, xs[0])
+            return pointwise(sheet, op, xs[0], shapes[0])
         case Maximum():
             return maximum(sheet, op, xs[0], shapes[0])
         case Order():

@@ -21,7 +21,7 @@ from .sheet import Sheet
 ZERO, ONE = Fraction(0), Fraction(1)
 
 
-def pointwise(sheet: Sheet, op: Pointwise, x: str) -> str:
+def pointwise(sheet: Sheet, op: Pointwise, x: str, before: Shape) -> str:
     """One node for the functions that ONNX has; any other is a sum of ReLUs, one for each knot."""
     knots, slopes, value = op.knots, op.slopes, op.value
     at_zero = knots == (ZERO,) and value == ZERO
@@ -30,7 +30,7 @@ def pointwise(sheet: Sheet, op: Pointwise, x: str) -> str:
     if at_zero and slopes == (-ONE, ONE) and op.flat_slope == ZERO:
         return sheet.node("Abs", x)
     if (at_zero and slopes[1] is ONE) or (at_zero and slopes[1] == ONE):
-        made = _leaky(sheet, slopes[0], x)
+        made = _leaky(sheet, slopes[0], x, before)
         if made is not None:
             return made
     if _same(value, knots[0]) and slopes in ((ZERO, ONE, ZERO), (ZERO, ONE), (ONE, ZERO), (ZERO, ZERO)):
@@ -44,12 +44,12 @@ def pointwise(sheet: Sheet, op: Pointwise, x: str) -> str:
     return _relus(sheet, op, x)
 
 
-def _leaky(sheet: Sheet, slope: Number, x: str) -> str | None:
+def _leaky(sheet: Sheet, slope: Number, x: str, before: Shape) -> str | None:
     """LeakyRelu, whose slope is a float32, or PRelu; onnxruntime has neither in double."""
     if sheet.double:
         return None
     if isinstance(slope, Tensor):
-        return sheet.node("PRelu", x, sheet.const(slope[0] if slope.dim() > 1 else slope))
+        return sheet.node("PRelu", x, sheet.const(slope[0] if slope.dim() > len(before) else slope))
     number = torch.tensor([float(slope)], dtype=torch.float64)
     if float(number.float()) == float(slope):
         return sheet.node("LeakyRelu", x, alpha=float(slope))

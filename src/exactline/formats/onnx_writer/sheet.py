@@ -30,6 +30,7 @@ class Sheet:
         self.nodes: list[NodeProto] = []
         self.constants: list[TensorProto] = []
         self.names: set[str] = set()
+        self.origin: dict[str, tuple[str, tuple[int, ...] | None]] = {}  # what was reshaped, and its shape if known
         self.bytes = 0
         self.prefix = "node"  # of the names given next
         self.where = ""  # the node being written, for messages
@@ -87,11 +88,32 @@ class Sheet:
 
     def flat(self, x: str, before: Sequence[int]) -> str:
         """(N, elements)."""
-        return x if len(before) == 1 else self.node("Flatten", x, axis=1)
+        if len(before) == 1:
+            return x
+        made = self.node("Flatten", x, axis=1)
+        self.origin[made] = (x, tuple(before))
+        return made
 
     def reshape(self, x: str, shape: Sequence[int], before: Sequence[int] | None = None) -> str:
-        """The same elements as (N, *shape); nothing where they have that shape already."""
-        return x if before is not None and tuple(before) == tuple(shape) else self._reshaped(x, shape)
+        """The same elements as (N, *shape): nothing where they have that shape, one node where several follow."""
+        known = None if before is None else tuple(before)
+        x, known = self.origin.get(x, (x, known))
+        if known == tuple(shape):
+            return x
+        made = self.node("Reshape", x, self.ints([0, *shape]))
+        self.origin[made] = (x, known)
+        return made
+
+    def prune(self, wanted: Sequence[str]) -> None:
+        """Drop the nodes and constants that nothing reads."""
+        needed = set(wanted)
+        kept: list[NodeProto] = []
+        for node in reversed(self.nodes):
+            if needed.intersection(node.output):
+                needed.update(node.input)
+                kept.append(node)
+        self.nodes = kept[::-1]
+        self.constants = [c for c in self.constants if c.name in needed]
 
     def gather(self, x: str, index: Tensor, axis: int) -> str:
         """Elements by their places along an axis; a table of places opens a new axis."""
@@ -100,9 +122,6 @@ class Sheet:
     def summed(self, x: str, axes: Sequence[int]) -> str:
         """The sum over some axes, which go."""
         return self.node("ReduceSum", x, self.ints(axes), keepdims=0)
-
-    def _reshaped(self, x: str, shape: Sequence[int]) -> str:
-        return self.node("Reshape", x, self.ints([0, *shape]))
 
     def _stored(self, array: np.ndarray[Any, Any], kind: int) -> str:
         self.bytes += prod(array.shape) * array.itemsize
