@@ -34,14 +34,15 @@ def fused(network: Network) -> Network:
     """max(relu(..)) and relu(max(..)) as one maximum with the constant 0 as a rival."""
     nodes = list(network.nodes)
     for i in range(len(nodes)):
-        readers = _readers(nodes, network.outputs)
         node = nodes[i]
         if isinstance(node.op, Maximum) and node.op.sign > 0 and not node.op.floor:
-            _absorb_before(nodes, i, readers)
+            _absorb_before(nodes, i, _readers(nodes, network.outputs))
         elif _is_relu(node.op):
             j = node.inputs[0]
             inner = nodes[j]
-            if isinstance(inner.op, Maximum) and inner.op.sign > 0 and readers[j] == [i]:
+            if not isinstance(inner.op, Maximum) or inner.op.sign < 0:
+                continue
+            if _readers(nodes, network.outputs)[j] == [i]:
                 nodes[i] = Node(inner.name, replace(inner.op, floor=True), inner.inputs, node.shape, inner.path)
                 nodes[j] = replace(inner, name=f"{inner.name}.before")
     return replace(network, nodes=tuple(nodes))

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from .base import Affine, root_sum_squares
@@ -37,6 +38,11 @@ class Product(Affine):
 
     def linear(self, *xs: Tensor) -> Tensor:
         return self.call(xs[0], self.weight)
+
+    def pull(self, grad: Tensor, shapes: Sequence[Sequence[int]]) -> list[Tensor]:
+        if self.call is F.linear:
+            return [grad @ self.weight]
+        return super().pull(grad, shapes)
 
     def spread(self, *errors: Tensor) -> Tensor:
         squares, top = self._squares
@@ -82,6 +88,13 @@ class Scale(Affine):
         # an offset may be wider than x: the linear part has the output's shape all the same
         return x if self.offset is None else x.expand(torch.broadcast_shapes(x.shape, self.offset.shape))
 
+    def pull(self, grad: Tensor, shapes: Sequence[Sequence[int]]) -> list[Tensor]:
+        if self.weight is not None:
+            grad = grad * self.weight
+        if self.divisor is not None:
+            grad = grad / self.divisor
+        return [summed(grad, shapes[0])]
+
     def spread(self, *errors: Tensor) -> Tensor:
         return self.linear(errors[0]).abs()
 
@@ -104,6 +117,9 @@ class Combine(Affine):
 
     def linear(self, *xs: Tensor) -> Tensor:
         return self.evaluate(*xs)
+
+    def pull(self, grad: Tensor, shapes: Sequence[Sequence[int]]) -> list[Tensor]:
+        return [summed(grad, s) * f if f != 1 else summed(grad, s) for s, f in zip(shapes, self.factors, strict=True)]
 
     def spread(self, *errors: Tensor) -> Tensor:
         total = errors[0] * abs(self.factors[0])
@@ -168,6 +184,13 @@ class Rearrange(Affine):
             out = torch.where(self.index >= 0, out, torch.zeros_like(self.constant))
         return out.view(len(xs[0]), *self.shape)
 
+    def pull(self, grad: Tensor, shapes: Sequence[Sequence[int]]) -> list[Tensor]:
+        sizes = [torch.Size(s).numel() for s in shapes]
+        total = grad.new_zeros(len(grad), sum(sizes))
+        taken = self.index >= 0
+        total.index_add_(1, self.index[taken], grad.reshape(len(grad), -1)[:, taken])
+        return [g.reshape(len(grad), *s) for g, s in zip(total.split(sizes, 1), shapes, strict=True)]
+
     def spread(self, *errors: Tensor) -> Tensor:
         return self.linear(*errors)
 
@@ -195,9 +218,17 @@ class Reshape(Affine):
     def linear(self, *xs: Tensor) -> Tensor:
         return self.evaluate(*xs)
 
+    def pull(self, grad: Tensor, shapes: Sequence[Sequence[int]]) -> list[Tensor]:
+        return [grad.reshape(len(grad), *shapes[0])]
+
     def spread(self, *errors: Tensor) -> Tensor:
         return self.evaluate(*errors)
 
     @property
     def terms(self) -> float:
         return 0.0
+
+
+def summed(grad: Tensor, shape: Sequence[int]) -> Tensor:
+    """Gradients (points, *wide) as gradients of what was broadcast from (points, *shape)."""
+    return grad if tuple(grad.shape[1:]) == tuple(shape) else grad.sum_to_size(len(grad), *shape)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -61,6 +61,13 @@ class Affine(Op):
     def spread(self, *errors: Tensor) -> Tensor:
         """The size of the output's error when the inputs carry independent ``errors``."""
 
+    def pull(self, grad: Tensor, shapes: Sequence[Sequence[int]]) -> list[Tensor]:
+        """Gradients at the output, (points, *out), as gradients at every input, (points, *shape) each."""
+        with torch.enable_grad():
+            made = (torch.zeros(len(grad), *s, dtype=grad.dtype, device=grad.device) for s in shapes)
+            xs = [x.requires_grad_() for x in made]
+            return list(torch.autograd.grad(self.linear(*xs), xs, grad))
+
 
 @dataclass(frozen=True, eq=False)
 class Breaking(Op):
@@ -102,6 +109,17 @@ class Breaking(Op):
     @abstractmethod
     def follow(self, pattern: Tensor, x: Tensor) -> Tensor:
         """The affine map of a branch pattern, applied to any point."""
+
+    def rival(self, before: Tensor, after: Tensor) -> Tensor | None:
+        """The pattern with every unit that is on a knot along a whole piece on its other side; None: there is none."""
+        return None
+
+    def pull(self, pattern: Tensor, grad: Tensor, shape: Sequence[int]) -> Tensor:
+        """Gradients at the output, (pieces, *out), as gradients at the input, (pieces, *shape)."""
+        with torch.enable_grad():
+            x = torch.zeros(len(grad), *shape, dtype=grad.dtype, device=grad.device, requires_grad=True)
+            (found,) = torch.autograd.grad(self.follow(pattern, x), x, grad)
+        return found
 
 
 HUGE = 2.0**1020  # values beyond this are scaled before they are added

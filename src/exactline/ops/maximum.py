@@ -12,6 +12,7 @@ from .base import Breaking, Crossings, Noise, Settled
 
 Native = Callable[[Tensor], tuple[Tensor, Tensor]]
 LOOK = 1 << 22  # elements of windows opened at a time
+TIED = 64 * 2.0**-52  # lines this close to one another at both ends, relative to them, may be one
 LOUD = 1e-6  # noise of this share of the largest value may hide a whole line
 
 
@@ -81,6 +82,29 @@ class Maximum(Breaking):
         inside = pattern < self.table.shape[1]
         position = self.table.gather(1, (pattern * inside).T).T
         return (flat.gather(1, position) * inside).view(len(x), *self.shape)
+
+    def rival(self, before: Tensor, after: Tensor) -> Tensor | None:
+        pattern = self.branch(before, after)
+        ends = [self.sign * end.reshape(len(end), -1) for end in (before, after)]
+        tied = None
+        for flat in ends:  # a column at a time: windows are not opened
+            best, _ = _over_windows(flat, self.table)
+            best = best.clamp(min=0) if self.floor else best
+            slack = TIED * best.abs()
+            near = torch.stack([best - flat.index_select(1, c) <= slack for c in self.table.T], 2)
+            if self.floor:
+                near = torch.cat([near, (best <= slack)[..., None]], 2)
+            tied = near if tied is None else tied & near
+        if tied is None or not bool((tied.sum(2) > 1).any()):
+            return None
+        last = tied.shape[2] - 1 - tied.flip(2).to(torch.int8).argmax(2)
+        same = self._same(last, pattern)
+        return torch.where((tied.sum(2) > 1) & ~same, last, pattern)
+
+    def _same(self, one: Tensor, two: Tensor) -> Tensor:
+        """Whether two places of each window are one and the same element."""
+        wide = torch.cat([self.table, torch.full_like(self.table[:, :1], -1)], 1)
+        return wide.gather(1, one.T).T == wide.gather(1, two.T).T
 
     def _lead(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """The value of every window and the flat position that leads it, -1 for the floor."""

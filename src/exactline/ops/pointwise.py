@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -166,6 +166,27 @@ class Pointwise(Breaking):
                 level = (x - at) * float(self.flat_slope) + height
                 out = torch.where(pattern == len(self.slopes) + j, level, out)
         return out
+
+    def rival(self, before: Tensor, after: Tensor) -> Tensor | None:
+        pattern, found = self.branch(before, after), False
+        for j, knot in enumerate(self.knots):
+            level = _number(knot)
+            stuck = (before == level) & (after == level)
+            if bool(stuck.any()):
+                other = torch.full_like(pattern, j + 1)
+                pattern, found = torch.where(stuck, other, pattern), True
+        return pattern if found else None
+
+    def pull(self, pattern: Tensor, grad: Tensor, shape: Sequence[int]) -> Tensor:
+        if self.flat_slope is None and self.slopes == (0, 1):
+            return grad * pattern
+        slopes = torch.zeros_like(grad)
+        for j, slope in enumerate(self.slopes):
+            steep = torch.as_tensor(_number(slope), dtype=grad.dtype, device=grad.device)
+            slopes = torch.where(pattern == j, steep, slopes)
+        if self.flat_slope is not None:
+            slopes = torch.where(pattern >= len(self.slopes), float(self.flat_slope), slopes)
+        return grad * slopes
 
 
 def _side(above: Tensor, below: Tensor, rows: Tensor, units: Tensor) -> Tensor:

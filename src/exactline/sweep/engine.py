@@ -19,7 +19,7 @@ from ..ops.base import Breaking, Input, Passes
 from .noise import StateNoise, fuzz_of
 from .place import Births, place
 from .plan import Plan, plan
-from .state import Floats, Ints, Size, State, begin, on
+from .state import Floats, Ints, Size, State, Step, begin, on
 from .walk import Walk
 
 
@@ -92,25 +92,31 @@ def _advance(
         if limits.late():
             return state
         i = state.node
-        node = network.nodes[i]
-        if i not in facts.last:
-            state.live.pop(i, None)
-        elif isinstance(node.op, Breaking):
-            found = _break(network, facts, state, limits)
+        if i in facts.last and isinstance(network.nodes[i].op, Breaking):
+            found = branch_out(network, facts, state, limits)
             if not isinstance(found, State):
                 return found
             state = found
-        elif not isinstance(node.op, Input):
-            state.live[i] = node.op.evaluate(*(state.live[j] for j in node.inputs))
-            state.sizes[i] = Size.after(facts, i, [state.sizes[j] for j in node.inputs], state.eps)
-        _release(facts, state, i, node.inputs)
-        state.node = i + 1
+        move_on(network, facts, state)
         if watch is not None:
             watch(state)
     return state
 
 
-def _break(network: Network, facts: Plan, state: State, limits: Limits) -> State | Iterator[State]:
+def move_on(network: Network, facts: Plan, state: State) -> None:
+    """Past the next node: evaluated unless it breaks and was so already, and what nothing reads any more released."""
+    i = state.node
+    node = network.nodes[i]
+    if i not in facts.last:
+        state.live.pop(i, None)
+    elif not isinstance(node.op, (Breaking, Input)):
+        state.live[i] = node.op.evaluate(*(state.live[j] for j in node.inputs))
+        state.sizes[i] = Size.after(facts, i, [state.sizes[j] for j in node.inputs], state.eps)
+    _release(facts, state, i, node.inputs)
+    state.node = i + 1
+
+
+def branch_out(network: Network, facts: Plan, state: State, limits: Limits) -> State | Iterator[State]:
     """Find the crossings of a breaking node and put a point at each."""
     i = state.node
     node = network.nodes[i]
@@ -169,10 +175,13 @@ def _insert(
     merged = merge.tensor(x)
     _meet(merged, merge, births)
     live = {j: merge.tensor(t) for j, t in state.live.items() if j != source or facts.last[source] > i}
-    if merged is x or not isinstance(node.op, Breaking):
-        live[i] = node.op.evaluate(merged)
-    else:
-        live[i] = node.op.overwrite(merged)
+    op = node.op
+    if not isinstance(op, Breaking):
+        raise TypeError(f"{node.name} does not break")
+    step = None
+    if state.traced:
+        step = Step(merge.origin, op.branch(merged[:-1], merged[1:]), op.rival(merged[:-1], merged[1:]))
+    live[i] = op.evaluate(merged) if merged is x else op.overwrite(merged)
     marks, spots = _newborn(state, births, merge, doubtful)
     trail = state.trail
     if trail is not None and len(merge.at):
@@ -189,6 +198,7 @@ def _insert(
         live=live,
         sizes=dict(state.sizes),
         trail=trail,
+        step=step,
     )
 
 

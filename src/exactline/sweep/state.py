@@ -35,6 +35,15 @@ class Size:
         return Size(values, facts.gain[i] * max(s.errors for s in inputs) + eps * values)
 
 
+@dataclass(frozen=True)
+class Step:
+    """How a breaking node changed the points, kept where gradients are wanted afterwards."""
+
+    origin: Ints  # (n,) the point, before the node, that each point is or follows
+    pattern: Tensor  # (n - 1, ...) the branches on the piece that begins at each point
+    rival: Tensor | None  # the same where every unit that sits on a knot along a piece is on its other side
+
+
 @dataclass
 class State:
     """All points at hand between two nodes; the points of a line stand together, in order of alpha."""
@@ -46,6 +55,8 @@ class State:
     live: dict[int, Tensor] = field(default_factory=dict)  # (n, *shape) each
     sizes: dict[int, Size] = field(default_factory=dict)  # of every live tensor
     trail: Walk | None = None  # errors at all points, once most of them are in doubt
+    traced: bool = False  # whether steps are kept
+    step: Step | None = None  # the last one
     cut_left: bool = False  # whether the first point was also the last of the part before
     cut_count: int = 0  # the crossings that were counted there before the cut
     first: dict[int, Tensor] = field(default_factory=dict)  # by node: units on a knot at the first point,

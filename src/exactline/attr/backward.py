@@ -1,0 +1,162 @@
+"""Gradients summed over all pieces of many lines, in one sweep forwards and one backwards.
+
+Below a breaking node the branches are the same on all pieces that lie in one piece of before. So the weighted gradients
+of the finer pieces are added first, and the way back goes on with the coarser ones: every layer sees as many vectors
+as it had pieces on the way there, never one for each piece of the answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Protocol, TypeAlias
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..line import Lines
+from ..network.graph import Network
+from ..ops.base import Affine, Breaking, Input
+from ..sweep.engine import Limits, branch_out, move_on
+from ..sweep.plan import plan
+from ..sweep.state import State, Step, begin, on
+
+Gradients: TypeAlias = dict[int, Tensor]  # by node: (points, *shape), each for the piece that begins at a point
+
+
+class Seed(Protocol):
+    """What the gradient is of: the weighted gradient at the outputs, on every piece of a finished state."""
+
+    def __call__(self, state: State, widths: Tensor) -> Gradients: ...
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One layer on all pieces of a state: what a watcher is shown on the way back."""
+
+    line: Tensor  # (points,) which line
+    widths: Tensor  # (points,) of the piece that begins there, 0 at the end of a line
+    values: Tensor  # (points, *shape)
+    gradients: Tensor  # (points, *shape) summed over the finer pieces, with their weights
+
+
+Watcher: TypeAlias = Callable[[Layer], Tensor | None]  # may replace the gradients that go on
+
+
+@dataclass
+class Backward:
+    """One way there and back; pieces and units that sit on a knot are counted on the way."""
+
+    network: Network
+    seed: Seed
+    limits: Limits
+    watch: dict[int, Watcher] = field(default_factory=dict[int, Watcher])  # by node
+    other_side: bool = False  # units that sit on a knot along a piece are taken on their other side
+    pieces: int = 0
+    stuck: int = 0  # pairs of a piece and a unit that sits on a knot all along it
+
+    def run(
+        self, lines: Lines, progress: Callable[[int, int], None] | None = None
+    ) -> Iterator[tuple[int, list[Tensor]]]:
+        """For groups of lines: the first of them, and the gradients at every input, (lines, *in) each."""
+        step = max(1, self.limits.points // 2)
+        for first in range(0, len(lines), step):
+            last = min(first + step, len(lines))
+            state = begin(lines, first, last, self.network.inputs)
+            state.traced = True
+            found = self._pull(state)
+            shapes = [self.network.nodes[i].shape for i in self.network.inputs]
+            none = lines.starts[0]
+            empty = [none.new_zeros(2 * (last - first), *s) for s in shapes]
+            yield first, [found.get(i, e)[0::2] for i, e in zip(self.network.inputs, empty, strict=True)]
+            if progress is not None:
+                progress(last, self.pieces)
+
+    def _pull(self, state: State) -> Gradients:
+        """Gradients at what is live when the state begins, summed onto its pieces."""
+        nodes, facts = self.network.nodes, plan(self.network)
+        there: list[tuple[int, State, Step | None]] = []  # nodes passed, with the points after them
+        shown: dict[int, Tensor] = {}
+        grads: Gradients | None = None
+        while state.node < len(nodes):
+            i = state.node
+            if isinstance(nodes[i].op, Breaking) and i in facts.last:
+                after = branch_out(self.network, facts, state, self.limits)
+                if not isinstance(after, State):
+                    grads = self._parts(i, state, after)
+                    break
+                there.append((i, after, after.step))
+                state = after
+            else:
+                there.append((i, state, None))
+            move_on(self.network, facts, state)
+            if i in self.watch and i in state.live:
+                shown[i] = state.live[i]
+        if grads is None:
+            self.pieces += int(state.joined.sum())
+            grads = self.seed(state, _widths(state))
+        for i, after, step in reversed(there):
+            self._show(i, after, shown.get(i), grads)
+            grads = self._through(i, step, grads)
+        return grads
+
+    def _parts(self, i: int, before: State, parts: Iterator[State]) -> Gradients:
+        """The same where the points are taken in parts from node ``i`` on: their sums are put together."""
+        total: Gradients = {}
+        for part in parts:
+            shown, step = part.live.get(i), part.step
+            whole = State(part.lines, part.node, part.marks, part.spots, dict(part.live), traced=True)
+            grads = self._pull(part)
+            self._show(i, whole, shown, grads)
+            for j, g in self._through(i, step, grads, len(before)).items():
+                total[j] = total[j] + g if j in total else g
+        return total
+
+    def _show(self, i: int, after: State, values: Tensor | None, grads: Gradients) -> None:
+        if i in self.watch and values is not None:
+            here = grads.get(i, torch.zeros_like(values))
+            layer = Layer(on(values.device, after.line.copy()), _widths(after), values, here)
+            changed = self.watch[i](layer)
+            if changed is not None:
+                grads.clear()  # what goes around the layer does not count
+                grads[i] = changed
+
+    def _through(self, i: int, step: Step | None, grads: Gradients, rows: int = 0) -> Gradients:
+        """From after a node to before it; after a breaking one, onto the pieces that were there before."""
+        node = self.network.nodes[i]
+        op, grad = node.op, None if isinstance(node.op, Input) else grads.pop(i, None)
+        if grad is not None:
+            shapes = [self.network.nodes[j].shape for j in node.inputs]
+            pulled = self._pulled(op, step, grad, shapes)
+            for j, g in zip(node.inputs, pulled, strict=True):
+                grads[j] = grads[j] + g if j in grads else g
+        if step is None:
+            return grads
+        count = max(rows, int(step.origin[-1]) + 1)
+        return {j: _onto(g, step, count) for j, g in grads.items()}
+
+    def _pulled(self, op: object, step: Step | None, grad: Tensor, shapes: list[tuple[int, ...]]) -> list[Tensor]:
+        if isinstance(op, Affine):
+            return op.pull(grad, shapes)
+        if not isinstance(op, Breaking) or step is None:
+            raise TypeError("a node is neither affine nor breaking")
+        pattern = step.pattern
+        if step.rival is not None:
+            self.stuck += int((step.rival != pattern).sum())
+            pattern = step.rival if self.other_side else pattern
+        made = op.pull(pattern, grad[:-1], shapes[0])
+        return [torch.cat([made, made.new_zeros(1, *made.shape[1:])])]
+
+
+def _widths(state: State) -> Tensor:
+    """(points,) how long the piece is that begins at a point; 0 where none does."""
+    widths = np.zeros(len(state))
+    widths[:-1] = np.where(state.joined, np.diff(state.alphas), 0.0)
+    return on(state.device, widths)
+
+
+def _onto(grad: Tensor, step: Step, rows: int) -> Tensor:
+    if len(step.origin) == rows and step.origin[0] == 0 and step.origin[-1] == rows - 1:
+        return grad  # no point came in
+    return grad.new_zeros(rows, *grad.shape[1:]).index_add_(0, on(grad.device, step.origin), grad)

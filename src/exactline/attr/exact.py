@@ -1,0 +1,68 @@
+"""Exact path integrals of gradients along straight lines: the one function on which all attributions stand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ..line import Lines
+from ..network.graph import Network
+from ..restrict import free_memory
+from ..sweep.engine import Limits
+from ..sweep.plan import plan
+from ..sweep.precise import precise
+from .backward import Backward, Seed, Watcher
+from .seeds import Output, Smoothed
+
+SHARE = 3  # values, gradients and patterns stand side by side
+
+
+@dataclass(frozen=True)
+class PathIntegral:
+    """Gradients integrated along lines, and how sure one can be of them."""
+
+    gradients: tuple[Tensor, ...]  # (lines, *in) each: the integral over alpha of dF/dx
+    pieces: int  # of all lines together
+    stuck: int  # pairs of a piece and a unit that is on a knot all along it, where its gradient is a convention
+    swing: tuple[Tensor, ...] | None  # by how much the gradients change if each of those is taken on its other side
+
+
+def path_integral(
+    network: Network,
+    lines: Lines,
+    targets: Tensor,  # (lines,) flat position in the output
+    *,
+    output: int = 0,
+    tail: bool = False,  # of what the smooth tail makes of the output
+    watch: dict[int, Watcher] | None = None,
+    memory: int | None = None,
+    progress: Callable[[int, int], None] | None = None,  # lines done, pieces so far
+    doubts: bool = True,  # whether to go back once more where a gradient is a convention
+) -> PathIntegral:
+    """Integrals of the gradient of one output along many lines, exact but for rounding.
+
+    The lines are on the network's device and in its precision.
+    """
+    kind = Smoothed if tail and network.tails[output] is not None else Output
+    seed: Seed = kind(network, output, targets)
+    share = (free_memory(network.device) if memory is None else memory) // SHARE
+    limits = Limits(plan(network).points(share))
+
+    def go(other_side: bool, watched: dict[int, Watcher]) -> tuple[tuple[Tensor, ...], Backward]:
+        way = Backward(network, seed, limits, watched, other_side)
+        parts = [grads for _, grads in way.run(lines, None if other_side else progress)]
+        shapes = [network.nodes[i].shape for i in network.inputs]
+        empty = [torch.zeros(0, *s, dtype=network.dtype, device=network.device) for s in shapes]
+        columns = zip(*parts, strict=True) if parts else [[e] for e in empty]
+        return tuple(torch.cat(list(column)) for column in columns), way
+
+    with precise():
+        found, way = go(False, watch or {})
+        swing = None
+        if way.stuck and doubts:
+            other, _ = go(True, {})
+            swing = tuple((a - b).abs() for a, b in zip(found, other, strict=True))
+    return PathIntegral(found, way.pieces, way.stuck, swing)
