@@ -172,7 +172,7 @@ class _Reader:
         kernel, padding = found["pool_size"], found.get("padding", (0, 0))
         stride = found.get("stride", kernel)
         out = [(n + 2 * p - k) // s + 1 for n, k, s, p in zip(self.x.shape[1:], kernel, stride, padding, strict=True)]
-        limits.within(self.x.shape[0] * prod(out) * prod(kernel), limits.NUMBERS, "places in windows", self.lines.here)
+        limits.within(self.x.shape[0] * prod(out) * prod(kernel), limits.TABLES, "places in windows", self.lines.here)
         self._draw("pool", "max_pool2d", list(kernel), list(stride), list(padding))
 
     def _settings(self, text: bytes, *keys: str) -> Settings:

@@ -33,6 +33,7 @@ class Sketch:
         self.where = where  # the file, for messages
         self.builder = Builder()
         self.refused: list[str] = []
+        self._seen, self._places = 0, 0  # nodes whose tables were counted, and places in them
 
     def input(self, name: str, shape: Sequence[int]) -> Data:
         """A new input of the network."""
@@ -42,7 +43,16 @@ class Sketch:
 
     def at(self, name: str, path: str = "") -> None:
         """The node that is drawn next, by its name in the file."""
+        self._count_tables()
         self.builder.name, self.builder.path = name, path
+
+    def _count_tables(self) -> None:
+        """Moves and maxima keep a table of places for each node: a short file must not ask for many large ones."""
+        for node in self.builder.nodes[self._seen :]:
+            tables = [v for v in vars(node.op).values() if isinstance(v, Tensor) and v.dtype == torch.int64]
+            self._places += sum(t.numel() for t in tables)
+        self._seen = len(self.builder.nodes)
+        limits.within(self._places, limits.TABLES, "places in tables of moves and maxima", self.where)
 
     def call(self, operator: str, *args: Any, **kwargs: Any) -> Value:
         """One of torch's operators, ``name`` or ``name.overload``, in the file's order of dims: the batch comes first.

@@ -6,6 +6,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from torch import Tensor
+
 from ...errors import ArgumentError, FileError, MissingError, UnsupportedError
 from ...network.builder import Barred, Refused
 from ...network.graph import Network
@@ -58,6 +60,7 @@ class _Graph:
         self.sketch, self.store = Sketch(where), Store(where, folder)
         self.opset = self._version(model)
         self.values: dict[str, Value] = {"": None}
+        self.made = 0  # numbers in constants that nodes worked out
 
     def _version(self, model: Any) -> int:
         found = [o.version for o in model.opset_import if o.domain in OURS]
@@ -124,9 +127,12 @@ class _Graph:
             self.values[proto.name] = self.store.tensor(proto)
 
     def _inputs(self) -> None:
+        weights = set(self.values)
         for info in self.graph.input:
-            if info.name in self.values:
+            if info.name in weights:
                 continue  # old files list their weights among the inputs
+            if info.name in self.values:
+                raise _damaged(f"Two inputs are called {info.name[:80]!r}.", self.where)
             kind = info.type.tensor_type
             if not info.type.HasField("tensor_type") or not kind.HasField("shape"):
                 raise _damaged(f"Input {info.name[:80]!r} has no shape.", self.where)
@@ -176,17 +182,31 @@ class _Graph:
                 raise Refused(reason(node.op_type, node.domain))
             settings = {a.name: v for a in node.attribute for v in self._attribute(a, node.op_type)}
             call = Call(self.sketch, self.store, self.opset, node.op_type, name, settings, len(node.output))
+            if node.input and inputs[0] is None:
+                raise call.damaged("An input is missing.")
             made = self._behind(call, inputs) or read(call, inputs)
+            results = made if isinstance(made, tuple) else (made,)
+            self._charge(results, [*inputs, *settings.values()])
         except Refused as problem:
-            made = Held(self.sketch.refuse(node.op_type, str(problem)), (), False)
+            if problem.path:
+                self.sketch.at(_short(problem.path))
+            results = (Held(self.sketch.refuse(problem.name or node.op_type, str(problem)), (), False),)
+        except AttributeError as problem:
+            raise _damaged("An input is missing, or not of the kind it should be.", self._at(node, name)) from problem
         except (ValueError, TypeError, IndexError, OverflowError, RuntimeError) as problem:
             text = (str(problem).strip().splitlines() or [type(problem).__name__])[0][:200]
             raise _damaged(f"Its settings or inputs make no sense: {text}", self._at(node, name)) from problem
-        results = made if isinstance(made, tuple) else (made,)
         for place, output in enumerate(node.output):
             if output:
                 barred = Held(Barred(f"uses output {place} of {node.op_type}, which is not supported"), (), False)
                 self.values[output] = results[place] if place < len(results) else barred
+
+    def _charge(self, made: Sequence[Value], given: Sequence[Value]) -> None:
+        """Count the constants that a node worked out, unless they are views of what it was given."""
+        held = {v.untyped_storage().data_ptr() for v in given if isinstance(v, Tensor)}
+        fresh = [v for v in made if isinstance(v, Tensor) and v.untyped_storage().data_ptr() not in held]
+        self.made += sum(v.numel() for v in fresh)
+        limits.within(self.made, limits.MADE, "numbers in constants that nodes work out", self.where)
 
     def _behind(self, call: Call, inputs: list[Value]) -> Held | None:
         """Behind a refused node only the operator's name and the number of its branches can still be judged."""

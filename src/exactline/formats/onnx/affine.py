@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from ...network.builder import Refused
+from .. import limits
 from .arithmetic import elementwise
 from .held import Call, Held, Value, given, operator
 from .windows import paddings
@@ -16,8 +17,12 @@ from .windows import paddings
 @operator("MatMul")
 def matmul(c: Call, inputs: list[Value]) -> Value:
     one, two = inputs[:2]
+    if one is None or two is None:
+        raise c.damaged("An input is missing.")
     if isinstance(one, Tensor) and isinstance(two, Tensor):
-        return torch.matmul(one.to(torch.float64), two.to(torch.float64))
+        pair = one.to(torch.float64), two.to(torch.float64)
+        limits.sized(torch.matmul(*(t.to("meta") for t in pair)).shape, "the result", c.sketch.where, limits.WIDTH)
+        return torch.matmul(*pair)
     if isinstance(one, Held) and isinstance(two, Held):
         raise Refused("multiplies two branches of data")
     held, weight = (one, two) if isinstance(one, Held) else (two, one)
@@ -42,9 +47,9 @@ def gemm(c: Call, inputs: list[Value]) -> Value:
     one, two, three = inputs[0], given(inputs, 1), given(inputs, 2)
     alpha, beta = c.number("alpha", 1.0), c.number("beta", 1.0)
     if isinstance(one, Held) and isinstance(two, Tensor) and not c.get("transA", 0) and one.leads:
-        weight = (two if c.get("transB", 0) else two.T).to(torch.float64).contiguous()
         if two.dim() != 2 or len(one.shape) != 2:
             raise c.damaged("Gemm takes matrices.")
+        weight = (two if c.get("transB", 0) else two.T).to(torch.float64).contiguous()
         bias = None
         if isinstance(three, Tensor):
             bias = (three.to(torch.float64) * beta).broadcast_to(1, len(weight))[0].contiguous()
@@ -62,7 +67,7 @@ def _times(c: Call, value: Value, factor: float) -> Value:
 
 def _transposed(c: Call, value: Value) -> Value:
     if isinstance(value, Tensor):
-        return value.T
+        return value.transpose(0, 1)
     held = c.held(value)
     return c.whole_point(c.call("transpose.int", c.full(held), 1, 2))
 
@@ -82,6 +87,7 @@ def conv(c: Call, inputs: list[Value]) -> Value:
     if before != after:
         x = c.call("constant_pad_nd", x, _torch_pads(before, after), 0.0)
         padding = [0] * spatial
+    _biased(c, bias, weight.shape[0])
     args: list[Any] = [x, weight, bias, strides, padding, dilations, int(c.number("group", 1))]
     return c.led(c.call(f"conv{spatial}d", *args))
 
@@ -92,6 +98,8 @@ def conv_transpose(c: Call, inputs: list[Value]) -> Value:
     bias = None if given(inputs, 2) is None else c.constant(inputs[2], "its bias").to(torch.float64)
     spatial = weight.dim() - 2
     _ranked(c, spatial, x.shape)
+    group = int(c.number("group", 1))
+    _biased(c, bias, weight.shape[1] * group)
     strides, dilations = c.ints("strides", [1] * spatial), c.ints("dilations", [1] * spatial)
     extra = c.ints("output_padding", [0] * spatial)
     kernel = list(weight.shape[2:])
@@ -108,11 +116,17 @@ def conv_transpose(c: Call, inputs: list[Value]) -> Value:
     else:
         pads = c.ints("pads", [0] * (2 * spatial)) if mode == "NOTSET" else [0] * (2 * spatial)
         before, after = pads[:spatial], pads[spatial:]
+    if any(p < 0 for p in (*before, *after)) or any(v < 1 for v in (*strides, *dilations)):
+        raise c.damaged("A stride or dilation is less than 1, or a padding less than 0.")
+    if any(b + a >= n for b, a, n in zip(before, after, whole, strict=True)):
+        raise c.damaged("Its padding cuts away all that it makes.")
+    if any(n > limits.WIDTH for n in whole):
+        raise c.damaged("A kernel, stride or dilation is absurdly large.")
     # drawn without padding, then cut: output_padding is rows that the kernel may reach
     grow = [max(0, o - (s - 1)) for o, s in zip(extra, strides, strict=True)]
     if any(grow):
         raise Refused("has an output_padding of a stride or more")
-    args: list[Any] = [x, weight, bias, strides, [0] * spatial, extra, int(c.number("group", 1)), dilations]
+    args: list[Any] = [x, weight, bias, strides, [0] * spatial, extra, group, dilations]
     names = {1: "conv_transpose1d", 2: "conv_transpose2d.input", 3: "conv_transpose3d.input"}
     made = c.call(names[spatial], *args)
     for d in range(spatial):
@@ -135,6 +149,11 @@ def batch_norm(c: Call, inputs: list[Value]) -> Value:
             c.call("batch_norm", c.data(held), scale, bias, mean, var, False, 0.1, c.number("epsilon", 1e-5), False)
         )
     raise Refused(f"expects a batch of one point, not shape {list(held.shape)}")
+
+
+def _biased(c: Call, bias: Tensor | None, channels: int) -> None:
+    if bias is not None and tuple(bias.shape) != (channels,):
+        raise c.damaged(f"The bias has shape {list(bias.shape)}, and there are {channels} channels.")
 
 
 def _ranked(c: Call, spatial: int, shape: tuple[int, ...]) -> None:

@@ -33,6 +33,8 @@ FLOATS = {1: torch.float64, 10: torch.float64, 11: torch.float64, 16: torch.floa
 
 def elementwise(c: Call, name: str, *values: Value) -> Value:
     """An elementwise operator of torch on values of any shapes that fit together as ONNX broadcasts them."""
+    if any(v is None for v in values):
+        raise c.damaged("An input is missing.")
     held = [v for v in values if isinstance(v, Held)]
     tensors = [v for v in values if isinstance(v, Tensor)]
     shapes = [v.shape if isinstance(v, Held) else tuple(v.shape) for v in (*held, *tensors)]
@@ -111,6 +113,8 @@ def prelu(c: Call, inputs: list[Value]) -> Value:
     x, slope = c.held(inputs[0]), c.constant(inputs[1], "its slope").to(torch.float64)
     if slope.numel() == 1:
         return _pointwise(c, x, functions.leaky_relu(float(slope), "prelu"))
+    if torch.broadcast_shapes(x.shape, tuple(slope.shape)) != x.shape:
+        raise c.damaged(f"Slopes of shape {list(slope.shape)} do not fit a value of shape {list(x.shape)}.")
     if x.leads and (slope.dim() < len(x.shape) or slope.shape[0] == 1):
         wide = slope.reshape((1,) * (len(x.shape) - slope.dim()) + tuple(slope.shape))
         return c.led(c.sketch.builder.pointwise(functions.prelu(wide), c.data(x)))
@@ -170,7 +174,7 @@ def _pointwise(c: Call, x: Value, op: Pointwise) -> Value:
 @operator("Pow")
 def power(c: Call, inputs: list[Value]) -> Value:
     if isinstance(inputs[0], Tensor) and isinstance(inputs[1], Tensor):
-        return torch.pow(inputs[0], inputs[1])
+        return elementwise(c, "pow.Tensor_Tensor", *inputs[:2])
     if isinstance(inputs[1], Tensor) and bool((inputs[1] == 1).all()):
         return inputs[0]
     raise Refused("is a power, not piecewise linear")
@@ -191,7 +195,7 @@ def modulo(c: Call, inputs: list[Value]) -> Value:
     one, two = (c.constant(v, "an operand") for v in inputs[:2])
     if not bool((two != 0).all()):
         raise Refused("divides by zero")
-    return torch.fmod(one, two) if c.get("fmod", 0) else torch.remainder(one, two)
+    return elementwise(c, "fmod.Tensor" if c.get("fmod", 0) else "remainder.Tensor", one, two)
 
 
 @operator("Identity")

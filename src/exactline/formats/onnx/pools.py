@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import ceil, floor, prod
+from math import floor, prod
 from typing import Any
 
 import numpy as np
@@ -34,7 +34,7 @@ class _Pool:
         self.out = pooled(*numbers, self.ceil)
         if any(o < 1 for o in self.out):
             raise c.damaged("The window is larger than its input.")
-        limits.within(prod(self.out) * prod(self.kernel) * x.shape[0], limits.NUMBERS, "elements of windows", c.name)
+        limits.within(prod(self.out) * prod(self.kernel) * x.shape[0], limits.TABLES, "places in windows", c.name)
 
     @property
     def plain(self) -> bool:
@@ -123,6 +123,8 @@ def resize(c: Call, inputs: list[Value]) -> Value:
         length = held.shape[axis]
         if size == length and scale == 1:
             continue
+        if linear:
+            limits.within(size * length, limits.WIDTH, "weights of an interpolation", c.sketch.where)
         places = _places(c, way, length, size, scale)
         if linear:
             held = c.along(held, [axis], lambda x, d, p=places, n=length: _interpolated(c, x, d[0], p, n))
@@ -171,16 +173,16 @@ def _places(c: Call, way: str, length: int, size: int, scale: float) -> np.ndarr
     raise Refused(f"uses the coordinates {str(way)[:40]!r}, which are not supported")
 
 
-def _nearest(c: Call, places: np.ndarray[Any, Any], length: int, way: str) -> list[int]:
+def _nearest(c: Call, places: np.ndarray[Any, Any], length: int, way: str) -> np.ndarray[Any, Any]:
     ways = {
-        "floor": floor,
-        "ceil": ceil,
-        "round_prefer_floor": lambda x: ceil(x - 0.5),
-        "round_prefer_ceil": lambda x: floor(x + 0.5),
+        "floor": np.floor,
+        "ceil": np.ceil,
+        "round_prefer_floor": lambda x: np.ceil(x - 0.5),
+        "round_prefer_ceil": lambda x: np.floor(x + 0.5),
     }
     if way not in ways:
         raise c.damaged(f"nearest_mode {str(way)[:40]!r} does not exist.")
-    return [min(max(int(ways[way](float(p))), 0), length - 1) for p in places]
+    return np.clip(ways[way](places), 0, length - 1).astype(np.int64)
 
 
 def _interpolated(c: Call, x: Data, dim: int, places: np.ndarray[Any, Any], length: int) -> Any:

@@ -23,17 +23,20 @@ def shape_of(value: Value) -> ValueShape:
     return value.shape if isinstance(value, Held) else tuple(value.shape)
 
 
-def picked(c: Call, value: Value, axis: int, chosen: Sequence[int]) -> Value:
+def picked(c: Call, value: Value, axis: int, chosen: range | np.ndarray[Any, Any]) -> Value:
     """Chosen slices along one axis, in the order given."""
-    (axis,) = c.axes([axis], len(shape_of(value)))
-    size = shape_of(value)[axis]
-    if any(not 0 <= i < size for i in chosen):
+    shape = shape_of(value)
+    (axis,) = c.axes([axis], len(shape))
+    size = shape[axis]
+    most = max(limits.WIDTH, prod(shape))  # a weight may be larger than a value, and parts of it are no larger
+    limits.sized([*shape[:axis], len(chosen), *shape[axis + 1 :]], "the result", c.sketch.where, most)
+    listed = np.arange(chosen.start, chosen.stop, chosen.step) if isinstance(chosen, range) else chosen
+    index = torch.from_numpy(listed.astype(np.int64))
+    if bool(((index < 0) | (index >= size)).any()):
         raise c.damaged(f"An index lies outside of a dim of size {size}.")
-    limits.sized([*shape_of(value)[:axis], len(chosen), *shape_of(value)[axis + 1 :]], "the result", c.sketch.where)
-    index = torch.tensor(list(chosen), dtype=torch.int64)
     if isinstance(value, Tensor):
         return value.index_select(axis, index)
-    if list(chosen) == list(range(size)):
+    if torch.equal(index, torch.arange(size)):
         return value
     return c.along(value, [axis], lambda x, d: c.call("index_select", x, d[0], index))
 
@@ -85,7 +88,11 @@ def squeeze(c: Call, inputs: list[Value]) -> Value:
 def unsqueeze(c: Call, inputs: list[Value]) -> Value:
     shape = list(shape_of(inputs[0]))
     axes = c.whole(inputs[1], "its axes") if given(inputs, 1) is not None else c.ints("axes")
-    for axis in sorted(c.axes(axes, len(shape) + len(axes))):
+    limits.within(len(axes), limits.DIMS, "dims of the result", c.sketch.where)
+    added = sorted(c.axes(axes, len(shape) + len(axes)))
+    if len(set(added)) != len(added):
+        raise c.damaged(f"Axes {axes} name a dim twice.")
+    for axis in added:
         shape.insert(axis, 1)
     return _with_shape(c, inputs[0], shape)
 
@@ -114,6 +121,7 @@ def concat(c: Call, inputs: list[Value]) -> Value:
         raise c.damaged("What is joined must have equally many dims, and an axis.")
     (axis,) = c.axes([int(c.number("axis", 0))], ranks.pop())
     if all(isinstance(v, Tensor) for v in inputs):
+        limits.within(sum(v.numel() for v in inputs), limits.WIDTH, "elements of the result", c.sketch.where)
         return torch.cat([v.to(inputs[0].dtype) for v in inputs], axis)
     tensors = [v for v in inputs if isinstance(v, Tensor)]
     if axis and all(v.leads for v in inputs if isinstance(v, Held)) and all(t.shape[0] == 1 for t in tensors):
@@ -166,7 +174,7 @@ def gather(c: Call, inputs: list[Value]) -> Value:
         raise c.damaged("Its indices are not whole numbers.")
     (axis,) = c.axes([int(c.number("axis", 0))], len(shape))
     limits.within(index.numel(), limits.WIDTH, "indices", c.name)
-    chosen = [i + shape[axis] if i < 0 else i for i in index.reshape(-1).tolist()]
+    chosen = torch.where(index < 0, index + shape[axis], index).reshape(-1).numpy()
     found = picked(c, value, axis, chosen)
     return _with_shape(c, found, [*shape[:axis], *index.shape, *shape[axis + 1 :]])
 
@@ -193,7 +201,7 @@ def tile(c: Call, inputs: list[Value]) -> Value:
         raise c.damaged(f"Repeats {repeats} do not fit shape {list(shape)}.")
     limits.sized([n * r for n, r in zip(shape, repeats, strict=True)], "the result", c.sketch.where, limits.WIDTH)
     for axis, count in enumerate(repeats):
-        value = value if count == 1 else picked(c, value, axis, list(range(shape[axis])) * count)
+        value = value if count == 1 else picked(c, value, axis, np.tile(np.arange(shape[axis]), count))
     return value
 
 
@@ -225,12 +233,12 @@ def pad(c: Call, inputs: list[Value]) -> Value:
 
 def _padded(c: Call, value: Value, axis: int, before: int, after: int, mode: str, fill: float) -> Value:
     size = shape_of(value)[axis]
-    inner = list(range(max(0, -before), size - max(0, -after)))
+    inner = range(max(0, -before), size - max(0, -after))
     before, after = max(0, before), max(0, after)
     if mode in ("reflect", "edge", "wrap"):
         if not inner or (mode == "reflect" and len(inner) < 2):
             raise c.damaged("There is nothing to pad with.")
-        return picked(c, value, axis, np.pad(np.array(inner), (before, after), mode).tolist())
+        return picked(c, value, axis, np.pad(np.array(inner), (before, after), mode))
     if mode != "constant":
         raise c.damaged(f"mode {str(mode)[:40]!r} does not exist.")
     value = picked(c, value, axis, inner)

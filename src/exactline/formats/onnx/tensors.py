@@ -59,16 +59,12 @@ class Store:
         if proto.data_location == EXTERNAL:
             numbers = np.frombuffer(self._outside(proto, count * kind.itemsize, where), dtype=kind)
         elif proto.raw_data or not count:
-            if len(proto.raw_data) != count * kind.itemsize and not self._typed(proto):
+            if len(proto.raw_data) != count * kind.itemsize:
                 raise _damaged(f"{name} claims {count:,} elements and holds {len(proto.raw_data):,} bytes.", where)
             numbers = np.frombuffer(proto.raw_data, dtype=kind.newbyteorder("<"))
         else:
             numbers = self._listed(proto, count, kind, where)
         return _as_tensor(numbers, proto.data_type, list(proto.dims), name, where)
-
-    @staticmethod
-    def _typed(proto: Any) -> bool:
-        return bool(getattr(proto, FIELDS.get(proto.data_type, "int32_data")))
 
     @staticmethod
     def _listed(proto: Any, count: int, kind: np.dtype[Any], where: str) -> np.ndarray[Any, Any]:
@@ -93,11 +89,6 @@ class Store:
         parts = Path(location).parts
         if not location or "\0" in location or Path(location).is_absolute() or ".." in parts or "\\" in location:
             raise _damaged(f"Its data is said to be in {location[:80]!r}, outside of the model's folder.", where)
-        path = folder
-        for part in parts:
-            path = path / part
-            if path.is_symlink():
-                raise _damaged(f"Its data in {location[:80]!r} is behind a link.", where)
         try:
             offset, length = int(entries.get("offset", "0")), int(entries.get("length", str(size)))
         except ValueError:
@@ -105,6 +96,11 @@ class Store:
         if length != size or offset < 0:
             raise _damaged(f"It needs {size:,} bytes and names {length:,} from {offset:,} on.", where)
         try:
+            path = folder
+            for part in parts:
+                path = path / part
+                if path.is_symlink():
+                    raise _damaged(f"Its data in {location[:80]!r} is behind a link.", where)
             handle = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
             with os.fdopen(handle, "rb") as file:
                 facts = os.fstat(file.fileno())
