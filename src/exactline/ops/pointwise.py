@@ -140,6 +140,9 @@ class Pointwise(Breaking):
         return Passes(counts, torch.cat(first), torch.cat(last))
 
     def branch(self, before: Tensor, after: Tensor) -> Tensor:
+        if self.knots == (0,) and self.flat_slope is None:
+            # on a piece both ends are on one side but for rounding, so the larger decides; the sum may overflow, rightly
+            return (before + after > 0).to(torch.int16)
         pattern = torch.zeros(before.shape, dtype=torch.int16, device=before.device)
         for j, knot in enumerate(self.knots):
             level = _number(knot)
@@ -179,7 +182,7 @@ class Pointwise(Breaking):
 
     def pull(self, pattern: Tensor, grad: Tensor, shape: Sequence[int]) -> Tensor:
         if self.flat_slope is None and self.slopes == (0, 1):
-            return grad * pattern
+            return grad.masked_fill(pattern == 0, 0.0)
         slopes = torch.zeros_like(grad)
         for j, slope in enumerate(self.slopes):
             steep = torch.as_tensor(_number(slope), dtype=grad.dtype, device=grad.device)

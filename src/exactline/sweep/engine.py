@@ -134,6 +134,7 @@ def branch_out(network: Network, facts: Plan, state: State, limits: Limits) -> S
         state.doubts[:-1] += settled.unresolved.cpu().numpy()
     _count(state, births, op.passes(settled, noise))
     whole = settled.x.view(len(settled.x), *x.shape[1:])
+    state.clear = bool(settled.sides) and all(below is None for _, below in settled.sides)
     total = len(state) + len(births)
     if total <= max(limits.points, 2):
         return _insert(network, facts, state, births, whole, noise.doubtful, 0, total)
@@ -180,7 +181,8 @@ def _insert(
         raise TypeError(f"{node.name} does not break")
     step = None
     if state.traced:
-        step = Step(merge.origin, op.branch(merged[:-1], merged[1:]), op.rival(merged[:-1], merged[1:]))
+        ends = merged[:-1], merged[1:]
+        step = Step(merge.origin, op.branch(*ends), None if state.clear else op.rival(*ends))
     live[i] = op.evaluate(merged) if merged is x else op.overwrite(merged)
     marks, spots = _newborn(state, births, merge, doubtful)
     trail = state.trail

@@ -57,6 +57,7 @@ class State:
     trail: Walk | None = None  # errors at all points, once most of them are in doubt
     traced: bool = False  # whether steps are kept
     step: Step | None = None  # the last one
+    clear: bool = False  # whether no unit of the node at hand sits on a knot
     cut_left: bool = False  # whether the first point was also the last of the part before
     cut_count: int = 0  # the crossings that were counted there before the cut
     first: dict[int, Tensor] = field(default_factory=dict)  # by node: units on a knot at the first point,
