@@ -6,7 +6,10 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: demo test test-all bench lint format clean
+# for each reader of files
+FUZZ_SECONDS ?= 1200
+
+.PHONY: demo test test-all bench fuzz lint format clean
 .DEFAULT_GOAL := test
 
 $(READY): pyproject.toml
@@ -25,6 +28,12 @@ test-all: $(READY)
 
 bench: $(READY)
 	$(BIN)/python benchmarks/bench.py
+
+fuzz: $(READY)
+	$(BIN)/python -m pip install --quiet -e ".[fuzz]"
+	for reader in nnet eran onnx; do \
+		OMP_NUM_THREADS=1 $(BIN)/python -m tests.fuzz.fuzz_$$reader -max_total_time=$(FUZZ_SECONDS) || exit 1; \
+	done
 
 lint: $(READY)
 	$(BIN)/ruff check

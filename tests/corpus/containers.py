@@ -47,6 +47,8 @@ def container_files() -> Iterator[Bad]:
     yield "packed-good-parts.nnet.gz", _packed(NNET[:40]) + _packed(NNET[40:]), None, ""
     for name, (entries, says) in OUTSIDE.items():
         yield f"outside-{name}.onnx", _outside(entries), "FileError", says
+    broken = _outside({"location": "QQQQ"}).replace(b"QQQQ", b"\x88\xff\xfe\x80")
+    yield "outside-not-utf8.onnx", broken, "FileError", "UTF-8"
 
 
 OUTSIDE: dict[str, tuple[dict[str, str], str]] = {

@@ -83,6 +83,8 @@ def onnx_files() -> Iterator[Bad]:
     yield "onnx-deep-20.onnx", _deep(20), "UnsupportedError", "Loop"
     for name, (change, error, says) in _changes().items():
         yield f"onnx-{name}.onnx", changed(change), error, says
+    for name, change in _words().items():
+        yield f"onnx-utf8-{name}.onnx", changed(change).replace(b"QQQQ", b"\x88\xff\xfe\x80"), "FileError", "UTF-8"
     yield from _tensors()
 
 
@@ -235,6 +237,20 @@ def _changes() -> dict[str, tuple[Callable[[ModelProto], Any], str, str]]:
     }
 
 
+def _words() -> dict[str, Callable[[ModelProto], Any]]:
+    """Names that the caller makes unreadable."""
+    return {
+        "operator": _named("node", 1, "op_type", "QQQQ"),
+        "domain": _named("node", 1, "domain", "QQQQ"),
+        "node": _named("node", 1, "name", "QQQQ"),
+        "value": _named("node", 1, "output", "QQQQ"),
+        "weight": _named("initializer", 0, "name", "QQQQ"),
+        "input": _named("input", 0, "name", "QQQQ"),
+        "output": _named("output", 0, "name", "QQQQ"),
+        "setting": lambda m: setattr(m.graph.node[0].attribute[0], "name", "QQQQ"),
+    }
+
+
 def _infinite() -> TensorProto:
     return const("w", [[np.inf, -1], [2, 0.5], [0, 3]], np.float32)
 
@@ -265,6 +281,7 @@ def _tensors() -> Iterator[Bad]:
         "dims-minus-one": ({"dims": [-1, 2], "data_type": 1, "raw_data": raw}, "FileError", "negative"),
         "dims-100": ({"dims": [1] * 100, "data_type": 1, "raw_data": raw[:4]}, "FileError", "too many dims"),
         "dims-zero-huge": ({"dims": [0, 2**40], "data_type": 1}, "FileError", ""),
+        "dims-zero-overflow": ({"dims": [0, 2**62, 2**62], "data_type": 1}, "FileError", "too many"),
         "type-0": ({"dims": [3, 2], "raw_data": raw}, "UnsupportedError", "element type 0"),
         "type-99": ({"dims": [3, 2], "data_type": 99, "raw_data": raw}, "UnsupportedError", "element type 99"),
         "string": ({"dims": [2], "data_type": 8, "string_data": [b"a", b"b"]}, "UnsupportedError", "element type 8"),

@@ -37,6 +37,5 @@ def sized(dims: Iterable[int], what: str, where: str, most: int = NUMBERS) -> in
     within(len(shape), DIMS, f"dims of {what}", where)
     if any(d < 0 for d in shape):
         raise FileError(f"{what} has a negative size: {shape}.", where=where, hint="The file is damaged.")
-    count = prod(shape)
-    within(count, most, f"elements of {what}", where)
-    return count
+    within(prod(max(d, 1) for d in shape), most, f"elements of {what}", where)  # even where another dim is 0
+    return prod(shape)

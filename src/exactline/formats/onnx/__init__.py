@@ -49,7 +49,17 @@ def _parsed(data: bytes, where: str) -> Any:
     if not model.HasField("graph") or not model.graph.node:
         raise _damaged("It holds no graph.", where)
     limits.within(len(model.graph.node), limits.LAYERS, "nodes", where)
+    if not all(isinstance(word, str) for word in _words(model.graph)):
+        raise _damaged("It holds a name that is not UTF-8 text.", where)
     return model
+
+
+def _words(graph: Any) -> Iterator[Any]:
+    """Every name that is used; those that are not UTF-8 come as bytes."""
+    for node in graph.node:
+        yield from (node.name, node.op_type, node.domain, *node.input, *node.output)
+        yield from (a.name for a in node.attribute)
+    yield from (v.name for v in (*graph.initializer, *graph.input, *graph.output))
 
 
 class _Graph:
@@ -191,9 +201,9 @@ class _Graph:
             if problem.path:
                 self.sketch.at(_short(problem.path))
             results = (Held(self.sketch.refuse(problem.name or node.op_type, str(problem)), (), False),)
-        except AttributeError as problem:
+        except (AttributeError, IndexError) as problem:
             raise _damaged("An input is missing, or not of the kind it should be.", self._at(node, name)) from problem
-        except (ValueError, TypeError, IndexError, OverflowError, RuntimeError) as problem:
+        except (ValueError, TypeError, OverflowError, RuntimeError) as problem:
             text = (str(problem).strip().splitlines() or [type(problem).__name__])[0][:200]
             raise _damaged(f"Its settings or inputs make no sense: {text}", self._at(node, name)) from problem
         for place, output in enumerate(node.output):

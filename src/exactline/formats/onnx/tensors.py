@@ -86,6 +86,8 @@ class Store:
         if self.folder is None:
             raise _damaged("It keeps data in another file, and only data inside the file is read here.", where)
         folder = self.folder.resolve()
+        if not isinstance(location, str):
+            raise _damaged("The name of the file with its data is not UTF-8 text.", where)
         parts = Path(location).parts
         if not location or "\0" in location or Path(location).is_absolute() or ".." in parts or "\\" in location:
             raise _damaged(f"Its data is said to be in {location[:80]!r}, outside of the model's folder.", where)

@@ -1,0 +1,50 @@
+"""What all fuzz targets share: small limits, seeds, and what counts as a finding.
+
+A finding is an exception that is not one of ours, or a case that takes more than five seconds.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+
+import atheris
+
+with atheris.instrument_imports(include=["exactline.formats"]):
+    from exactline.errors import ExactlineError
+    from exactline.formats import eran as eran
+    from exactline.formats import limits
+    from exactline.formats import nnet as nnet
+    from exactline.formats.onnx.held import OPERATORS as OPERATORS
+
+import torch
+
+from tests.corpus.make import bad_files
+
+FOLDER = Path("build/fuzz")
+
+
+def run(name: str, endings: tuple[str, ...], read: Callable[[bytes], object], mutate: object = None) -> None:
+    """Fuzz one reader, with the corpus files of these endings as seeds."""
+    torch.set_num_threads(1)
+    warnings.simplefilter("ignore")
+    limits.FILE = limits.TEXT_LINE = 1 << 20
+    limits.NUMBERS = limits.WEIGHTS = limits.WIDTH = limits.MADE = limits.TABLES = 1 << 18
+    seeds = FOLDER / name
+    seeds.mkdir(parents=True, exist_ok=True)
+    for file, data, *_ in bad_files():
+        if file.endswith(endings) and len(data) < 4000:
+            (seeds / file).write_bytes(data)
+
+    def one(data: bytes) -> None:
+        try:
+            read(data)
+        except ExactlineError as problem:
+            str(problem)
+
+    options = [f"-artifact_prefix={FOLDER}/{name}-", "-timeout=5", "-max_len=4000", "-rss_limit_mb=4096"]
+    given = {"custom_mutator": mutate} if mutate else {}
+    atheris.Setup([sys.argv[0], *options, *sys.argv[1:], str(seeds)], one, **given)
+    atheris.Fuzz()
