@@ -43,6 +43,7 @@ def container_files() -> Iterator[Bad]:
     yield "packed-bomb.nnet.gz", bomb, "FileError", "unpacked bytes"
     yield "packed-bomb.onnx.gz", bomb, "FileError", "unpacked bytes"
     yield "packed-bomb-parts.eran.gz", _packed(b" " * (2 << 20)) * 12, "FileError", "unpacked bytes"
+    yield "packed-many-parts.eran.gz", _packed(b"") * 120_000, "FileError", "streams"
     yield "packed-good.nnet.gz", _packed(NNET), None, ""
     yield "packed-good-parts.nnet.gz", _packed(NNET[:40]) + _packed(NNET[40:]), None, ""
     for name, (entries, says) in OUTSIDE.items():

@@ -287,5 +287,19 @@ def _chains() -> Iterator[Bad]:
     yield "bomb-many-constants", _of(*many, weights=[const("s", [2**22])]), BAD, "too many"
     squared = [node("Mul", f"k{i} k{i}", f"k{i + 1}") for i in range(12)]
     yield "overflow-constant", _of(*squared, node("Mul", "x k12"), weights=[const("k0", F([9e9]))]), "NumberError", ""
+    yield "split-100000", _one("Split", outputs="y", axis=1, num_outputs=100_000, opset=18), BAD, "splits"
+    zero, last = const("s", [0] * 4000), const("e", [2] * 4000)
+    cuts = [zero, last, const("a", [1] * 4000)]
+    yield "slice-4000-times", _of(node("Slice", "x s e a"), weights=cuts), BAD, "twice"
+    wide = model([helper.make_node("Frobnicate", ["x"] * 20_000, ["y"])], outputs=["y"] * 5000)
+    yield "many-outputs", wide.SerializeToString(deterministic=True), ODD, "Frobnicate"
+    every = model([node("Exp", "x", f"t{i}") for i in range(6000)], outputs=[f"t{i}" for i in range(6000)])
+    yield "many-refused-apart", every.SerializeToString(deterministic=True), ODD, "and 5,936 more"
+    alike = [node("Relu" if i < 1499 else "Exp", f"t{i}", f"t{i + 1}", name="a") for i in range(1500)]
+    yield "names-alike", _of(node("Identity", "x", "t0"), *alike, node("Identity", "t1500")), ODD, "Exp"
+    plain = [node("Reshape", f"t{i} r{i % 2}", f"t{i + 1}") for i in range(200)]
+    flat = [const("r0", [1, 2**12, 2**12]), const("r1", [1, 2**24])]
+    large = (node("Identity", "x", "t0"), *plain, node("Exp", "t200"))
+    yield "many-reshapes", _of(*large, weights=flat, shape=(1, 2**24)), ODD, "Exp"
     deep = [node("Relu", f"t{i}", f"t{i + 1}") for i in range(5000)]
     yield "long-chain-refused", _of(node("Exp", "x", "t0"), *deep, node("Identity", "t5000")), ODD, "Exp"

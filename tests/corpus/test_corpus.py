@@ -56,7 +56,7 @@ def test_a_bad_file_gets_its_error(corpus, bad, monkeypatch):
         assert expected["says"] in str(problem)
         assert problem.where
         assert problem.hint
-        assert len(str(problem)) < 5000
+        assert len(str(problem)) < 5000  # fit to be read
     assert time.process_time() - begun < SECONDS
 
 

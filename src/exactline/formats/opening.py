@@ -10,7 +10,7 @@ from pathlib import Path
 from ..errors import FileError
 from . import limits
 
-CHUNK = 1 << 20
+CHUNK, PIECE = 1 << 20, 1 << 14  # bytes given out and taken in at a time
 
 
 def opened(path: Path) -> bytes:
@@ -35,20 +35,21 @@ def _read(path: Path) -> bytes:
 
 def _unpacked(data: bytes, path: Path) -> bytes:
     parts: list[bytes] = []
-    total = 0
-    rest = data
+    streams = total = at = 0
     try:
-        while rest:
+        while at < len(data):
             stream = zlib.decompressobj(wbits=31)
+            streams += 1
+            limits.within(streams, limits.LAYERS, "streams of gzip", str(path))
             while not stream.eof:
-                part = stream.decompress(rest, CHUNK)
-                rest = stream.unconsumed_tail or stream.unused_data
+                piece = data[at : at + PIECE]  # little at a time: what is left over is copied
+                part = stream.decompress(piece, CHUNK)
+                at += len(piece) - len(stream.unused_data if stream.eof else stream.unconsumed_tail)
                 total += len(part)
                 limits.within(total, limits.FILE, "unpacked bytes", str(path))
                 parts.append(part)
-                if not part and not stream.eof and not stream.unconsumed_tail:
+                if not piece and not part and not stream.eof:
                     raise zlib.error("it ends too early")
-            rest = stream.unused_data
     except zlib.error as problem:
         raise FileError(
             f"The file is not gzip, or damaged: {problem}.", where=str(path), hint="Unpack it and look."

@@ -6,6 +6,7 @@ Operators are torch's own, by name; the rules that capture uses make nodes of th
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import islice
 from math import prod
 from typing import Any
 
@@ -25,6 +26,8 @@ from . import limits
 
 UNFIT = (RuntimeError, ValueError, TypeError, IndexError, OverflowError, ZeroDivisionError, AssertionError)
 
+SHOWN = 64  # refused operators in one message
+
 
 class Sketch:
     """Values are Data (one point's shape, without a batch dimension) or constant tensors."""
@@ -32,7 +35,7 @@ class Sketch:
     def __init__(self, where: str) -> None:
         self.where = where  # the file, for messages
         self.builder = Builder()
-        self.refused: list[str] = []
+        self.refused: dict[str, None] = {}  # in order, each once
         self._seen, self._places = 0, 0  # nodes whose tables were counted, and places in them
 
     def input(self, name: str, shape: Sequence[int]) -> Data:
@@ -85,8 +88,7 @@ class Sketch:
         """Note an operator that cannot be treated; all are told at once at the end."""
         where = self.builder.path or self.builder.name
         line = f"{where}: {operator} {reason}" if where else f"{operator} {reason}"
-        if line not in self.refused:
-            self.refused.append(line)
+        self.refused[line] = None
         return Barred("")
 
     def network(self, outputs: Sequence[Value], names: Sequence[str] = ()) -> Network:
@@ -117,10 +119,11 @@ class Sketch:
         """One error for all that was refused."""
         if self.refused:
             count = len(self.refused)
+            lines = [*islice(self.refused, SHOWN), *([f"and {count - SHOWN:,} more"] if count > SHOWN else [])]
             raise UnsupportedError(
                 f"{count} operator{'s are' if count > 1 else ' is'} not piecewise linear, or not known to us.",
                 nodes=tuple(self.refused),
-                where="\n         ".join([self.where, *self.refused]),
+                where="\n         ".join([self.where, *lines]),
                 hint="Only networks of affine and piecewise-linear operators can be restricted exactly.",
             )
 

@@ -70,6 +70,7 @@ class _Graph:
         self.sketch, self.store = Sketch(where), Store(where, folder)
         self.opset = self._version(model)
         self.values: dict[str, Value] = {"": None}
+        self.named: set[str] = set()  # nodes so far
         self.made = 0  # numbers in constants that nodes worked out
 
     def _version(self, model: Any) -> int:
@@ -109,8 +110,8 @@ class _Graph:
         waiting = [maker[o.name] for o in reversed(self.graph.output) if o.name in maker]
         while waiting:
             number = waiting[-1]
-            feeds = {maker[i] for i in self.graph.node[number].input if i in maker}
-            if done.get(number) is None:
+            if number not in done:
+                feeds = {maker[i] for i in self.graph.node[number].input if i in maker}
                 done[number] = False
                 if any(done.get(f) is False for f in feeds):
                     raise _damaged(f"{self.graph.node[number].output[0][:80]!r} depends on itself.", self.where)
@@ -184,6 +185,8 @@ class _Graph:
 
     def _node(self, node: Any, number: int) -> None:
         name = node.name or (node.output[0] if node.output else "") or f"{node.op_type}_{number}"
+        name = f"{name}_{number}" if name in self.named else name
+        self.named.add(name)
         inputs = [self._found(i) for i in node.input]
         self.sketch.at(_short(name))
         read = OPERATORS.get(node.op_type) if node.domain in OURS else None

@@ -17,6 +17,7 @@ from torch import Tensor
 from ...errors import FileError
 from ...network.builder import Barred, Data, Refused, Smooth
 from ...network.curves import Curve
+from ...ops.affine import Reshape
 from .. import limits
 from ..sketch import Sketch
 from .tensors import Store
@@ -136,8 +137,11 @@ class Call:
     def axes(self, axes: Sequence[int], rank: int) -> list[int]:
         """Axes counted from 0."""
         if any(not -rank <= a < rank for a in axes):
-            raise self.damaged(f"Axis {list(axes)} does not exist: there are {rank} dims.")
-        return [a % rank for a in axes]
+            raise self.damaged(f"Axis {list(axes)[:20]} does not exist: there are {rank} dims.")
+        found = [a % rank for a in axes]
+        if len(set(found)) != len(found):
+            raise self.damaged(f"Axes {found[:20]} name a dim twice.")
+        return found
 
     def reshaped(self, value: Held, shape: Sequence[int]) -> Held:
         """The same elements under another shape of the file."""
@@ -151,7 +155,9 @@ class Call:
         return Held(self._reshaped(self.data(value), shape[1:] if leads else shape), shape, leads)
 
     def _reshaped(self, data: Data, shape: Shape) -> Data:
-        return data if data.shape == tuple(shape) else self.call("reshape", data, [1, *shape])
+        if data.shape == tuple(shape):
+            return data
+        return self.sketch.builder.add(Reshape(tuple(shape)), [data], shape)
 
 
 def _shape_of(made: Any, sketch: Sketch) -> Shape:

@@ -89,16 +89,16 @@ def unsqueeze(c: Call, inputs: list[Value]) -> Value:
     shape = list(shape_of(inputs[0]))
     axes = c.whole(inputs[1], "its axes") if given(inputs, 1) is not None else c.ints("axes")
     limits.within(len(axes), limits.DIMS, "dims of the result", c.sketch.where)
-    added = sorted(c.axes(axes, len(shape) + len(axes)))
-    if len(set(added)) != len(added):
-        raise c.damaged(f"Axes {axes} name a dim twice.")
-    for axis in added:
+    for axis in sorted(c.axes(axes, len(shape) + len(axes))):
         shape.insert(axis, 1)
     return _with_shape(c, inputs[0], shape)
 
 
 def _with_shape(c: Call, value: Value, shape: Sequence[int]) -> Value:
-    return value.reshape(list(shape)) if isinstance(value, Tensor) else c.reshaped(value, shape)
+    if isinstance(value, Tensor):
+        limits.sized(shape, "the result", c.sketch.where)
+        return value.reshape(list(shape))
+    return c.reshaped(value, shape)
 
 
 @operator("Transpose")
@@ -138,8 +138,8 @@ def split(c: Call, inputs: list[Value]) -> Value:
     sizes = c.ints("split") if given(inputs, 1) is None else c.whole(inputs[1], "its sizes")
     if not sizes:
         count = int(c.number("num_outputs", c.outputs))
-        if not 1 <= count <= limits.LAYERS:
-            raise c.damaged("It splits into nothing.")
+        if count != c.outputs or not count:
+            raise c.damaged(f"It splits into {count} parts and has {c.outputs} outputs.")
         chunk = ceil(shape[axis] / count)
         sizes = [max(0, min(chunk, shape[axis] - i * chunk)) for i in range(count)]
     if sum(sizes) != shape[axis] or any(s < 0 for s in sizes):
