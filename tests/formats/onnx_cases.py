@@ -321,6 +321,21 @@ add("DepthToSpace CRD", (1, 8, 2, 3), lambda d, x: d.node("DepthToSpace", [x], b
 add("SpaceToDepth", (1, 2, 4, 6), lambda d, x: d.node("SpaceToDepth", [x], blocksize=2))
 
 
+def best(axis: int, largest: int = 1) -> Draw:
+    def draw(d: Draft, x: str) -> str:
+        if d.opset < 10:
+            return d.node("TopK", [x], 2, k=2, axis=axis)[0]
+        more = {"largest": largest} if d.opset >= 11 else {}
+        return d.node("TopK", [x, d.const(ints(2))], 2, axis=axis, **more)[0]
+
+    return draw
+
+
+add("TopK", V, best(1))
+add("TopK of an image", J, best(2))
+add("TopK smallest", J, best(-1, 0), since=11)
+
+
 def chosen(d: Draft, x: str) -> str:
     mask = d.const(np.array([True, False, True, False, False, True]))
     return d.node("Where", [mask, x, d.node("Neg", [x])])

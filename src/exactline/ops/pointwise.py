@@ -141,7 +141,7 @@ class Pointwise(Breaking):
 
     def branch(self, before: Tensor, after: Tensor) -> Tensor:
         if self.knots == (0,) and self.flat_slope is None:
-            # on a piece both ends are on one side but for rounding, so the larger decides; the sum may overflow, rightly
+            # both ends are on one side but for rounding, so the larger decides; a sum that overflows keeps its sign
             return (before + after > 0).to(torch.int16)
         pattern = torch.zeros(before.shape, dtype=torch.int16, device=before.device)
         for j, knot in enumerate(self.knots):

@@ -197,3 +197,15 @@ def _interpolated(c: Call, x: Data, dim: int, places: np.ndarray[Any, Any], leng
     moved = x if dim == last else c.call("transpose.int", x, dim, last)
     made = c.call("linear", moved, torch.from_numpy(matrix), None)
     return made if dim == last else c.call("transpose.int", made, dim, last)
+
+
+@operator("TopK")
+def top_k(c: Call, inputs: list[Value]) -> Value:
+    held = c.held(inputs[0])
+    count = c.whole(inputs[1], "its number")[0] if len(inputs) > 1 else int(c.number("k", 0))
+    (axis,) = c.axes([int(c.number("axis", -1))], len(held.shape))
+    if not 1 <= count <= held.shape[axis]:
+        raise c.damaged(f"It asks for {count} of {held.shape[axis]} elements.")
+    largest = bool(c.get("largest", 1))
+    # the indices jump; whoever uses them is told
+    return c.along(held, [axis], lambda x, d: c.call("topk", x, count, d[0], largest, True)[0])

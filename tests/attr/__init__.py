@@ -1,0 +1,1 @@
+"""Attributions against naive sums, quadrature and other programs."""
