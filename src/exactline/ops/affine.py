@@ -58,11 +58,12 @@ class Product(Affine):
         kernel = self.weight.reshape(groups, self.weight.shape[0] // groups, -1)
         out = grad.reshape(len(grad), groups, kernel.shape[1], -1)
         columns = torch.matmul(kernel.transpose(1, 2), out).reshape(len(grad), -1, out.shape[3])
-        size, wide = list(shape[1:]), list(self.weight.shape[2:])
-        stride, padding, dilation = (list(known[k]) for k in ("stride", "padding", "dilation"))
-        if flat:
-            size, wide, stride, dilation = [1, *size], [1, *wide], [1, *stride], [1, *dilation]
-            padding = [0, *padding]
+
+        def both(sizes: Sequence[int], first: int = 1) -> tuple[int, ...]:
+            return (first, *sizes) if flat else tuple(sizes)
+
+        size, wide = both(shape[1:]), both(self.weight.shape[2:])
+        dilation, padding, stride = both(known["dilation"]), both(known["padding"], 0), both(known["stride"])
         return F.fold(columns, size, wide, dilation, padding, stride).reshape(len(grad), *shape)
 
     def spread(self, *errors: Tensor) -> Tensor:
