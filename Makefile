@@ -28,6 +28,7 @@ test-all: $(READY)
 
 bench: $(READY)
 	$(BIN)/python benchmarks/bench.py
+	$(BIN)/python benchmarks/attribution.py
 
 fuzz: $(READY)
 	$(BIN)/python -m pip install --quiet -e ".[fuzz]"

@@ -7,6 +7,7 @@ import sys
 import typer
 
 from ..errors import ExactlineError
+from .attribute import attribute
 from .convert import convert
 from .demo import demo
 from .ending import dressed, flushed
@@ -41,5 +42,5 @@ def version() -> None:
     say(version("exactline"))
 
 
-for command in (info, convert, restrict, demo):
+for command in (info, convert, restrict, attribute, demo):
     app.command()(command)
