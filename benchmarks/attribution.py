@@ -142,7 +142,7 @@ def against_captum(case: Case) -> Table:
         )
         table.add_row(method.name, *numbers)
     if len(chosen) == 1:
-        table.add_row("captum is not installed: pip install captum")
+        table.add_row("captum is not installed")
     return table
 
 

@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 import torch
+from torch import nn
 from typer.testing import CliRunner
 
 import exactline as xl
@@ -110,6 +111,33 @@ def test_files_hold_the_attributions_and_json_is_alone(run, digits, tmp_path):
     assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
     assert not list(tmp_path.glob(".a.npz*"))
     assert json.loads(run("attribute", "digits.onnx", "--input", "a.npz:input", "--json")[1])["target"] == 4
+
+
+def test_attribution_that_hangs_on_a_convention_is_counted(run):
+    arguments = ("attribute", "tailed.eran", "--input", "1,1", "--no-tail")  # 2 relu(x - y) + 1 along x = y
+    found = json.loads(run(*arguments, "--json")[1])
+    assert (found["pieces"], found["stuck"], found["swing"]) == (1, 1, 4.0)  # 2 from x, and 2 from y
+    assert found["sum"] == found["delta"] == 0
+    assert (
+        "once a unit stays on a kink along a piece, its gradient a convention: 4 of attribution" in run(*arguments)[1]
+    )
+
+
+def test_several_inputs_are_given_and_saved_in_their_order(run, tmp_path):
+    class Two(nn.Module):
+        def forward(self, x, y):
+            return torch.relu(x.sum(1, keepdim=True) + 2 * y)
+
+    as_network(Two().eval(), [torch.zeros(2), torch.zeros(1)]).save(tmp_path / "two.onnx")
+    arguments = ("attribute", "two.onnx", "--input", "1,2", "--input", "3", "--baseline", "0.5", "--out", "two.npz")
+    status, out, _ = run(*arguments)
+    assert status == 0
+    assert "x[1] of input 0" in out
+    with np.load(tmp_path / "two.npz") as saved:
+        assert saved["attributions.0"].tolist() == pytest.approx([0.5, 1.5])
+        assert saved["attributions.1"].tolist() == pytest.approx([5.0])
+        assert saved["baseline.0"].tolist() == [0.5, 0.5]
+    assert run("attribute", "two.onnx", "--input", "1,2")[0] == 2
 
 
 @pytest.mark.parametrize(

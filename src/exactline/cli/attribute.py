@@ -93,7 +93,7 @@ def attribute(
         remark(f"saved to {out}")
     if plot is not None:
         _draw(answer, plot)
-        remark(f"drawn to {plot}")
+        remark(f"drawn to {plot}{', the first input only' if len(answer.attributions) > 1 else ''}")
     if as_json:
         say_json(_document(str(file), answer, network.several_inputs))
     else:
