@@ -220,7 +220,7 @@ def _changes() -> dict[str, tuple[Callable[[ModelProto], Any], str, str]]:
         "input-huge": (_dims(1, 2**40), bad, "too many"),
         "input-overflow": (_dims(1, *[2**62] * 8), bad, "too many"),
         "input-ranks": (_dims(*[1] * 500), bad, "too many dims"),
-        "input-rank-0": (_dims(), odd, "fit"),
+        "input-rank-0": (_dims(), bad, "single numbers"),
         "input-three": (_dims(1, 3), odd, "fit"),
         "sparse": (_graph("sparse_initializer", sparse), odd, "Sparse"),
         "op-unknown": (_named("node", 1, "op_type", "Frobnicate"), odd, "Frobnicate"),

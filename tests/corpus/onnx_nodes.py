@@ -79,6 +79,8 @@ def _modes() -> Iterator[Bad]:
     yield "gemm-inner", _one("Gemm", F([[1, 2, 3]]), transB=1), ODD, "fit"
     yield "gemm-alone", _one("Gemm"), BAD, "missing"
     yield "matmul-alone", _one("MatMul"), BAD, ""
+    yield "matmul-number", _one("MatMul", np.ones((1, 2, 1, 2), F), shape=()), BAD, "single numbers"
+    yield "matmul-by-number", _one("MatMul", F(2)), BAD, "single numbers"
     yield "matmul-left-out", _of(node("MatMul", "x ")), BAD, "missing"
     yield "add-alone", _one("Add"), BAD, ""
     yield "add-left-out", _of(node("Add", "x ")), BAD, "missing"

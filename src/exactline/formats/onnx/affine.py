@@ -27,6 +27,8 @@ def matmul(c: Call, inputs: list[Value]) -> Value:
         raise Refused("multiplies two branches of data")
     held, weight = (one, two) if isinstance(one, Held) else (two, one)
     weight = weight.to(torch.float64)
+    if not held.shape or not weight.dim():
+        raise c.damaged("It takes matrices and vectors, not single numbers.")
     # the batch dim must not be one that is summed over, nor grow by the weight's own leading dims
     deep = len(held.shape) - (0 if held is one else 1) >= 2
     alone = weight.dim() <= 2 or (weight.dim() <= len(held.shape) and weight.shape[0] == 1)
