@@ -6,6 +6,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from . import attr as attr
     from . import exact as exact
     from .custom import register_pointwise as register_pointwise
     from .errors import ArgumentError as ArgumentError
@@ -48,7 +49,7 @@ _HOMES = {  # what is imported when it is first asked for, and from where: torch
     "restrictions": ("Restrictions",),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
-_PARTS = ("errors", "exact", "formats", "network", "ops", "view", "zoo")
+_PARTS = ("attr", "errors", "exact", "formats", "network", "ops", "view", "zoo")
 
 
 class _Package(ModuleType):
@@ -70,9 +71,9 @@ class _Package(ModuleType):
             super().__setattr__(name, value)
 
     def __dir__(self) -> list[str]:
-        return sorted({*super().__dir__(), *_HOME, "exact"})
+        return sorted({*super().__dir__(), *_HOME, "attr", "exact"})
 
 
 if not TYPE_CHECKING:
-    __all__ = [*_HOME, "exact"]
+    __all__ = [*_HOME, "attr", "exact"]
     sys.modules[__name__].__class__ = _Package

@@ -1,8 +1,15 @@
 """Exact attributions: what captum estimates from samples, computed from every piece of the line."""
 
 from .adaptive import adaptive_integrated_gradients as adaptive_integrated_gradients
+from .asked import ExactWarning as ExactWarning
 from .exact import PathIntegral as PathIntegral
 from .exact import path_integral as path_integral
+from .integrated import AttributionReport as AttributionReport
+from .integrated import IntegratedGradients as IntegratedGradients
+from .layers import InternalInfluence as InternalInfluence
+from .layers import LayerConductance as LayerConductance
+from .layers import LayerIntegratedGradients as LayerIntegratedGradients
+from .layers import NeuronConductance as NeuronConductance
 from .recommend import Report as Report
 from .recommend import recommend as recommend
 from .rules import error_curve as error_curve

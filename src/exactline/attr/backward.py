@@ -98,7 +98,7 @@ class Backward:
             grads = self.seed(state, _widths(state))
         for i, after, step in reversed(there):
             self._show(i, after, shown.get(i), grads)
-            grads = self._through(i, step, grads)
+            grads = self._through(i, after, step, grads)
         return grads
 
     def _parts(self, i: int, before: State, parts: Iterator[State]) -> Gradients:
@@ -109,7 +109,7 @@ class Backward:
             whole = State(part.lines, part.node, part.marks, part.spots, dict(part.live), traced=True)
             grads = self._pull(part)
             self._show(i, whole, shown, grads)
-            for j, g in self._through(i, step, grads, len(before)).items():
+            for j, g in self._through(i, whole, step, grads, len(before)).items():
                 total[j] = total[j] + g if j in total else g
         return total
 
@@ -122,13 +122,13 @@ class Backward:
                 grads.clear()  # what goes around the layer does not count
                 grads[i] = changed
 
-    def _through(self, i: int, step: Step | None, grads: Gradients, rows: int = 0) -> Gradients:
+    def _through(self, i: int, after: State, step: Step | None, grads: Gradients, rows: int = 0) -> Gradients:
         """From after a node to before it; after a breaking one, onto the pieces that were there before."""
         node = self.network.nodes[i]
         op, grad = node.op, None if isinstance(node.op, Input) else grads.pop(i, None)
         if grad is not None:
             shapes = [self.network.nodes[j].shape for j in node.inputs]
-            pulled = self._pulled(op, step, grad, shapes)
+            pulled = self._pulled(op, after, step, grad, shapes)
             for j, g in zip(node.inputs, pulled, strict=True):
                 grads[j] = grads[j] + g if j in grads else g
         if step is None:
@@ -136,14 +136,17 @@ class Backward:
         count = max(rows, int(step.origin[-1]) + 1)
         return {j: _onto(g, step, count) for j, g in grads.items()}
 
-    def _pulled(self, op: object, step: Step | None, grad: Tensor, shapes: list[tuple[int, ...]]) -> list[Tensor]:
+    def _pulled(
+        self, op: object, after: State, step: Step | None, grad: Tensor, shapes: list[tuple[int, ...]]
+    ) -> list[Tensor]:
         if isinstance(op, Affine):
             return op.pull(grad, shapes)
         if not isinstance(op, Breaking) or step is None:
             raise TypeError("a node is neither affine nor breaking")
         pattern = step.pattern
         if step.rival is not None:
-            self.stuck += int((step.rival != pattern).sum())
+            pieces = on(grad.device, after.joined)  # the other rows lie between two lines
+            self.stuck += int((step.rival != pattern)[pieces].sum())
             pattern = step.rival if self.other_side else pattern
         made = op.pull(pattern, grad[:-1], shapes[0])
         return [torch.cat([made, made.new_zeros(1, *made.shape[1:])])]
