@@ -24,6 +24,23 @@ from ..ops.base import Input
 from ..ops.maximum import Maximum
 from . import limits
 
+ELEMENTWISE = {  # torch works out their shapes in Python, which loads its compiler first
+    *("add", "sub", "mul", "div", "neg", "abs", "relu", "maximum", "minimum", "where"),
+    *(
+        "gt",
+        "ge",
+        "lt",
+        "le",
+        "eq",
+        "ne",
+        "logical_and",
+        "logical_or",
+        "logical_not",
+        "clamp",
+        "leaky_relu",
+        "hardtanh",
+    ),
+}
 UNFIT = (RuntimeError, ValueError, TypeError, IndexError, OverflowError, ZeroDivisionError, AssertionError)
 
 SHOWN = 64  # refused operators in one message
@@ -141,7 +158,7 @@ class Sketch:
             return value.to("meta") if isinstance(value, Tensor) else value
 
         try:
-            made = target(**{k: fill(v) for k, v in bound.items()})
+            made = _known_shape(target, {k: fill(v) for k, v in bound.items()})
         except UNFIT as problem:
             first = (str(problem).strip().splitlines() or [type(problem).__name__])[0]
             raise Refused(f"does not fit its input: {first[:200]}") from None
@@ -159,6 +176,24 @@ class Sketch:
         except UNFIT as problem:
             first = (str(problem).strip().splitlines() or [type(problem).__name__])[0]
             raise Refused(f"does not fit its constants: {first[:200]}") from None
+
+
+def _known_shape(target: Any, bound: dict[str, Any]) -> Any:
+    """What an operator gives for tensors without values; torch loads its compiler to say so of the simplest ones."""
+    name, tensors = target._schema.name.removeprefix("aten::"), [v for v in bound.values() if isinstance(v, Tensor)]
+    if name in ELEMENTWISE:
+        return torch.empty(torch.broadcast_shapes(*(t.shape for t in tensors)), device="meta")
+    if name in ("linear", "matmul") and all(t.dim() > 1 for t in tensors[:2]):
+        one, two = tensors[0], tensors[1].transpose(-1, -2) if name == "linear" else tensors[1]
+        if one.shape[-1] != two.shape[-2] or (len(tensors) > 2 and tuple(tensors[2].shape) != (two.shape[-1],)):
+            raise ValueError(f"shapes {[tuple(t.shape) for t in tensors]} do not fit together")
+        batch = torch.broadcast_shapes(one.shape[:-2], two.shape[:-2])
+        return torch.empty((*batch, one.shape[-2], two.shape[-1]), device="meta")
+    if name == "batch_norm" and tensors[0].dim() > 1:
+        if any(tuple(t.shape) != (tensors[0].shape[1],) for t in tensors[1:]):
+            raise ValueError(f"numbers of shapes {[tuple(t.shape) for t in tensors[1:]]} are not one for each channel")
+        return tensors[0]
+    return target(**bound)
 
 
 def _bind(target: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> dict[str, Any]:
