@@ -224,7 +224,7 @@ def test_restrict_refuses_what_makes_no_sense(run, arguments, status, said):
 
 
 def test_errors_that_are_not_ours_end_without_a_traceback(run, monkeypatch):
-    def fail(path, *, normalize):
+    def fail(path, **options):
         raise RuntimeError("out of\nmemory")
 
     monkeypatch.setattr("exactline.formats.load", fail)
@@ -235,7 +235,7 @@ def test_errors_that_are_not_ours_end_without_a_traceback(run, monkeypatch):
 
 
 def test_an_interrupt_ends_quietly(run, monkeypatch):
-    def fail(path, *, normalize):
+    def fail(path, **options):
         raise KeyboardInterrupt
 
     monkeypatch.setattr("exactline.formats.load", fail)
