@@ -20,6 +20,7 @@ with atheris.instrument_imports(include=["exactline.formats"]):
     from exactline.formats.onnx.held import OPERATORS as OPERATORS
 
 import torch
+import torch._dynamo  # torch loads this at first use, for seconds: not a reader's time
 
 from tests.corpus.make import bad_files
 
