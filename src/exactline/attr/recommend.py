@@ -17,7 +17,6 @@ from .rules import NAMES, Pieces, checked
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-SHOWN = 128  # errors are kept for all numbers of gradients up to this one
 MOST = 1000
 
 
@@ -115,9 +114,9 @@ def recommend(
     for line, wanted in zip(lines, targets, strict=True):
         pieces = Pieces.of(line, wanted)
         for rule in rules:
-            found = pieces.settled(rule, tolerance, most)
+            found, shown = pieces.settled(rule, tolerance, most)
             counts[rule].append(torch.nan if found is None else found)
-            errors[rule].append(pieces.errors(rule, range(1, SHOWN + 1)))
+            errors[rule].append(shown)
         stops.append(pieces.completeness(within, last=most) or (torch.nan, torch.nan))
     return Report(
         tolerance,

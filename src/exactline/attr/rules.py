@@ -25,6 +25,7 @@ from .nodes import LEAST, RULES
 NAMES = (*RULES, "adaptive")
 NUMBERS = 1 << 24  # attributions alive at a time
 TINY = 1e-11  # keeps the relative error finite where nothing is attributed
+SHOWN = 128  # errors are kept for all numbers of samples up to this one
 RUN = 5  # an error has settled when so many numbers of samples in a row are below the tolerance
 
 
@@ -35,7 +36,8 @@ def integrate(
 
     Rules: left, right, midpoint, trapezoid, simpson, gauss-legendre, adaptive. A sample on a break belongs to the
     piece that begins there, but for ``right``, where it ends a stretch and belongs to the piece that ends there.
-    At alpha 1 it is the last piece.
+    At alpha 1 it is the last piece. Off the breaks this is what autograd finds; on one, and along ties of a maximum,
+    autograd has conventions of its own: at a black image every window of a max-pooling ties.
 
     >>> import exactline as xl
     >>> line = xl.restrict(torch.nn.ReLU(), [-1.0], [3.0])  # the exact answer is 3
@@ -129,17 +131,21 @@ class Pieces:
         found = [relative_error(self.sampled(rule, part), self.exact) for part in parts]
         return torch.cat(found) if found else torch.zeros(0, dtype=torch.float64)
 
-    def settled(self, rule: str, tolerance: float, most: int) -> int | None:
-        """The fewest samples from which on five numbers of samples in a row have errors below the tolerance."""
-        first, last, below = LEAST.get(rule, 1), 64, 0
-        while first <= most:
-            counts = range(first, min(last, most) + 1)
-            for n, error in zip(counts, self.errors(rule, counts).tolist(), strict=True):
+    def settled(self, rule: str, tolerance: float, most: int) -> tuple[int | None, Tensor]:
+        """The fewest samples from which on five numbers of samples in a row have errors below the tolerance.
+
+        With them the errors for 1, 2, ... 128 samples, which are found on the way.
+        """
+        shown = self.errors(rule, range(1, SHOWN + 1))
+        errors, first, below = shown[:most], 1, 0
+        while len(errors):
+            for n, error in enumerate(errors.tolist(), first):
                 below = below + 1 if error < tolerance else 0
                 if below == RUN:
-                    return n - RUN + 1
-            first, last = last + 1, 2 * last
-        return None
+                    return n - RUN + 1, shown
+            first += len(errors)
+            errors = self.errors(rule, range(first, min(2 * first, most + 1)))
+        return None, shown
 
     def completeness(
         self, within: float = 0.01, rule: str = "left", first: int = 20, last: int = 1000
