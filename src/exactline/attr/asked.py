@@ -125,7 +125,7 @@ def asked(inputs: Any, baselines: Any, extra: Any, device: torch.device | str | 
     """
     single = not isinstance(inputs, tuple)
     given: tuple[Any, ...] = (inputs,) if single else inputs
-    tensors = tuple(x if isinstance(x, Tensor) else torch.as_tensor(x) for x in given)
+    tensors = tuple(x if isinstance(x, Tensor) else points_of((x,), "inputs")[0] for x in given)
     if not tensors or any(x.dim() == 0 for x in tensors) or len({len(x) for x in tensors}) > 1:
         raise LineError(
             "The number of examples is missing or differs between inputs.",
