@@ -351,3 +351,11 @@ def test_models_and_layers_that_cannot_be_used_are_refused():
         with pytest.raises(xl.ArgumentError) as error:
             xl.attr.NeuronConductance(model, model[1]).attribute(X, unit, target=1)
         assert error.value.where == "argument neuron_selector"
+
+
+def test_the_model_may_be_given_by_captums_name():
+    x = torch.tensor([[3.0]])
+    ours = xl.attr.IntegratedGradients(forward_func=torch.nn.ReLU()).attribute(x, baselines=-1.0, target=0)
+    assert ours.tolist() == [[3.0]]
+    with pytest.raises(xl.ArgumentError, match="no model"):
+        xl.attr.IntegratedGradients()

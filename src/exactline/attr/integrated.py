@@ -84,8 +84,19 @@ class IntegratedGradients(Attribution):
     tensor([[3.]])
     """
 
-    def __init__(self, model_or_forward: Model, multiply_by_inputs: bool = True) -> None:
-        super().__init__(model_or_forward, multiply_by_inputs)
+    def __init__(
+        self,
+        model_or_forward: Model | None = None,
+        multiply_by_inputs: bool = True,
+        *,
+        forward_func: Model | None = None,  # captum's name for the first argument
+    ) -> None:
+        given = forward_func if model_or_forward is None else model_or_forward
+        if given is None:
+            raise ArgumentError(
+                "There is no model.", where="argument model_or_forward", hint="Give a module, a callable or a Network."
+            )
+        super().__init__(given, multiply_by_inputs)
 
     def attribute(
         self,

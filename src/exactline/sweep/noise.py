@@ -17,6 +17,7 @@ from .walk import PROBES, TINY, Walk
 
 SAFETY = 16.0  # estimates are multiplied by this before they decide
 FILTER = {torch.float64: 4096.0, torch.float32: 64.0}  # how much wider than that the first look is
+MANY = 64  # points in doubt before errors are kept: a few tell nothing of those to come
 LOOK = 1 << 27  # bytes of a walk over doubtful points
 TRAIL = 1 << 28  # bytes of a walk that is kept along with a state
 
@@ -63,7 +64,8 @@ class StateNoise(Noise):
         return on(self.state.device, np.diff(self.state.alphas))
 
     def bound(self, rows: Tensor) -> Tensor:
-        if self.state.trail is None and 2 * len(rows) >= len(self.state) and self._small():
+        many = len(rows) >= MANY and 2 * len(rows) >= len(self.state)
+        if self.state.trail is None and many and self._small():
             # most points are doubtful: errors are kept from node to node rather than found again each time
             self.state.trail = Walk(self.network, *self.state.line_points(np.arange(len(self.state))))
         if self.state.trail is not None:
