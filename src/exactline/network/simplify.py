@@ -90,5 +90,6 @@ def _readers(nodes: list[Node], outputs: tuple[int, ...]) -> dict[int, list[int]
 
 
 def _is_relu(op: Op) -> bool:
-    zero, one = Fraction(0), Fraction(1)
-    return isinstance(op, Pointwise) and op.knots == (zero,) and op.slopes == (zero, one) and op.value == zero
+    if not isinstance(op, Pointwise) or any(isinstance(v, Tensor) for v in (*op.knots, *op.slopes, op.value)):
+        return False
+    return op.knots == (0,) and op.slopes == (0, 1) and op.value == 0

@@ -140,7 +140,7 @@ class Pointwise(Breaking):
         return Passes(counts, torch.cat(first), torch.cat(last))
 
     def branch(self, before: Tensor, after: Tensor) -> Tensor:
-        if self.knots == (0,) and self.flat_slope is None:
+        if _numbers(self.knots) == [0] and self.flat_slope is None:
             # both ends are on one side but for rounding, so the larger decides; a sum that overflows keeps its sign
             return (before + after > 0).to(torch.int16)
         pattern = torch.zeros(before.shape, dtype=torch.int16, device=before.device)
@@ -181,7 +181,7 @@ class Pointwise(Breaking):
         return pattern if found else None
 
     def pull(self, pattern: Tensor, grad: Tensor, shape: Sequence[int]) -> Tensor:
-        if self.flat_slope is None and self.slopes == (0, 1):
+        if self.flat_slope is None and _numbers(self.slopes) == [0, 1]:
             return grad.masked_fill(pattern == 0, 0.0)
         slopes = torch.zeros_like(grad)
         for j, slope in enumerate(self.slopes):
@@ -205,6 +205,11 @@ def _next(op: Pointwise, j: int, knot: float | Tensor, value: float | Tensor) ->
 
 def _number(value: Number) -> float | Tensor:
     return float(value) if isinstance(value, Fraction) else value
+
+
+def _numbers(values: tuple[Number, ...]) -> list[Fraction]:
+    """Those that are the same for every unit."""
+    return [v for v in values if isinstance(v, Fraction)] if all(isinstance(v, Fraction) for v in values) else []
 
 
 def _level(knot: Number, x: Tensor) -> float | Tensor:
