@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from fractions import Fraction
 
 import torch
 from torch import Tensor
@@ -92,4 +91,4 @@ def _readers(nodes: list[Node], outputs: tuple[int, ...]) -> dict[int, list[int]
 def _is_relu(op: Op) -> bool:
     if not isinstance(op, Pointwise) or any(isinstance(v, Tensor) for v in (*op.knots, *op.slopes, op.value)):
         return False
-    return op.knots == (0,) and op.slopes == (0, 1) and op.value == 0
+    return bool(op.knots == (0,) and op.slopes == (0, 1) and op.value == 0)
