@@ -56,6 +56,8 @@ def _smooth() -> Iterator[Bad]:
     yield "scan", _of(helper.make_node("Scan", ["x"], ["y"], body=body, num_scan_inputs=1)), ODD, "Scan"
     yield "relu-body", _of(helper.make_node("Relu", ["x"], ["y"], body=body)), ODD, "graph of its own"
     yield "lstm", _one("LSTM"), ODD, "LSTM"
+    for kind in ("Greater", "Equal", "And", "Where"):
+        yield f"too-few-{kind.lower()}", _one(kind), ODD, "lacks its input"
     yield "many-refused", _of(*[node("Exp", f"t{i}", f"t{i + 1}") for i in range(60)], node("Identity", "x", "t0"),
                               node("Identity", "t60")), ODD, "60 operators"  # fmt: skip
 

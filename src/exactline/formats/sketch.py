@@ -206,6 +206,8 @@ def _bind(target: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> dict[str,
             bound[argument.name] = kwargs[argument.name]
         elif argument.has_default_value():
             bound[argument.name] = argument.default_value
+        else:
+            raise Refused(f"lacks its input {argument.name!r}")
     return bound
 
 
