@@ -167,14 +167,15 @@ def _csv(path: Path, part: str | None, shape: Shape) -> Array:
 def _row(text: str, row: int) -> list[str] | None:
     rows = (cells for cells in csv.reader(io.StringIO(text, newline="")) if any(cell.strip() for cell in cells))
     for count, cells in enumerate(rows):
-        if count == 0 and not any(map(_is_number, cells)):
+        if count == 0 and not any(map(is_number, cells)):
             row += 1
         elif count == row:
             return cells
     return None
 
 
-def _is_number(text: str) -> bool:
+def is_number(text: str) -> bool:
+    """Whether a text reads as a number."""
     try:
         float(text)
     except ValueError:

@@ -255,17 +255,17 @@ def _options(
             where="argument dtype",
             hint="float64 is the default; float32 is faster on some GPUs and finds false breaks.",
         )
-    memory, max_breaks = _whole("memory", memory), _whole("max_breaks", max_breaks)
+    memory, max_breaks = whole_number("memory", memory), whole_number("max_breaks", max_breaks)
     if seconds is not None and not (_is_number(seconds) and seconds >= 0):
         raise _bad("seconds", seconds, "a number of at least 0")
     if until is not None and not isinstance(model, nn.Module) and isinstance(model, Network):
         raise ArgumentError(
             "until= needs a module: a Network has no submodules.", where="argument until", hint="Give the module."
         )
-    return _Options(dtype, _device(model, device), memory, values, progress, rewrite, until, max_breaks, seconds)
+    return _Options(dtype, chosen_device(model, device), memory, values, progress, rewrite, until, max_breaks, seconds)
 
 
-def _whole(name: str, value: Any) -> int | None:
+def whole_number(name: str, value: Any) -> int | None:
     """A limit as a whole number of at least 1."""
     if value is None:
         return None
@@ -284,7 +284,7 @@ def _bad(name: str, value: Any, wanted: str) -> ArgumentError:
     )
 
 
-def _device(model: Any, device: torch.device | str | None) -> torch.device:
+def chosen_device(model: Any, device: torch.device | str | None) -> torch.device:
     """Where to sweep: where the caller says, or where the model's weights are."""
     if device is None:
         weight = next(iter(model.parameters()), None) if isinstance(model, nn.Module) else None

@@ -15,9 +15,9 @@ from ..errors import ArgumentError, CaptureError, LineError
 from ..line import Lines, points_of, shape_checked
 from ..network import (
     Network,
-    _unwrapped,  # pyright: ignore[reportPrivateUsage]
+    unwrapped,
 )
-from ..restrict import _device  # pyright: ignore[reportPrivateUsage]
+from ..restrict import chosen_device
 from ..sweep.precise import precise
 
 Model: TypeAlias = Any  # a module, any callable, or a Network
@@ -25,7 +25,7 @@ Capture: TypeAlias = Callable[[Model, Sequence[Tensor], torch.device], Network]
 SLOT = object()  # stands for a batched tensor among the additional arguments
 CHUNK = 256  # examples evaluated at once
 _told: set[str] = set()
-unwrapped = _unwrapped  # the module itself, out of DataParallel and torch.compile; a function becomes a module
+unwrapped = unwrapped  # the module itself, out of DataParallel and torch.compile; a function becomes a module
 
 
 class ExactWarning(UserWarning):
@@ -146,7 +146,7 @@ def asked(inputs: Any, baselines: Any, extra: Any, device: torch.device | str | 
     moving = [isinstance(v, Tensor) and v.dim() > 0 and len(v) == len(ends[0]) for v in values]
     slots = tuple(SLOT if m else v for v, m in zip(values, moving, strict=True))
     batched = tuple(v.detach() for v, m in zip(values, moving, strict=True) if m)
-    place = _device(None, tensors[0].device if device is None else device)
+    place = chosen_device(None, tensors[0].device if device is None else device)
     return Asked(single, tensors, Lines(starts, ends), slots, batched, place)
 
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from ..errors import ArgumentError
 from ..line import Lines, points_of
 from ..network import Network, as_network
-from ..restrict import _whole  # pyright: ignore[reportPrivateUsage]
+from ..restrict import whole_number
 from ..sweep.progress import Report, reporter
 from .asked import Asked, Group, Model, asked, flat_targets, needless, one_output, outputs_at
 from .backward import Watcher
@@ -152,7 +152,7 @@ def integral(
     watch: dict[int, Watcher] | None = None,
 ) -> PathIntegral:
     """A path integral of the first output after its tail; whoever watches gets no second opinion on conventions."""
-    memory = _whole("memory", memory)
+    memory = whole_number("memory", memory)
     with reporter(progress) as report:
         told: Callable[[int, int], None] | None = None
         if report is not None:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from ..errors import ArgumentError, LineError
 from ..line import lines_of, points_of, shape_checked
 from ..network import as_network
-from ..restrict import _device  # pyright: ignore[reportPrivateUsage]
+from ..restrict import chosen_device
 from ..sweep.precise import precise
 from .exact import path_integral
 
@@ -51,7 +51,7 @@ def explain_func(
     given = baseline if baseline is not None else 0.0 if baselines is None else baselines
     (b,) = points_of(_alone(given), "baseline")
     lines = lines_of(_spread(b, x), x, ("baseline", "inputs"), many=True)
-    place = _device(model, device)
+    place = chosen_device(model, device)
     with precise(kernels=False):
         network = as_network(model, [x.new_zeros(x.shape[1:])], device=place)
     shape_checked(lines, [network.nodes[i].shape for i in network.inputs])

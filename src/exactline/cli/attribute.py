@@ -15,7 +15,7 @@ import typer
 
 from ..errors import ArgumentError, MissingError, NumberError
 from .output import SHAPE, counted, dims, remark, say_json, say_rich, writable
-from .restrict import POINT, _bytes, _point  # pyright: ignore[reportPrivateUsage]
+from .restrict import POINT, byte_count, given_point
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -81,7 +81,7 @@ def attribute(
     Example: exactline attribute loan.nnet --input 20,30 --baseline 30,50 --target 0
     """
     _ready(out, plot)
-    limit = None if memory is None else _bytes(memory)
+    limit = None if memory is None else byte_count(memory)
     from ..formats import load
 
     network = load(file, normalize=normalize, shape=dims(shape))
@@ -119,25 +119,17 @@ def _line(network: Network, given: list[str], baseline: list[str]) -> Lines:
     import numpy as np
 
     from ..line import lines_of
-    from ..points import read_point
+    from ..points import is_number, read_point
 
-    end = _point(given, network, "--input")
-    if len(baseline) == 1 and _is_number(baseline[0]):
+    end = given_point(given, network, "--input")
+    if len(baseline) == 1 and is_number(baseline[0]):
         (number,) = read_point(baseline[0], (1,), "--baseline")  # refuses NaN
         ends = end if isinstance(end, tuple) else (end,)
         filled = tuple(np.full_like(e, number) for e in ends)
         start = filled if isinstance(end, tuple) else filled[0]
     else:
-        start = _point(baseline, network, "--baseline")
+        start = given_point(baseline, network, "--baseline")
     return lines_of(start, end, ("--baseline", "--input"), many=False)
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
 
 
 def _answer(
@@ -147,11 +139,11 @@ def _answer(
 
     from ..attr import path_integral
     from ..network import as_network
-    from ..restrict import _device  # pyright: ignore[reportPrivateUsage]
+    from ..restrict import chosen_device
     from ..sweep.precise import precise
 
     began = perf_counter()
-    moved = as_network(network, [], device=_device(network, device))
+    moved = as_network(network, [], device=chosen_device(network, device))
     line = lines.to(moved.device, moved.dtype)
     made = network.tails[0] if tail else None
     with precise():

@@ -48,12 +48,12 @@ def restrict(
     Example: exactline restrict loan.nnet --from 20,30 --to 30,50
     """
     _ready(out, plot, values)
-    limit = None if memory is None else _bytes(memory)
+    limit = None if memory is None else byte_count(memory)
     from .. import restrict as answer
     from ..formats import load
 
     network = load(file, normalize=normalize, shape=dims(shape))
-    ends = [_point(texts, network, option) for texts, option in ((start, "--from"), (end, "--to"))]
+    ends = [given_point(texts, network, option) for texts, option in ((start, "--from"), (end, "--to"))]
     wanted = network if until is None else _until(network, until)
     with _bar(progress and sys.stderr.isatty()) as report:
         line = answer(
@@ -90,14 +90,14 @@ def _ready(out: Path | None, plot: Path | None, values: bool) -> None:
         raise MissingError("Pictures need matplotlib.", where="--plot", hint='pip install "exactline[plot]"')
 
 
-def _bytes(text: str) -> int:
+def byte_count(text: str) -> int:
     found = re.fullmatch(r"(\d{1,15})\s*([kmgt]?)(i?b)?", text.strip().lower())
     if found is None:
         raise ArgumentError(f"{text!r} is not an amount of memory.", where="--memory", hint="Give bytes, 512M or 2G.")
     return int(found[1]) * SIZES[found[2]]
 
 
-def _point(texts: list[str], network: Network, option: str) -> Any:
+def given_point(texts: list[str], network: Network, option: str) -> Any:
     """One end of the line: an array, or a tuple of them where the network takes several inputs."""
     from ..points import read_point
 

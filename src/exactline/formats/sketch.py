@@ -15,6 +15,7 @@ from torch import Tensor
 
 from ..errors import FileError, UnsupportedError
 from ..network.aten import REFUSED, RULES
+from ..network.aten.registry import bind, flattened
 from ..network.builder import Barred, Builder, Data, Refused, Smooth, Value
 from ..network.constants import doubled
 from ..network.curves import Curve, NotLinear
@@ -82,8 +83,11 @@ class Sketch:
         name, _, overload = operator.partition(".")
         packet: Any = getattr(torch.ops.aten, name)
         target: Any = getattr(packet, overload or "default", None) or getattr(packet, packet.overloads()[0])
-        bound = _bind(target, args, kwargs)
-        flat = list(_flat(list(bound.values())))
+        bound = bind(target, args, kwargs)
+        missing = [a.name for a in target._schema.arguments if a.name not in bound]
+        if missing:
+            raise Refused(f"lacks its input {missing[0]!r}")
+        flat = list(flattened(list(bound.values())))
         for value in flat:
             if isinstance(value, (Smooth, Barred)):
                 self.builder.data(value)  # which says why nothing may use it
@@ -194,26 +198,3 @@ def _known_shape(target: Any, bound: dict[str, Any]) -> Any:
             raise ValueError(f"numbers of shapes {[tuple(t.shape) for t in tensors[1:]]} are not one for each channel")
         return tensors[0]
     return target(**bound)
-
-
-def _bind(target: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> dict[str, Any]:
-    """Arguments by the names of the operator's schema, defaults filled in."""
-    bound: dict[str, Any] = {}
-    for i, argument in enumerate(target._schema.arguments):
-        if i < len(args):
-            bound[argument.name] = args[i]
-        elif argument.name in kwargs:
-            bound[argument.name] = kwargs[argument.name]
-        elif argument.has_default_value():
-            bound[argument.name] = argument.default_value
-        else:
-            raise Refused(f"lacks its input {argument.name!r}")
-    return bound
-
-
-def _flat(value: Any) -> Any:
-    if isinstance(value, (list, tuple)):
-        for item in value:
-            yield from _flat(item)
-    else:
-        yield value

@@ -48,7 +48,7 @@ def as_network(
         return _cached_move(model, place, dtype)
     if isinstance(model, ExportedProgram):
         return simplified(read(readable(model), until), rewrite).to(place, dtype)
-    module = _unwrapped(model)
+    module = unwrapped(model)
     key = (tuple(tuple(p.shape) for p in points), rewrite, until)
     with changing:  # torch.export is not made for several threads at once
         state = fingerprint(module)  # not while another thread captures: export dresses the weights up
@@ -69,7 +69,7 @@ def _cached_move(network: Network, device: torch.device, dtype: torch.dtype) -> 
     return moved[device, dtype]
 
 
-def _unwrapped(model: Any) -> nn.Module:
+def unwrapped(model: Any) -> nn.Module:
     """The module itself, out of DataParallel and torch.compile."""
     while True:
         if isinstance(model, nn.DataParallel):

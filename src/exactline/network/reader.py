@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,6 +14,7 @@ from torch.export.graph_signature import InputKind, OutputKind
 from ..errors import ArgumentError, CaptureError, UnsupportedError
 from ..ops.base import Input
 from .aten import REFUSED, RULES, SHAPED
+from .aten.registry import bind, flattened
 from .aten.shape import identity
 from .builder import Barred, BatchSize, Builder, Data, Refused, Smooth, Value
 from .constants import doubled, parameter
@@ -135,8 +135,8 @@ class Reader:
         b.path, b.shape = module_path(node), _shape(node.meta.get("val"))
         self.number += 1
         self.numbers[called, b.path] = self.number
-        barred = any(isinstance(v, Barred) and v.reason == "" for v in _flat((args, kwargs)))
-        moving = any(_depends(v) for v in _flat((args, kwargs)))
+        barred = any(isinstance(v, Barred) and v.reason == "" for v in flattened((args, kwargs)))
+        moving = any(_depends(v) for v in flattened((args, kwargs)))
         try:
             if not moving:
                 return Barred("", data=False) if barred else self._folded(target, name, args, kwargs, node)
@@ -158,12 +158,12 @@ class Reader:
                 raise Refused(REFUSED.get(name, "is not an operator we know to be piecewise linear"))
             rule = custom
         self.calls.add(name)
-        bound = _bind(target, args, kwargs)
+        bound = bind(target, args, kwargs)
         shaped = name in SHAPED or f"{name}.{target._overloadname}" in SHAPED
-        if not shaped and any(isinstance(v, BatchSize) for v in _flat(list(bound.values()))):
+        if not shaped and any(isinstance(v, BatchSize) for v in flattened(list(bound.values()))):
             raise Refused("computes with the number of points in the batch")
         if rule is not identity:
-            for value in _flat(list(bound.values())):
+            for value in flattened(list(bound.values())):
                 if isinstance(value, (Smooth, Barred)):
                     self.builder.data(value)  # which says why nothing may use it
         value = rule(self.builder, bound)
@@ -185,7 +185,7 @@ class Reader:
     def _folded(self, target: Any, name: str, args: Any, kwargs: Any, node: Any) -> Value:
         if torch.Tag.nondeterministic_seeded in target.tags:
             raise Refused("draws random numbers")
-        if any(isinstance(v, BatchSize) for v in _flat((args, kwargs))) and name not in MADE:
+        if any(isinstance(v, BatchSize) for v in flattened((args, kwargs))) and name not in MADE:
             raise Refused("computes with the number of points in the batch")
         if max(map(_free, node.all_input_nodes), default=0) > _free(node):
             raise Refused("reduces a constant that is as long as the batch")
@@ -196,11 +196,11 @@ class Reader:
         return doubled(target(*args, **options))
 
     def _arithmetic(self, node: Any, args: Any) -> Value:
-        if any(isinstance(v, Barred) for v in _flat(args)):
+        if any(isinstance(v, Barred) for v in flattened(args)):
             return Barred("")
-        if not any(isinstance(v, (Data, Curve)) for v in _flat(args)):
+        if not any(isinstance(v, (Data, Curve)) for v in flattened(args)):
             found = node.target(*args)
-            tainted = any(isinstance(v, BatchSize) for v in _flat(args)) and isinstance(found, int)
+            tainted = any(isinstance(v, BatchSize) for v in flattened(args)) and isinstance(found, int)
             return BatchSize(found) if tainted else found
         self.builder.path = module_path(node)
         self._refuse(getattr(node.target, "__name__", str(node.target)), "is control flow or arithmetic on data")
@@ -208,7 +208,7 @@ class Reader:
 
     def _after_refusal(self, name: str, args: Any) -> Value:
         """Behind a refused node only the operator's name and the number of its branches can still be judged."""
-        branches = [v for v in _flat(args) if _depends(v)]
+        branches = [v for v in flattened(args) if _depends(v)]
         if name not in RULES and not any(key.startswith(f"{name}.") for key in RULES):
             raise Refused("is not an operator we know to be piecewise linear")
         if name in PRODUCTS and len(branches) > 1:
@@ -330,19 +330,6 @@ def written(node: Any) -> str:
     return operator_name(node.target) if is_overload(node.target) else node.name
 
 
-def _bind(target: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> dict[str, Any]:
-    """Arguments by the names of the operator's schema, defaults filled in."""
-    bound: dict[str, Any] = {}
-    for i, argument in enumerate(target._schema.arguments):
-        if i < len(args):
-            bound[argument.name] = args[i]
-        elif argument.name in kwargs:
-            bound[argument.name] = kwargs[argument.name]
-        elif argument.has_default_value():
-            bound[argument.name] = argument.default_value
-    return bound
-
-
 def _shape(value: Any) -> Any:
     if isinstance(value, (tuple, list)):
         return tuple(_shape(v) for v in value)
@@ -364,13 +351,3 @@ def _free(node: Any) -> int:
 
 def _listed(value: Any) -> list[Any]:
     return list(value) if isinstance(value, (tuple, list)) else [value]
-
-
-def _flat(value: Any) -> Iterator[Any]:
-    if isinstance(value, dict):
-        value = list(value.values())
-    if isinstance(value, (list, tuple)):
-        for item in value:
-            yield from _flat(item)
-    else:
-        yield value

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeAlias
 
 from ..builder import Builder, Value
@@ -32,3 +32,27 @@ def refuse(reason: str, *names: str) -> None:
     """Register operators that are refused by name."""
     for name in names:
         REFUSED[name] = reason
+
+
+def bind(target: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Args:
+    """Arguments by the names of the operator's schema, defaults filled in; those that are missing are left out."""
+    bound: Args = {}
+    for i, argument in enumerate(target._schema.arguments):
+        if i < len(args):
+            bound[argument.name] = args[i]
+        elif argument.name in kwargs:
+            bound[argument.name] = kwargs[argument.name]
+        elif argument.has_default_value():
+            bound[argument.name] = argument.default_value
+    return bound
+
+
+def flattened(value: Any) -> Iterator[Any]:
+    """Everything in nested lists, tuples and dicts, in order."""
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, (list, tuple)):
+        for item in value:
+            yield from flattened(item)
+    else:
+        yield value
