@@ -359,3 +359,20 @@ def test_the_model_may_be_given_by_captums_name():
     assert ours.tolist() == [[3.0]]
     with pytest.raises(xl.ArgumentError, match="no model"):
         xl.attr.IntegratedGradients()
+
+
+def test_layers_too_tell_what_hangs_on_conventions():
+    # the second unit is 0 all along: its gradient of 3 is a convention, what flows through the first is none
+    model = nn.Sequential(nn.Linear(2, 2, bias=False), nn.ReLU(), nn.Linear(2, 1, bias=False)).double().eval()
+    with torch.no_grad():
+        model[0].weight.copy_(torch.eye(2))
+        model[2].weight.copy_(torch.tensor([[1.0, 3.0]]))
+    x, start = torch.tensor([[2.0, 0.0]], dtype=torch.float64), torch.tensor([[1.0, 0.0]], dtype=torch.float64)
+    influence = xl.attr.InternalInfluence(model, model[0])
+    assert influence.attribute(x, start).tolist() == [[1.0, 0.0]]
+    assert influence.report is not None
+    assert (influence.report.stuck, influence.report.hanging.tolist()) == (1, [3.0])
+    conductance = xl.attr.LayerConductance(model, model[0])
+    assert conductance.attribute(x, start).tolist() == [[1.0, 0.0]]
+    assert conductance.report is not None
+    assert conductance.report.hanging.tolist() == [0.0]  # the unit does not move

@@ -38,6 +38,7 @@ def path_integral(
     output: int = 0,
     tail: bool = False,  # of what the smooth tail makes of the output
     watch: dict[int, Watcher] | None = None,
+    rival: dict[int, Watcher] | None = None,  # who watches the second way back; by default the same
     memory: int | None = None,
     progress: Callable[[int, int], None] | None = None,  # lines done, pieces so far
     doubts: bool = True,  # whether to go back once more where a gradient is a convention
@@ -63,6 +64,6 @@ def path_integral(
         found, way = go(False, watch or {})
         swing = None
         if way.stuck and doubts:
-            other, _ = go(True, {})
+            other, _ = go(True, (watch or {}) if rival is None else rival)
             swing = tuple((a - b).abs() for a, b in zip(found, other, strict=True))
     return PathIntegral(found, way.pieces, way.stuck, swing)

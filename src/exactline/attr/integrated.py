@@ -25,7 +25,7 @@ class AttributionReport:
 
     pieces: int  # of all lines together
     stuck: int  # pairs of a piece and a unit that is on a knot all along it: its gradient there is a convention
-    hanging: Tensor | None  # (n,) how much attribution hangs on those conventions; None where it was not asked
+    hanging: Tensor  # (n,) how much attribution hangs on those conventions
 
 
 class Attribution:
@@ -150,16 +150,15 @@ def integral(
     memory: int | None,
     progress: bool | Report,
     watch: dict[int, Watcher] | None = None,
+    rival: dict[int, Watcher] | None = None,
 ) -> PathIntegral:
-    """A path integral of the first output after its tail; whoever watches gets no second opinion on conventions."""
+    """A path integral of the first output after its tail."""
     memory = whole_number("memory", memory)
     with reporter(progress) as report:
         told: Callable[[int, int], None] | None = None
         if report is not None:
             told = lambda done, pieces: report(done / len(lines), pieces)  # noqa: E731
-        return path_integral(
-            network, lines, targets, tail=True, watch=watch, memory=memory, progress=told, doubts=watch is None
-        )
+        return path_integral(network, lines, targets, tail=True, watch=watch, rival=rival, memory=memory, progress=told)
 
 
 def hanging_on(found: PathIntegral, lines: Lines) -> Tensor:

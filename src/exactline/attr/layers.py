@@ -87,19 +87,27 @@ class LayerAttribution(Attribution):
         """A sum over all pieces for each of the layer's tensors, (n, *shape), and whether they are a tuple."""
         count, pieces, stuck, several = len(call.lines), 0, 0, False
         sums: list[Tensor] = []
+        hanging = torch.zeros(count, dtype=torch.float64)
         for group, places, probe in self._groups(call, at_input):
             network = group.network
             targets = flat_targets(target, one_output(network), count)[group.rows]
-            here = {
-                i: torch.zeros(len(group.rows), *network.nodes[i].shape, dtype=torch.float64, device=call.device)
-                for i in places
-            }
-            found = integral(network, group.lines, targets, memory, progress, {i: _added(here[i], rule) for i in here})
+            here, there = (
+                {
+                    i: torch.zeros(len(group.rows), *network.nodes[i].shape, dtype=torch.float64, device=call.device)
+                    for i in places
+                }
+                for _ in range(2)
+            )
+            watch, rival = ({i: _added(totals[i], rule) for i in places} for totals in (here, there))
+            found = integral(network, group.lines, targets, memory, progress, watch, rival)
+            if found.stuck:
+                apart = sum((here[i] - there[i]).abs().reshape(len(group.rows), -1).sum(1) for i in places)
+                hanging[group.rows] = torch.as_tensor(apart).cpu()
             pieces, stuck, several = pieces + found.pieces, stuck + found.stuck, probe.trace.several
             sums = sums or [torch.zeros(count, *here[i].shape[1:], dtype=torch.float64) for i in places]
             for total, i in zip(sums, places, strict=True):
                 total[group.rows] = here[i].cpu()
-        self.report = AttributionReport(pieces, stuck, None)
+        self.report = AttributionReport(pieces, stuck, hanging)
         return sums, several
 
     def _with_delta(self, call: Asked, sums: list[Tensor], several: bool, *ends: Any) -> Any:
@@ -218,6 +226,7 @@ class NeuronConductance(LayerAttribution):
         needless(n_steps=n_steps, method=method)
         call = asked(inputs, baselines, additional_forward_args, device)
         count, pieces, stuck = len(call.lines), 0, 0
+        hanging = torch.zeros(count, dtype=torch.float64)
         sums = [torch.zeros_like(x) for x in call.lines.ends]
         for group, places, _ in self._groups(call, attribute_to_neuron_input):
             if len(places) > 1:
@@ -226,9 +235,10 @@ class NeuronConductance(LayerAttribution):
             watch = {places[0]: _only(_chosen(neuron_selector, group.network.nodes[places[0]].shape))}
             found = integral(group.network, group.lines, targets, memory, progress, watch)
             pieces, stuck = pieces + found.pieces, stuck + found.stuck
+            hanging[group.rows] = hanging_on(found, group.lines)
             for total, gradient in zip(sums, found.gradients, strict=False):
                 total[group.rows] = gradient.to(total.device)
-        self.report = AttributionReport(pieces, stuck, None)
+        self.report = AttributionReport(pieces, stuck, hanging)
         made = [g * c for g, c in zip(sums, call.change, strict=True)] if self._multiply else sums
         return as_given(call, made)
 
