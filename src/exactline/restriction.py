@@ -19,6 +19,8 @@ from .piece import Piece
 
 if TYPE_CHECKING:
     from .checking import Check
+    from .decide.extrema import Crossings, Extrema
+    from .decide.intervals import Decisions
     from .exact.certify import Certificate
 
 Values = Tensor | tuple[Tensor, ...]
@@ -159,7 +161,7 @@ class Restriction:
         if tail:
             outs = tuple(
                 t.apply(o.view((-1, *s))).view((*asked.shape, *s)) if t is not None else o
-                for o, t, s in zip(outs, self._known_network("line.at(tail=True)").tails, self._shapes(), strict=True)
+                for o, t, s in zip(outs, self.known_network("line.at(tail=True)").tails, self._shapes(), strict=True)
             )
         return outs if self.several_outputs else outs[0]
 
@@ -179,7 +181,7 @@ class Restriction:
             )
         index %= len(self)
         start, stop = self.alphas[index].item(), self.alphas[index + 1].item()
-        return Piece(self._known_network("line.piece"), self.lines, index, start, stop, int(self.doubts[index]))
+        return Piece(self.known_network("line.piece"), self.lines, index, start, stop, int(self.doubts[index]))
 
     def pattern(self, index: int) -> dict[str, Tensor]:
         """The branch every unit takes on a piece, by node."""
@@ -193,7 +195,7 @@ class Restriction:
         from .minimal import kept_breaks
         from .sweep.precise import precise
 
-        network = self._known_network("line.minimal")
+        network = self.known_network("line.minimal")
         with precise():
             return self._kept(kept_breaks(network, self.lines, self.alphas, self._all_values()))
 
@@ -210,20 +212,61 @@ class Restriction:
             is_minimal=True,
         )
 
+    def decisions(self, order: str = "max", top: int = 1, *, output: int | None = None) -> Decisions:
+        """Which output leads on every point of the line: intervals with exact boundaries, ties along pieces said.
+
+        ``order="min"`` where the smallest output decides, ``top`` for the best few in order, ``output`` to choose one
+        where the network has several. Where the sweep was stopped, they end there.
+
+        >>> import exactline as xl
+        >>> xl.restrict(torch.nn.ReLU(), [1.0, -1.0], [0.0, 2.0]).decisions().boundaries
+        tensor([0.5000], dtype=torch.float64)
+
+        Raises ArgumentError, MissingError, NumberError.
+        """
+        from .decide.decisions import decisions_of_line
+
+        return decisions_of_line(self, order, top, output)
+
+    def extrema(self, weights: Any, *, output: int | None = None) -> Extrema:
+        """The smallest and the largest value of a linear functional of the outputs on the line, and where.
+
+        ``weights`` is one row (out,), several (k, out), or the number of one output.
+
+        >>> import exactline as xl
+        >>> found = xl.restrict(torch.nn.ReLU(), [1.0, -1.0], [0.0, 2.0]).extrema([1.0, 1.0])
+        >>> found.maximum, found.argmax, round(found.minimum, 9), round(found.argmin, 9)
+        (2.0, 1.0, 0.666666667, 0.333333333)
+        """
+        from .decide.extrema import extrema_of_line
+
+        return extrema_of_line(self, weights, output)
+
+    def level(self, weights: Any, c: float = 0.0, *, output: int | None = None) -> Crossings:
+        """Every alpha where a linear functional of the outputs equals c, and the stretches where it does all along.
+
+        >>> import exactline as xl
+        >>> xl.restrict(torch.nn.ReLU(), [1.0, -1.0], [0.0, 2.0]).level([1.0, -1.0], 0.0).alphas
+        tensor([0.5000], dtype=torch.float64)
+        """
+        from .decide.extrema import level_of_line
+
+        return level_of_line(self, weights, c, output)
+
     def check(self, samples: int = 1000, seed: int = 0) -> Check:
         """The largest distance between this answer and the network's own forward pass."""
         from .checking import check
         from .sweep.precise import precise
 
         with precise():
-            return check(self, self._known_network("line.check"), samples, seed)
+            return check(self, self.known_network("line.check"), samples, seed)
 
     def certify(self, pieces: int | Sequence[int] | None = None) -> Certificate:
         """Prove pieces in rational arithmetic: all, so many spread evenly, or those named."""
         from .exact.certify import certify
         from .sweep.precise import precise
 
-        network = self._known_network("line.certify")
+        network = self.known_network("line.certify")
         start, end = (tuple(t[0] for t in side) for side in (self.lines.starts, self.lines.ends))
         with precise():
             return certify(network, start, end, self.alphas, pieces=pieces)
@@ -278,7 +321,8 @@ class Restriction:
     def __repr__(self) -> str:
         return f"<Restriction: {self}>"
 
-    def _known_network(self, what: str) -> Network:
+    def known_network(self, what: str) -> Network:
+        """The network, for what asks it further; raises MissingError where it is not known."""
         if self.network is None:
             raise MissingError(
                 "The network is not known: it is not part of a saved file.",
@@ -293,7 +337,7 @@ class Restriction:
     def _shapes(self) -> list[torch.Size]:
         if self.kept is not None:
             return [v.shape[1:] for v in self.kept]
-        network = self._known_network("line.at")
+        network = self.known_network("line.at")
         return [torch.Size(network.nodes[i].shape) for i in network.outputs]
 
     def _between(self, output: int, start: Tensor, stop: Tensor, part: Tensor) -> Tensor:
@@ -306,7 +350,7 @@ class Restriction:
     def _evaluated(self, alphas: Tensor) -> tuple[Tensor, ...]:
         from .checking import evaluated
 
-        return evaluated(self._known_network("line.at"), self._points(alphas))
+        return evaluated(self.known_network("line.at"), self._points(alphas))
 
     def _all_values(self) -> tuple[Tensor, ...]:
         return self._evaluated(self.alphas) if self.kept is None else self.kept

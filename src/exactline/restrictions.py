@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import overload
+from typing import TYPE_CHECKING, overload
 
 import torch
 from torch import Tensor
@@ -13,6 +13,9 @@ from .line import Lines
 from .network.graph import Network
 from .restriction import Restriction
 from .sweep.collect import Collected
+
+if TYPE_CHECKING:
+    from .decide.intervals import ManyDecisions
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,6 +57,18 @@ class Restrictions(Sequence[Restriction]):
     def pieces(self) -> Tensor:
         """(lines,) number of pieces of each line."""
         return (self.offsets[1:] - self.offsets[:-1] - 1).clamp(min=0)
+
+    def decisions(self, order: str = "max", top: int = 1, *, output: int | None = None) -> ManyDecisions:
+        """Which output leads on every point of every line; see `Restriction.decisions`.
+
+        >>> import exactline as xl
+        >>> lines = xl.restrict_many(torch.nn.ReLU(), [[1.0, -1.0], [0.0, 1.0]], [[0.0, 2.0], [0.0, 2.0]])
+        >>> [decided.labels for decided in lines.decisions()]
+        [[0, 1], [1]]
+        """
+        from .decide.decisions import decisions_of_lines
+
+        return decisions_of_lines(self, order, top, output)
 
     def __len__(self) -> int:
         return len(self.lines)

@@ -1,0 +1,158 @@
+"""A picture of decisions: the outputs along a line, and below them a band coloured by which one leads."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..errors import ArgumentError, MissingError
+from .plot import BINS, COLOURS, STYLE
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from ..decide.intervals import Decisions, Interval, Label
+
+STRIP, BAND, TICKS = 0.24, (0.08, 0.17), (0.015, 0.055)  # shares of the picture's height
+NARROW = 0.004  # intervals narrower than this share of the line get a marker, so that none is hidden
+HATCHES = ("", "////", "....", "xxxx")  # tell labels apart when the colours have been used up
+GREY = "#BBBBBB"
+LEGEND = 12  # labels that are named
+MARKERS = 400  # more than this many narrow intervals are thinned
+
+
+def plot_band(decided: Decisions, ax: Axes | None = None, *, names: Sequence[str] | None = None) -> Axes:
+    """Draw which label leads where; ``names`` replaces the numbers of the outputs.
+
+    A coloured band shows the intervals, a triangle marks those too narrow to see, thin ticks are the breaks of the
+    line. Outputs that never lead are grey.
+
+    Raises MissingError where matplotlib is not installed, ArgumentError where names are too few.
+    """
+    try:
+        import matplotlib.pyplot as plt
+        from matplotlib import rc_context
+    except ImportError as error:
+        raise MissingError(
+            "Pictures need matplotlib.", where="plot_band", hint='pip install "exactline[plot]"'
+        ) from error
+
+    values, alphas = decided.values, decided.line.alphas.numpy()
+    named = checked_names(names, values.shape[1])
+    looks = _looks(decided)
+    with rc_context(STYLE):
+        if ax is None:
+            ax = plt.subplots(figsize=(7.2, 4.0), layout="constrained")[1]  # pyplot's, so that notebooks show it
+        _draw_curves(ax, alphas, values, looks)
+        _draw_band(ax, list(decided), looks)
+        inner = alphas[1:-1]
+        shown = inner if len(inner) <= 4000 else inner[np.unique(np.floor(inner * BINS), return_index=True)[1]]
+        ax.vlines(shown, *TICKS, color="#444444", linewidth=0.4, transform=ax.get_xaxis_transform())
+        _frame(ax, values, len(decided), len(decided.line))
+        _legend(ax, looks, named)
+    return ax
+
+
+def checked_names(names: Sequence[str] | None, count: int) -> list[str]:
+    """A name for each output; their numbers where none are given."""
+    if names is None:
+        return [str(i) for i in range(count)]
+    if len(names) != count:
+        raise ArgumentError(
+            f"There are {len(names)} names for {count} outputs.", where="names", hint="Give one name for each output."
+        )
+    return list(names)
+
+
+def label_name(label: Label, names: Sequence[str]) -> str:
+    """One label, or several in order, by name."""
+    return names[label] if isinstance(label, int) else " > ".join(names[i] for i in label)
+
+
+def _key(interval: Interval) -> tuple[Label, tuple[int, ...]]:
+    return interval.label, interval.tied
+
+
+Looks = dict[tuple[Any, tuple[int, ...]], tuple[str, str]]  # colour and hatch of each label and tie
+
+
+def _looks(decided: Decisions) -> Looks:
+    """Colours by how much of the line a label has; a tie wears its label's colour and bars."""
+    widths: Counter[Any] = Counter()
+    for interval in decided:
+        widths[interval.label] += interval.width  # pyright: ignore[reportArgumentType]
+    labels = sorted(widths) if len(widths) <= len(COLOURS) else [label for label, _ in widths.most_common()]
+    plain = {label: divmod(i, len(COLOURS)) for i, label in enumerate(labels)}
+    looks: Looks = {}
+    for interval in sorted(decided, key=lambda interval: labels.index(interval.label)):
+        turn, colour = plain[interval.label]
+        hatch = "||||" if interval.tied else HATCHES[turn % len(HATCHES)]
+        looks[_key(interval)] = COLOURS[colour], hatch
+    return looks
+
+
+def _draw_curves(ax: Axes, alphas: Any, values: Any, looks: Looks) -> None:
+    firsts: dict[int, str] = {}
+    for (label, _), (colour, _) in looks.items():
+        firsts.setdefault(label if isinstance(label, int) else label[0], colour)
+    others = [i for i in range(values.shape[1]) if i not in firsts]
+    for i in others[:50]:
+        ax.plot(alphas, values[:, i], color=GREY, linewidth=0.8, zorder=1)
+    for i, colour in firsts.items():
+        ax.plot(alphas, values[:, i], color=colour, zorder=2)
+
+
+def _draw_band(ax: Axes, intervals: list[Interval], looks: Looks) -> None:
+    across = ax.get_xaxis_transform()  # x in alphas, y in shares of the picture
+    for key, (colour, hatch) in looks.items():
+        spans = [(i.start, i.width) for i in intervals if _key(i) == key]
+        ax.broken_barh(
+            spans,
+            (BAND[0], BAND[1] - BAND[0]),
+            facecolor=colour,
+            edgecolor="white" if hatch else "none",
+            hatch=hatch,
+            linewidth=0,
+            transform=across,
+            zorder=3,
+        )
+    thin = [i for i in intervals if i.width < NARROW]
+    for interval in thin[:: max(1, len(thin) // MARKERS)]:
+        middle, (colour, _) = interval.start + interval.width / 2, looks[_key(interval)]
+        ax.plot(
+            [middle],
+            [BAND[1] + 0.02],
+            marker="v",
+            markersize=6,
+            color=colour,
+            markeredgecolor="black",
+            markeredgewidth=0.5,
+            transform=across,
+            zorder=4,
+        )
+
+
+def _frame(ax: Axes, values: Any, intervals: int, pieces: int) -> None:
+    low, high = (float(values.min()), float(values.max())) if values.size else (0.0, 0.0)
+    pad = 0.05 * (high - low) or 1.0
+    span = (high - low + 2 * pad) / (1 - STRIP)
+    ax.set_ylim(high + pad - span, high + pad)
+    ax.set_yticks([at for at in ax.get_yticks() if low - pad <= at <= high + pad])  # the band has no values
+    ax.set_ylim(high + pad - span, high + pad)
+    ax.set_xlim(0, 1)
+    ax.set_xlabel(f"alpha ({intervals:,} interval{'' if intervals == 1 else 's'}, {pieces:,} pieces)")
+    ax.set_ylabel("output")
+
+
+def _legend(ax: Axes, looks: Looks, names: list[str]) -> None:
+    from matplotlib.patches import Patch
+
+    rows: list[Patch] = []
+    for (label, tied), (colour, hatch) in list(looks.items())[:LEGEND]:
+        name = " = ".join(names[i] for i in tied) if tied else label_name(label, names)
+        rows.append(Patch(facecolor=colour, edgecolor="white", hatch=hatch, linewidth=0, label=name))
+    title = "leads" if len(looks) <= LEGEND else f"{LEGEND} of {len(looks)}\nlabels"
+    ax.legend(handles=rows, title=title, loc="upper left", bbox_to_anchor=(1.01, 1.02), borderaxespad=0)
