@@ -5,3 +5,5 @@ from .analytic import loan_network as loan_network
 from .analytic import tent_network as tent_network
 from .digits import digits_images as digits_images
 from .digits import digits_network as digits_network
+from .encounter import encounter as encounter
+from .encounter import encounter_facts as encounter_facts
