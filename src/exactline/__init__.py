@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from . import attr as attr
     from . import exact as exact
+    from . import studies as studies
     from .custom import register_pointwise as register_pointwise
     from .errors import ArgumentError as ArgumentError
     from .errors import CaptureError as CaptureError
@@ -49,7 +50,7 @@ _HOMES = {  # what is imported when it is first asked for, and from where: torch
     "restrictions": ("Restrictions",),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
-_PARTS = ("attr", "errors", "exact", "formats", "network", "ops", "view", "zoo")
+_PARTS = ("attr", "errors", "exact", "formats", "network", "ops", "studies", "view", "zoo")
 
 
 class _Package(ModuleType):

@@ -14,6 +14,7 @@ from .ending import dressed, flushed
 from .info import info
 from .output import say
 from .restrict import restrict
+from .study import study
 
 app = typer.Typer(
     name="exactline",
@@ -44,3 +45,4 @@ def version() -> None:
 
 for command in (info, convert, restrict, attribute, demo):
     app.command()(command)
+app.add_typer(study)

@@ -1,0 +1,133 @@
+"""``exactline study``: the paper's experiments on your networks or ours, as pictures and tables in a folder."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Callable, Generator
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ..errors import FileError, MissingError
+from .output import counted, remark, say_rich
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from ..studies.acas import Study
+
+study = typer.Typer(
+    name="study", help="The paper's experiments, as pictures and tables in a folder.", no_args_is_help=True
+)
+
+
+@study.callback()
+def _several() -> None:
+    """The paper's experiments, as pictures and tables in a folder."""
+
+
+@study.command()
+def acas(
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for pictures and tables; made if missing.")],
+    network: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="A network of five inputs and five costs: .nnet, .onnx; ours if left out."),
+    ] = None,
+    psi: Annotated[float, typer.Option(help="The intruder's heading in degrees, -180 to 180; 180 is head on.")] = -180,
+    v_own: Annotated[float, typer.Option(help="The ownship's speed in feet per second.")] = 150,
+    v_int: Annotated[float, typer.Option(help="The intruder's speed in feet per second.")] = 150,
+    normalize: Annotated[
+        bool | None,
+        typer.Option(
+            "--normalize/--no-normalize",
+            help="Normalise inputs first: a .nnet as it says itself, an .onnx as ACAS Xu does; ours does it inside.",
+            show_default=False,
+        ),
+    ] = None,
+    pictures: Annotated[bool, typer.Option(help="Draw the six panels.")] = True,
+    progress: Annotated[bool, typer.Option(help="A bar on standard error, where that is a terminal.")] = True,
+) -> None:
+    """Advice of a collision-avoidance network around the ownship: exact lines, samples, and what samples missed.
+
+    Without --network it studies a small network that ships with exactline, which is not ACAS Xu.
+
+    Example: exactline study acas --network ACASXU_1_1.nnet --out acas
+    """
+    if pictures and find_spec("matplotlib") is None:
+        raise MissingError("Pictures need matplotlib.", where="study acas", hint='pip install "exactline[plot]"')
+    from ..studies import acas as study_of
+    from ..studies.acas_report import clipped, save
+    from ..studies.scene import Scene
+
+    scene = Scene(psi=psi, v_own=v_own, v_int=v_int)
+    folder = made(out)
+    with _bar(progress and sys.stderr.isatty()) as report:
+        found = study_of.run(
+            network, scene, normalize=normalize, progress=lambda share, what: report(0.5 * share, what)
+        )
+        written = save(found, folder)
+        if pictures:
+            from ..view.acas import draw
+
+            written += draw(found, folder, lambda share, what: report(0.5 + 0.5 * share, what))
+    for text in clipped(found):
+        remark(text)
+    say_rich(f"{found.advisor.name}; {found.advisor.note}", _table(found), _missed(found))
+    say_rich(f"{counted(len(written), 'file')} in {folder}: {', '.join(p.name for p in written)}")
+
+
+def made(folder: Path) -> Path:
+    """The folder to write to, made if it is missing."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise FileError(
+            f"The folder cannot be made: {error.strerror}.", where=f"--out {folder}", hint="Give another --out."
+        ) from error
+    return folder
+
+
+@contextlib.contextmanager
+def _bar(shown: bool) -> Generator[Callable[[float, str], None]]:
+    if not shown:
+        yield lambda share, what: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (BarColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    with Progress(*columns, transient=True, console=Console(stderr=True)) as bar:
+        task = bar.add_task("", total=1.0)
+
+        def report(share: float, what: str) -> None:
+            bar.update(task, completed=share, description=what)
+
+        yield report
+
+
+def _table(found: Study) -> Table:
+    from rich.table import Table
+
+    from ..studies.acas_report import KINDS
+
+    table = Table(title="breaks per line, both ends counted", title_justify="left")
+    for name in ("lines", "count", "mean", "least", "most", "intervals", "missed"):
+        table.add_column(name, justify="left" if name == "lines" else "right")
+    for kind, title in KINDS.items():
+        own = found.of(kind)
+        mean, least, most = found.breaks(kind)
+        missed = sum(m.line.track.kind == kind for m in found.missed)
+        counts = (len(own), f"{mean:.1f}", least, most, sum(len(line.stretches) for line in own), missed)
+        table.add_row(title, *map(str, counts))
+    return table
+
+
+def _missed(found: Study) -> str:
+    hidden = sum(m.off_grid for m in found.missed)
+    return (
+        f"{counted(len(found.missed), 'interval')} between the {found.scene.samples} samples of their lines, "
+        f"{hidden:,} of them not shown by the grid around them either"
+    )

@@ -1,0 +1,3 @@
+"""The paper's experiments as functions that return tables, and files that hold them."""
+
+from . import acas as acas

@@ -1,0 +1,1 @@
+"""The studies do what their pages say."""
