@@ -1,0 +1,174 @@
+"""Networks and polygons to try: every kind of operator, and weights that are random or full of ties."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise
+
+import torch
+from torch import Generator, Tensor, nn
+
+from exactline.network import as_network
+from exactline.network.graph import Network
+from tests.oracle.families import Apply, Concat, Residual, pick, seeded, small_integers
+
+Maker = Callable[[Generator], tuple[nn.Module, tuple[int, ...]]]
+
+
+@dataclass(frozen=True, eq=False)
+class Case:
+    """A network and the corners of a convex polygon, which lie exactly in one plane."""
+
+    name: str
+    network: Network
+    vertices: Tensor  # (k, *in)
+
+
+def layered(act: Callable[[int], nn.Module], g: Generator) -> tuple[nn.Module, tuple[int, ...]]:
+    """Linear layers with one activation, given the number of units."""
+    widths = [pick(g, 2, 4), *(pick(g, 5, 9) for _ in range(pick(g, 1, 3)))]
+    body = [layer for a, b in pairwise(widths) for layer in (nn.Linear(a, b), act(b))]
+    return nn.Sequential(*body, nn.Linear(widths[-1], 2)), (widths[0],)
+
+
+def between(function: Callable[[Tensor], Tensor], g: Generator, width: int = 6) -> tuple[nn.Module, tuple[int, ...]]:
+    """A function of several units between layers."""
+    out = function(torch.zeros(1, width)).shape[1]
+    middle = [nn.Linear(3, width), Apply(function), nn.Linear(out, 5), nn.ReLU(), nn.Linear(5, 2)]
+    return nn.Sequential(*middle), (3,)
+
+
+def pool1d(g: Generator) -> tuple[nn.Module, tuple[int, ...]]:
+    """Windows that overlap, with padding."""
+    pool = nn.MaxPool1d(3, stride=pick(g, 1, 2), padding=pick(g, 0, 1))
+    body = nn.Sequential(nn.Linear(3, 8), nn.Unflatten(1, (1, 8)), pool, nn.Flatten())
+    width = body(torch.zeros(1, 3)).shape[1]
+    return nn.Sequential(body, nn.Linear(width, 5), nn.LeakyReLU(0.25), nn.Linear(5, 2)), (3,)
+
+
+def pool2d(g: Generator) -> tuple[nn.Module, tuple[int, ...]]:
+    """Convolution, ReLU and max-pooling in either order."""
+    order = [nn.ReLU(), nn.MaxPool2d(2, stride=2)]
+    if pick(g, 0, 1):
+        order.reverse()
+    body = nn.Sequential(nn.Conv2d(1, 2, 2, padding=pick(g, 0, 1)), *order, nn.Flatten())
+    width = body(torch.zeros(1, 1, 4, 4)).shape[1]
+    return nn.Sequential(body, nn.Linear(width, 5), nn.ReLU(), nn.Linear(5, 2)), (1, 4, 4)
+
+
+def pool_alone(g: Generator) -> tuple[nn.Module, tuple[int, ...]]:
+    """Max-pooling with no ReLU to fuse with, and average pooling after it."""
+    body = [nn.Conv2d(1, 2, 2), nn.MaxPool2d(2, stride=1), nn.AvgPool2d(2), nn.Flatten()]
+    return nn.Sequential(*body, nn.Linear(2, 2), nn.ReLU()), (1, 4, 4)
+
+
+def residual(g: Generator) -> tuple[nn.Module, tuple[int, ...]]:
+    """A skip connection around layers."""
+    inner = nn.Sequential(nn.Linear(6, 6), nn.ReLU(), nn.Linear(6, 6))
+    return nn.Sequential(nn.Linear(2, 6), Residual(inner), nn.ReLU(), nn.Linear(6, 2)), (2,)
+
+
+def concat(g: Generator) -> tuple[nn.Module, tuple[int, ...]]:
+    """Branches with different breaks side by side, and a maximum of halves at the end."""
+    left = nn.Sequential(nn.Linear(3, 4), nn.LeakyReLU(0.125))
+    right = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 3), nn.Hardtanh())
+    halves = Apply(lambda x: torch.maximum(x[:, :3], x[:, 3:]))
+    return nn.Sequential(Concat(left, right), nn.Linear(7, 6), halves), (3,)
+
+
+FAMILIES: dict[str, Maker] = {
+    "relu": partial(layered, lambda n: nn.ReLU()),
+    "leaky": partial(layered, lambda n: nn.LeakyReLU(0.25)),
+    "hardtanh": partial(layered, lambda n: nn.Hardtanh(-0.5, 0.75)),
+    "clamp": partial(layered, lambda n: Apply(lambda x: x.clamp(-1, 1))),
+    "abs": partial(layered, lambda n: Apply(torch.abs)),
+    "prelu": partial(layered, nn.PReLU),
+    "pool1d": pool1d,
+    "pool2d": pool2d,
+    "pool alone": pool_alone,
+    "amax": partial(between, lambda x: x.amax(1, keepdim=True)),
+    "range": partial(between, lambda x: x.amax(1, keepdim=True) - x.amin(1, keepdim=True)),
+    "relu of max": partial(between, lambda x: torch.relu(x.view(-1, 2, 3).amax(2))),
+    "branches": partial(between, lambda x: torch.maximum(x[:, :3], x[:, 3:])),
+    "sort": partial(between, lambda x: x.sort(1).values, width=4),
+    "topk": partial(between, lambda x: x.topk(3, 1).values),
+    "median": partial(between, lambda x: x.median(1, keepdim=True).values, width=5),
+    "kthvalue": partial(between, lambda x: x.kthvalue(2, 1, keepdim=True).values),
+    "residual": residual,
+    "concat": concat,
+}
+
+
+def without_bias(g: Generator, model: nn.Module) -> nn.Module:
+    """Whole weights and no offsets: every cone has its tip at the origin."""
+    small_integers(g, model)
+    with torch.no_grad():
+        for name, weight in model.named_parameters():
+            if name.endswith("bias"):
+                weight.zero_()
+    return model
+
+
+def doubled(g: Generator, model: nn.Module) -> nn.Module:
+    """The later units of every layer repeat the first ones, some of them times 2."""
+    return _paired(seeded(model, g), 2.0)
+
+
+def negated(g: Generator, model: nn.Module) -> nn.Module:
+    """The later units of every layer are the first ones with the other sign."""
+    return _paired(seeded(model, g), -1.0)
+
+
+def _paired(model: nn.Module, factor: float) -> nn.Module:
+    with torch.no_grad():
+        for weight in model.parameters():
+            half = len(weight) // 2
+            weight[len(weight) - half :] = weight[:half] * factor
+    return model
+
+
+WEIGHTS: dict[str, Callable[[Generator, nn.Module], nn.Module]] = {
+    "random": lambda g, model: seeded(model, g),
+    "whole": partial(small_integers, most=2),
+    "bias-free": without_bias,
+    "doubled": doubled,
+    "negated": negated,
+    "signs": partial(small_integers, most=1),
+}
+
+LATTICES: dict[str, list[list[int]]] = {  # convex, in order; the first three are not on one line
+    "triangle": [[0, 0], [3, 1], [1, 4]],
+    "around": [[-2, -1], [3, -1], [0, 3]],  # the origin inside
+    "square": [[-1, -1], [1, -1], [1, 1], [-1, 1]],
+    "pentagon": [[0, -2], [2, 0], [1, 2], [-1, 2], [-2, 0]],
+    "clockwise": [[-1, 2], [2, 2], [2, -1], [0, -2], [-2, -1], [-2, 1]],
+}
+
+
+def polygon(g: Generator, kind: str, shape: tuple[int, ...]) -> Tensor:  # (k, *in)
+    """A triangle anywhere, or a lattice polygon in a plane of whole numbers."""
+    if kind == "random":
+        return torch.randn(3, *shape, generator=g, dtype=torch.float64) * 2
+    lattice = torch.tensor(LATTICES[kind], dtype=torch.float64)
+    while True:  # until the two directions are not parallel
+        axes = torch.randint(-2, 3, (2, *shape), generator=g).double()
+        if torch.linalg.matrix_rank(axes.flatten(1)) == 2:
+            break
+    origin = torch.zeros(shape, dtype=torch.float64)
+    if pick(g, 0, 1):
+        origin = torch.randint(-2, 3, shape, generator=g).double()
+    return torch.tensordot(lattice, axes, 1) + origin
+
+
+def case(seed: int) -> Case:
+    """A case that repeats: families, weights and polygons go round at different speeds."""
+    generator = torch.Generator().manual_seed(seed)
+    family = list(FAMILIES)[seed % len(FAMILIES)]
+    weights = list(WEIGHTS)[(seed // len(FAMILIES) + seed) % len(WEIGHTS)]
+    kind = ["random", *LATTICES][(seed // 3) % (1 + len(LATTICES))]
+    model, shape = FAMILIES[family](generator)
+    WEIGHTS[weights](generator, model)
+    vertices = polygon(generator, kind, shape)
+    return Case(f"seed {seed}: {family}, {weights} weights, {kind}", as_network(model.eval(), [vertices[0]]), vertices)
