@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from . import exact as exact
     from . import studies as studies
     from .custom import register_pointwise as register_pointwise
+    from .decide.falsify import falsify as falsify
     from .errors import ArgumentError as ArgumentError
     from .errors import CaptureError as CaptureError
     from .errors import ExactlineError as ExactlineError
@@ -32,6 +33,7 @@ __version__ = "0.1.0"
 
 _HOMES = {  # what is imported when it is first asked for, and from where: torch takes seconds
     "custom": ("register_pointwise",),
+    "decide.falsify": ("falsify",),
     "errors": (
         "ArgumentError",
         "CaptureError",

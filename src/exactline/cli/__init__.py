@@ -11,6 +11,7 @@ from .attribute import attribute
 from .convert import convert
 from .demo import demo
 from .ending import dressed, flushed
+from .falsify import falsify
 from .info import info
 from .output import say
 from .restrict import restrict
@@ -43,6 +44,6 @@ def version() -> None:
     say(version("exactline"))
 
 
-for command in (info, convert, restrict, attribute, demo):
+for command in (info, convert, restrict, attribute, falsify, demo):
     app.command()(command)
 app.add_typer(study)
