@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from math import prod
 
 import numpy as np
 import torch
@@ -44,8 +45,10 @@ class Trust:
         """What each of some random roundings adds to the outputs at some points; None without a network."""
         if self.network is None:
             return None
+        if not len(alphas):
+            return np.zeros((PROBES, 0, prod(self.network.nodes[self.place].shape)))
         step = max(1, LOOK // ((PROBES + 1) * plan(self._network).bytes_live))
-        parts = [slice(at, at + step) for at in range(0, max(len(alphas), 1), step)]
+        parts = [slice(at, at + step) for at in range(0, len(alphas), step)]
         found = [self._walked(owner[some], alphas[some]) for some in parts]
         return np.concatenate(found, 1) * (SAFETY * self.slack)
 
