@@ -50,6 +50,7 @@ def draw(study: Study, folder: Path, progress: Callable[[float, str], None] | No
                 figure.savefig(data, format=kind, metadata={"Date": None} if kind == "svg" else None)
                 write_atomically(folder / f"{name}.{kind}", data.getvalue())
                 written.append(folder / f"{name}.{kind}")
+                figure.set_layout_engine("none")  # laid out by the first; the second need not do it again
     return written
 
 
