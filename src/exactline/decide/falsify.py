@@ -129,6 +129,7 @@ class _Search:
         boxes = hunts(self.flat, self.asked, self.seed)
         blurred: Witness | None = None  # holds within the tolerance only
         turn = later = 0
+        note = "" if boxes else "No point fulfils the bounds of any case."
         while boxes and self._left(covered) > 0 and later < FURTHER:
             hunt = next_hunt(boxes, turn)
             rest = self.until - time.monotonic()
@@ -144,7 +145,10 @@ class _Search:
             later += blurred is not None
             if report is not None:
                 report(self._share(covered), covered.lines, covered.margin)
-        return self._answer(covered, blurred, "" if boxes else "No point fulfils the bounds of any case.")
+            if turn == len(boxes) and all(h.whole for h in boxes):
+                note = "Every box is a single line, and all of it was decided."
+                break
+        return self._answer(covered, blurred, note)
 
     def _left(self, covered: Covered) -> int:
         """Lines that may still be swept."""

@@ -61,8 +61,15 @@ class Hunt:
         """The smallest so far."""
         return min((float(h.margins.min()) for h in self.herds.values() if len(h)), default=float("inf"))
 
+    @property
+    def whole(self) -> bool:
+        """Whether a single line is all of the box, so that one round decides it."""
+        return int((self.box.width > 0).sum()) <= 1
+
     def size(self) -> int:
         """How many lines the next round takes."""
+        if self.whole:
+            return 1
         if not self.rounds:
             return FIRST if self.flat.work < ROUND / 1000 else FEWEST
         return int(min(max(ROUND / self.flat.work / max(self.rate, 1.0), FEWEST), MOST))
