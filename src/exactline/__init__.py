@@ -18,10 +18,15 @@ if TYPE_CHECKING:
     from .errors import LineError as LineError
     from .errors import MissingError as MissingError
     from .errors import NumberError as NumberError
+    from .errors import PlaneError as PlaneError
     from .errors import TrainingModeError as TrainingModeError
     from .errors import UnsupportedError as UnsupportedError
     from .formats import load as load
     from .network import Network as Network
+    from .plane import PlaneRestriction as PlaneRestriction
+    from .plane import grid as grid
+    from .plane import plane_through as plane_through
+    from .plane import restrict_plane as restrict_plane
     from .restrict import restrict as restrict
     from .restrict import restrict_many as restrict_many
     from .restrict import restrict_path as restrict_path
@@ -42,11 +47,13 @@ _HOMES = {  # what is imported when it is first asked for, and from where: torch
         "LineError",
         "MissingError",
         "NumberError",
+        "PlaneError",
         "TrainingModeError",
         "UnsupportedError",
     ),
     "formats": ("load",),
     "network": ("Network",),
+    "plane": ("PlaneRestriction", "grid", "plane_through", "restrict_plane"),
     "restrict": ("restrict", "restrict_many", "restrict_path", "sweep"),
     "restriction": ("Restriction",),
     "restrictions": ("Restrictions",),

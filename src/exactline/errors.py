@@ -37,6 +37,13 @@ class LineError(ExactlineError):
     exit_status = 2
 
 
+class PlaneError(ExactlineError):
+    """The corners of a polygon cannot be used."""
+
+    code = "plane"
+    exit_status = 2
+
+
 class ArgumentError(ExactlineError):
     """An option or an argument has a value that makes no sense."""
 
@@ -91,6 +98,7 @@ class FileError(ExactlineError):
 ERRORS: tuple[type[ExactlineError], ...] = (
     ExactlineError,
     LineError,
+    PlaneError,
     ArgumentError,
     CaptureError,
     TrainingModeError,

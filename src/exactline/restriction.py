@@ -310,7 +310,7 @@ class Restriction:
         parts = [
             f"{len(self):,} piece{'' if len(self) == 1 else 's'}{' (minimal)' if self.is_minimal else ''}",
             f"{units} units",
-            _duration(self.seconds),
+            duration(self.seconds),
             f"estimated value error {self.error:.0e}",
             f"{self.unresolved:,} unresolved",
         ]
@@ -371,5 +371,5 @@ def _alphas(value: Any) -> Tensor:
         ) from problem
 
 
-def _duration(seconds: float) -> str:
+def duration(seconds: float) -> str:
     return f"{seconds * 1000:.0f} ms" if seconds < 1 else f"{seconds:.1f} s"

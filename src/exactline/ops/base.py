@@ -6,10 +6,13 @@ import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import torch
 from torch import Tensor
+
+if TYPE_CHECKING:
+    from .contest import Contest
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,6 +112,15 @@ class Breaking(Op):
     @abstractmethod
     def follow(self, pattern: Tensor, x: Tensor) -> Tensor:
         """The affine map of a branch pattern, applied to any point."""
+
+    @abstractmethod
+    def contests(self, shape: Sequence[int]) -> tuple[Contest, ...]:
+        """What cuts a polygon, for an input of this shape: each contest is fought where the earlier ones are settled."""
+
+    @property
+    def merges(self) -> bool:
+        """Whether contests cut too much: polygons that follow one pattern in the end are one."""
+        return False
 
     def rival(self, before: Tensor, after: Tensor) -> Tensor | None:
         """The pattern with every unit that is on a knot along a whole piece on its other side; None: there is none."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from .base import Breaking, Crossings, Noise, Settled
+from .contest import Contest, knockout
 
 Native = Callable[[Tensor], tuple[Tensor, Tensor]]
 LOOK = 1 << 22  # elements of windows opened at a time
@@ -82,6 +83,13 @@ class Maximum(Breaking):
         inside = pattern < self.table.shape[1]
         position = self.table.gather(1, (pattern * inside).T).T
         return (flat.gather(1, position) * inside).view(len(x), *self.shape)
+
+    def contests(self, shape: Sequence[int]) -> tuple[Contest, ...]:
+        return knockout(self.table, self.sign, self.floor)
+
+    @property
+    def merges(self) -> bool:
+        return True
 
     def rival(self, before: Tensor, after: Tensor) -> Tensor | None:
         pattern = self.branch(before, after)

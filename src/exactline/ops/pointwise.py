@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from .base import HUGE, Breaking, Crossings, Noise, Passes, Settled
+from .contest import Contest, knots_contest
 from .masks import differ, found, greater, holds, less
 
 COARSE = 1e-10  # in alpha: breaks that rounding moves by more are counted as unresolved
@@ -154,6 +155,11 @@ class Pointwise(Breaking):
                 flat = (start == 0) & (stop == 0)
                 pattern = torch.where(flat, torch.full_like(pattern, len(self.slopes) + j), pattern)
         return pattern
+
+    def contests(self, shape: Sequence[int]) -> tuple[Contest, ...]:
+        like = torch.empty(1, *shape)
+        levels = [_level(knot, like) for knot in self.knots]
+        return (knots_contest(levels, like.numel()),)
 
     def follow(self, pattern: Tensor, x: Tensor) -> Tensor:
         out = torch.zeros_like(x)

@@ -125,7 +125,7 @@ def branch_out(network: Network, facts: Plan, state: State, limits: Limits) -> S
         raise TypeError(f"{node.name} does not break")
     source = node.inputs[0]
     x = state.live[source]
-    largest = _largest(x, node.name)
+    largest = largest_of(x, node.name)
     noise = StateNoise(network, state, source, largest, state.sizes[source].errors)
     state.sizes[i] = Size(largest * facts.reach[i], state.sizes[source].errors * facts.gain[i])
     settled = op.settle(x, noise)
@@ -294,7 +294,7 @@ def _release(facts: Plan, state: State, i: int, inputs: tuple[int, ...]) -> None
             state.sizes.pop(j, None)
 
 
-def _largest(x: Tensor, name: str) -> float:
+def largest_of(x: Tensor, name: str) -> float:
     if not x.numel():
         return 0.0
     low, high = torch.aminmax(x)
@@ -311,7 +311,7 @@ def _largest(x: Tensor, name: str) -> float:
 def _finished(network: Network, state: State) -> Part:
     values = tuple(state.live[i] for i in network.outputs)
     for number, value in enumerate(values):
-        _largest(value, f"output {number}")
+        largest_of(value, f"output {number}")
     edges = (state.first, state.last)
     line, alphas, born, doubts = map(torch.from_numpy, (state.line, state.alphas, state.born[:, :3], state.doubts))
     return Part(line, alphas, born, doubts, values, state.cut_left, edges, state.cut_count)

@@ -1,0 +1,102 @@
+"""Joining polygons that were cut apart though their maxima have the same leaders in the end."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..network.graph import Network
+from ..ops.base import Breaking, flat
+from ..sweep.noise import SAFETY, estimate
+from ..sweep.state import on
+from .rows import Floats, Ints
+from .state import State
+
+LOOK = 1 << 24  # numbers of a node's input looked at together
+
+
+def merged(network: Network, state: State, op: Breaking, before: int) -> None:
+    """Dissolve the edges born at this node on both sides of which the operator follows one pattern."""
+    mesh = state.mesh
+    inner = mesh.neighbours()
+    inner = inner[mesh.born[inner, 0] == state.node]
+    false = np.zeros(len(mesh.ends), dtype=bool)
+    false[inner] = _alike(network, state, op, mesh.sides[inner])
+    if not false.any():
+        return
+    movable = np.zeros(len(state.weights), dtype=bool)
+    movable[before:] = True
+    joined, _ = mesh.dissolved(false, movable)
+    made, corners = joined.some(np.arange(len(joined)))
+    kept = state.only(made, corners)
+    state.mesh, state.live = kept.mesh, kept.live
+    state.weights, state.births, state.spots = kept.weights, kept.births, kept.spots
+
+
+def _alike(network: Network, state: State, op: Breaking, pairs: Ints) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    """Whether both polygons of each pair follow one pattern, (pairs,)."""
+    source = network.nodes[state.node].inputs[0]
+    polygons, which = np.unique(pairs, return_inverse=True)
+    which = which.reshape(pairs.shape)
+    weights = centres(state, polygons)
+    x = state.live[source]
+    wide = max(1, x[0].numel())
+    found = np.zeros(len(pairs), dtype=bool)
+    middle = [
+        _mixed(x, state, polygons[at : at + LOOK // wide + 1]) for at in range(0, len(polygons), LOOK // wide + 1)
+    ]
+    inside = torch.cat(middle)
+    pattern = op.branch(inside, inside)
+    one, two = (on(x.device, which[:, k]) for k in (0, 1))
+    step = LOOK // wide + 1
+    for at in range(0, len(pairs), step):
+        a, b = one[at : at + step], two[at : at + step]
+        same = (pattern[a] == pattern[b]).flatten(1).all(1)
+        for here, there in ((a, b), (b, a)):  # two lines that are equal inside a polygon are one line
+            apart = torch.nonzero(~same)[:, 0]
+            if len(apart):
+                same[apart] = _tied(network, op, state, source, inside, pattern, weights, here[apart], there[apart])
+        found[at : at + step] = same.cpu().numpy()
+    return found
+
+
+def _tied(
+    network: Network,
+    op: Breaking,
+    state: State,
+    source: int,
+    inside: Tensor,  # (polygons, *in)
+    pattern: Tensor,  # (polygons, ...)
+    weights: Floats,  # (polygons, k)
+    here: Tensor,  # (n,)
+    there: Tensor,  # (n,)
+) -> Tensor:
+    """Whether, inside a polygon, another one's pattern cannot be told from its own, (n,)."""
+    x = inside[here]
+    gap = flat(op.follow(pattern[here], x) - op.follow(pattern[there], x)).abs()
+    rough = torch.finfo(x.dtype).eps * 4096 * (flat(x).abs().amax(1, keepdim=True) + state.sizes[source].values)
+    close = (gap <= rough).all(1)
+    rows = torch.nonzero(close)[:, 0]
+    if len(rows):
+        points, errors = state.frame.points(weights[here[rows].cpu().numpy()])
+        blur = estimate(network, source, points, errors)
+        bound = flat(op.follow(pattern[here[rows]], blur)) + flat(op.follow(pattern[there[rows]], blur))
+        close[rows] = (gap[rows] <= SAFETY * bound.abs()).all(1)
+    return close
+
+
+def centres(state: State, polygons: Ints) -> Floats:
+    """Weights of a point inside each polygon, (polygons, k)."""
+    places, count = state.mesh.places(polygons)
+    weights = state.weights.all[state.mesh.corners[places]]
+    return np.add.reduceat(weights, count.cumsum() - count) / count[:, None]
+
+
+def _mixed(x: Tensor, state: State, polygons: Ints) -> Tensor:
+    """The mean of a tensor over the corners of polygons, (polygons, *shape)."""
+    places, count = state.mesh.places(polygons)
+    owner = on(x.device, np.arange(len(polygons)).repeat(count))
+    total = x.new_zeros(len(polygons), *x.shape[1:])
+    total.index_add_(0, owner, x[on(x.device, state.mesh.corners[places])])
+    return total / on(x.device, count).to(x.dtype).view(-1, *[1] * (x.dim() - 1))

@@ -1,0 +1,356 @@
+"""The answer for a plane: its polygons, the values at their corners, and what one asks of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..errors import ArgumentError, MissingError, PlaneError
+from ..line import Lines
+from ..network.graph import Network
+from ..restriction import TITLES, Born, Restriction, duration
+from .locate import Locator
+from .polygon import Polygon
+from .rows import Floats, Ints, within
+
+if TYPE_CHECKING:
+    from .checking import PlaneCheck
+    from .regions import Regions
+
+Values = Tensor | tuple[Tensor, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class PlaneRestriction:
+    """A network on a convex polygon of a plane, exactly: ``len(plane)`` convex polygons on which it is affine.
+
+    Plane coordinates are orthonormal, in the units of the input space.
+
+    >>> import exactline as xl
+    >>> plane = xl.restrict_plane(torch.nn.ReLU(), [[-1.0, -1.0], [1.0, -1.0], [1.0, 1.0], [-1.0, 1.0]])
+    >>> len(plane), plane.areas.tolist(), plane.at([[1.5, 0.5]]).tolist()
+    (4, [1.0, 1.0, 1.0, 1.0], [[0.5, 0.0]])
+    """
+
+    vertices: tuple[Tensor, ...]  # (k, *in) each: the corners of the whole
+    outline: Tensor  # (k, 2) the same in plane coordinates
+    origin: Tensor  # (n,) all inputs in one row: where plane coordinates are 0
+    axes: Tensor  # (2, n)
+    weights: Tensor  # (corners, k) every corner as a mixture of the vertices
+    edges: Tensor  # (edges, 2) corners
+    births: Tensor  # (edges, 3) node or -1, unit, count
+    sides: Tensor  # (edges, 2) polygons to the left and to the right of an edge, -1 outside
+    offsets: Tensor  # (polygons + 1,) where the corners of each polygon begin
+    rings: Tensor  # corners of all polygons, counterclockwise, one polygon after another
+    kept: tuple[Tensor, ...] | None  # (corners, *out) each; None where values were not kept
+    names: tuple[str, ...]  # of the network's nodes
+    network: Network | None = None
+    units: dict[str, int] = field(default_factory=dict)
+    several_inputs: bool = False
+    several_outputs: bool = False
+    dtype: torch.dtype = torch.float64
+    seconds: float = 0.0
+    unresolved: int = 0  # pairs of a polygon and a unit that cannot be told from a knot on it
+    rewrite: bool = True
+    until: str | None = None
+    checksum: str = ""  # of the network's numbers, where the network itself is not known
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def __iter__(self) -> Iterator[Polygon]:
+        return (self.polygon(i) for i in range(len(self)))
+
+    def polygon(self, index: int) -> Polygon:
+        """One polygon: where it lies, its values and its affine map."""
+        if not isinstance(index, int) or not -len(self) <= index < len(self):
+            raise ArgumentError(
+                f"There are {len(self)} polygons; {index!r} is not one of them.",
+                where="argument index",
+                hint=f"Count from 0 to {len(self) - 1}.",
+            )
+        return Polygon(self, index % len(self))
+
+    @cached_property
+    def corners(self) -> Tensor:
+        """(corners, 2) plane coordinates."""
+        return self.weights @ self.outline
+
+    @property
+    def points(self) -> Values:
+        """(corners, *in) input points of the corners."""
+        return self.mixed(self.weights)
+
+    @property
+    def values(self) -> Values:
+        """(corners, *out) the network's values there, before any smooth tail."""
+        if self.kept is None:
+            raise MissingError(
+                "The values were not kept.",
+                where="plane.values",
+                hint="Call restrict_plane with values=True, or ask plane.at(points).",
+            )
+        return self.kept if self.several_outputs else self.kept[0]
+
+    @property
+    def born(self) -> Born:
+        """Which node and unit gave rise to each edge; None on the outline."""
+        return Born(self.births, self.names)
+
+    @cached_property
+    def areas(self) -> Tensor:
+        """(polygons,) in squared units of the input space."""
+        ring, first = self.corners[self.rings].numpy(), self.offsets[:-1].numpy()
+        count = np.diff(self.offsets.numpy())
+        base = ring - ring[first].repeat(count, 0)  # about one of its corners, so that small polygons keep their digits
+        after = np.arange(len(ring)) + 1
+        after[first + count - 1] = first
+        cross = base[:, 0] * base[after, 1] - base[:, 1] * base[after, 0]
+        return torch.from_numpy(np.add.reduceat(cross, first) / 2)
+
+    @property
+    def area(self) -> float:
+        """Of the whole."""
+        x, y = (self.outline - self.outline[0]).T
+        return float((x * y.roll(-1) - y * x.roll(-1)).sum() / 2)
+
+    def coordinates(self, points: Any) -> Tensor:
+        """Plane coordinates (n, 2) of input points (n, *in), dropped straight onto the plane."""
+        given = points if isinstance(points, tuple) else (points,)
+        rows = torch.cat([torch.as_tensor(p, dtype=torch.float64).reshape(len(p), -1) for p in given], 1)
+        if rows.shape[1] != len(self.origin):
+            raise PlaneError(
+                f"Input points have {len(self.origin)} numbers, not {rows.shape[1]}.",
+                where="argument points",
+                hint="Give points of shape (n, *in).",
+            )
+        return (rows - self.origin) @ self.axes.T
+
+    def locate(self, points: Any) -> Tensor:
+        """The polygon that holds each point (n, 2) of the plane, (n,); on an edge one of its two."""
+        return torch.from_numpy(self._located(_places(points)))
+
+    def at(self, points: Any, *, tail: bool = False) -> Values:
+        """The network's exact values (n, *out) at points (n, 2) of the plane."""
+        places = _places(points)
+        triangle, share = self._triangles(places, self._located(places))
+        outs = tuple(
+            sum((share[:, k].to(v.dtype).view(-1, *[1] * (v.dim() - 1)) * v[i] for k, (v, i) in enumerate(row)))
+            for row in zip(*(self._outputs(triangle[:, k]) for k in range(3)), strict=True)
+        )
+        found = tuple(torch.as_tensor(o) for o in outs)
+        if tail:
+            tails = self.known_network("plane.at(tail=True)").tails
+            found = tuple(o if t is None else t.apply(o) for o, t in zip(found, tails, strict=True))
+        return found if self.several_outputs else found[0]
+
+    def mixed(self, weights: Tensor) -> Values:
+        """Input points (n, *in) as mixtures (n, k) of the vertices."""
+        points = self.input_points(weights)
+        return tuple(points) if self.several_inputs else points[0]
+
+    def input_points(self, weights: Tensor) -> list[Tensor]:
+        """The same, one tensor for each input."""
+        return [(weights @ v.reshape(len(v), -1)).view(len(weights), *v.shape[1:]) for v in self.vertices]
+
+    def values_at(self, corners: Tensor) -> Values:
+        """Values (n, *out) at some corners."""
+        found = tuple(v[i] for v, i in self._outputs(corners))
+        return found if self.several_outputs else found[0]
+
+    def lift(self, points: Any) -> Values:
+        """Input points (n, *in) of points (n, 2) of the plane."""
+        return self.mixed(torch.from_numpy(self._shares(_places(points))))
+
+    def line(self, a: Any, b: Any) -> Restriction:
+        """The network on the line between two points (2,) of the plane, read off the polygons."""
+        from .along import crossed
+
+        ends = _places([_pair(a, "a"), _pair(b, "b")])
+        self._located(ends)
+        corners = self.corners.numpy()
+        alpha, edge, count = crossed(corners, self.edges.numpy(), self.sides.numpy(), ends[0], ends[1])
+        alphas = torch.from_numpy(np.concatenate([[0.0], alpha, [1.0]]))
+        births = torch.tensor([[-1, 0, 0]]).repeat(len(alphas), 1)
+        births[1:-1] = self.births[torch.from_numpy(edge)]
+        births[1:-1, 2] = torch.maximum(births[1:-1, 2], torch.from_numpy(count) // 2)
+        starts, stops = zip(
+            *((p[:1], p[1:]) for p in self.input_points(torch.from_numpy(self._shares(ends)))), strict=True
+        )
+        places = ends[0] + alphas.numpy()[:, None] * (ends[1] - ends[0])
+        values = self.at(places) if self.kept is not None else None
+        kept = None if values is None else values if isinstance(values, tuple) else (values,)
+        return Restriction(
+            alphas,
+            Lines(tuple(starts), tuple(stops)),
+            births,
+            torch.zeros(len(alphas) - 1, dtype=torch.int64),
+            kept,
+            self.names,
+            network=self.network,
+            units=self.units,
+            several_inputs=self.several_inputs,
+            several_outputs=self.several_outputs,
+            dtype=self.dtype,
+            rewrite=self.rewrite,
+            until=self.until,
+            weights=self.checksum,
+        )
+
+    def decisions(self, order: str = "max") -> Regions:
+        """Where which output is the largest (or smallest): exact regions, those of one class that touch merged."""
+        from .regions import regions
+
+        return regions(self, order)
+
+    def check(self, samples: int = 1000, seed: int = 0) -> PlaneCheck:
+        """How far this answer is from the network's own forward pass, and whether its polygons fill the whole."""
+        from .checking import check
+
+        return check(self, samples, seed)
+
+    def save(self, path: str | Path) -> None:
+        """Write everything but the network to a safetensors file, atomically."""
+        from .storage import save
+
+        save(self, Path(path))
+
+    @staticmethod
+    def load(path: str | Path, model: Any = None) -> PlaneRestriction:
+        """Read a saved plane; give the model again for what needs the network."""
+        from .storage import load
+
+        return load(Path(path), model)
+
+    def plot(self, ax: Any = None, *, style: str = "regions", order: str = "max") -> Any:
+        """Draw the polygons: their edges by the node that bore them, or the classes with ``style="decisions"``."""
+        from ..view.plane import plot_plane
+
+        return plot_plane(self, ax, style=style, order=order)
+
+    def known_network(self, what: str) -> Network:
+        if self.network is None:
+            raise MissingError(
+                "The network is not known: it is not part of a saved file.",
+                where=what,
+                hint="Load with PlaneRestriction.load(path, model).",
+            )
+        return self.network
+
+    def __str__(self) -> str:
+        units = " and ".join(f"{count:,} {TITLES.get(name, name)}" for name, count in self.units.items()) or "no"
+        return ", ".join(
+            [
+                f"{len(self):,} polygon{'' if len(self) == 1 else 's'}",
+                f"{len(self.weights):,} corners",
+                f"{units} units",
+                duration(self.seconds),
+                f"{self.unresolved:,} unresolved",
+            ]
+        )
+
+    def __repr__(self) -> str:
+        return f"<PlaneRestriction: {self}>"
+
+    @cached_property
+    def _locator(self) -> Locator:
+        return Locator(self.corners.numpy(), self.edges.numpy(), self.sides.numpy())
+
+    def _located(self, places: Floats) -> Ints:
+        found = self._locator(places)
+        lost = np.flatnonzero(found < 0)
+        if len(lost):  # a point of the outline may be a rounding error outside
+            pulled = self.outline.mean(0).numpy() + (places[lost] - self.outline.mean(0).numpy()) * (1 - 1e-12)
+            found[lost] = self._locator(pulled)
+        if (found < 0).any():
+            where = places[found < 0][0].tolist()
+            raise PlaneError(
+                f"The point ({where[0]:g}, {where[1]:g}) is outside the polygon.",
+                where="argument points",
+                hint="Points off the polygon are not covered; plane.outline has its corners.",
+            )
+        return found
+
+    def _triangles(self, places: Floats, polygon: Ints) -> tuple[Tensor, Tensor]:
+        """Three corners of the polygon around each point, (n, 3), and the shares of each, (n, 3)."""
+        rings, offsets, corners = self.rings.numpy(), self.offsets.numpy(), self.corners.numpy()
+        return _fan(places, rings, offsets[polygon], offsets[polygon + 1] - offsets[polygon], corners)
+
+    def _shares(self, places: Floats) -> Floats:
+        """Mixtures (n, k) of the vertices for points of the plane."""
+        self._located(places)
+        count = len(self.outline)
+        ring, none = np.arange(count), np.zeros(len(places), dtype=np.int64)
+        triangle, share = _fan(places, ring, none, none + count, self.outline.numpy())
+        made = np.zeros((len(places), count))
+        np.put_along_axis(made, triangle.numpy(), share.numpy(), 1)
+        return made
+
+    def _outputs(self, corners: Tensor) -> list[tuple[Tensor, Tensor]]:
+        """For each output a table of values and the rows in it of some corners."""
+        if self.kept is not None:
+            return [(v, corners) for v in self.kept]
+        from ..checking import evaluated
+
+        network = self.known_network("plane.at")
+        some, rows = torch.unique(corners, return_inverse=True)
+        return [(v, rows) for v in evaluated(network, self.input_points(self.weights[some]))]
+
+
+def _fan(places: Floats, rings: Ints, first: Ints, count: Ints, corners: Floats) -> tuple[Tensor, Tensor]:
+    """Of the triangles that a polygon's first corner makes with its sides, the one around each point."""
+    which = np.arange(len(places)).repeat(count - 2)
+    step = within(count - 2)
+    base = first[which]
+    triple = np.stack([rings[base], rings[base + step + 1], rings[base + step + 2]], 1)
+    a, b, c = (corners[triple[:, k]] for k in range(3))
+    share = _barycentric(places[which], a, b, c)
+    worst = share.min(1)
+    order = np.lexsort((-worst, which))
+    lead = order[np.unique(which[order], return_index=True)[1]]
+    kept = share[lead].clip(0)
+    return torch.from_numpy(triple[lead]), torch.from_numpy(kept / kept.sum(1, keepdims=True))
+
+
+def _barycentric(p: Floats, a: Floats, b: Floats, c: Floats) -> Floats:
+    def cross(u: Floats, v: Floats) -> Floats:
+        return u[:, 0] * v[:, 1] - u[:, 1] * v[:, 0]
+
+    parts = np.stack([cross(b - p, c - p), cross(c - p, a - p), cross(a - p, b - p)], 1)
+    total = parts.sum(1, keepdims=True)
+    flat = total[:, 0] <= 0
+    with np.errstate(all="ignore"):
+        found = parts / total
+    found[flat] = [-np.inf, 0.0, 0.0]  # three corners on one line hold nothing
+    return found
+
+
+def _pair(value: Any, name: str) -> Any:
+    found = np.asarray(value.detach().cpu() if isinstance(value, Tensor) else value)
+    if found.shape != (2,):
+        raise PlaneError(f"{name} is not a point of the plane.", where=f"argument {name}", hint="Give two coordinates.")
+    return found
+
+
+def _places(points: Any) -> Floats:
+    """A user's points of the plane as an array (n, 2)."""
+    try:
+        found = np.asarray(points.detach().cpu() if isinstance(points, Tensor) else points, dtype=np.float64)
+    except (TypeError, ValueError) as problem:
+        raise PlaneError(
+            f"These are no points: {problem}", where="argument points", hint="Give (n, 2) numbers."
+        ) from problem
+    if found.ndim != 2 or found.shape[1] != 2 or not np.isfinite(found).all():
+        raise PlaneError(
+            f"Points of the plane are finite numbers of shape (n, 2), not {found.shape}.",
+            where="argument points",
+            hint="plane.coordinates(x) turns input points into them.",
+        )
+    return found
