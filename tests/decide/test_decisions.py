@@ -197,7 +197,7 @@ def test_lines_without_values_stopped_or_minimal_or_saved(tmp_path):
     with pytest.raises(xl.ArgumentError, match="what is decided"):
         part.decisions().at(1.0)
     parts = list(xl.sweep(model, Q, R, memory=1))
-    assert [i.label for p in parts for i in p.decisions()][0] == truth.labels[0]
+    assert next(i.label for p in parts for i in p.decisions()) == truth.labels[0]
 
 
 def test_nothing_of_the_line_is_known():

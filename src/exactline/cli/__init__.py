@@ -9,6 +9,7 @@ import typer
 from ..errors import ExactlineError
 from .attribute import attribute
 from .convert import convert
+from .decide import decide
 from .demo import demo
 from .ending import dressed, flushed
 from .falsify import falsify
@@ -44,6 +45,6 @@ def version() -> None:
     say(version("exactline"))
 
 
-for command in (info, convert, restrict, attribute, falsify, demo):
+for command in (info, convert, restrict, decide, attribute, falsify, demo):
     app.command()(command)
 app.add_typer(study)
