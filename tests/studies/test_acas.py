@@ -214,6 +214,8 @@ def test_strong_left_inside_weak_left_is_seen_exactly_and_missed_by_samples(data
     labels = [label for _, label in line.samples]
     assert labels == sorted(labels, key=[SL, WL, COC].index)
     assert [m.stretch for m in found.missed if m.line is line] == [inner]
+    widths = [m.line.track.length * m.stretch.width for m in found.missed]
+    assert (len(widths), len(found.lines), round(min(widths), 1)) == (24, 141, 2.0)  # docs/acas.md says so
     from exactline.view.acas import draw
 
     began = time.perf_counter()
