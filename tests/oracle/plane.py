@@ -71,7 +71,7 @@ class ExactPlane:
             for one, two in zip(shape, shape[1:] + shape[:1], strict=True):
                 first, last = (Fraction(pg.turn(one, two, at), at[0]) for at in (start, stop))
                 if first < 0 or last < 0:
-                    meet = first / (first - last) if first != last else Fraction(2)
+                    meet = first / (first - last) if first != last else Fraction(-1)  # parallel: never inside
                     low, high = (max(low, meet), high) if first < last else (low, min(high, meet))
             if low < high:
                 ends |= {low, high}
