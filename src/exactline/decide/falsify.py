@@ -137,7 +137,7 @@ class _Search:
             for one in found:
                 case = self.asked.cases[one.case]
                 seen = witness(self.replay, one.case, case, hunt.box, one.point)
-                if seen is not None and seen.strict:
+                if seen is not None and seen.holds:  # where it is not in the box, no number of its precision is
                     return self._answer(covered, seen)
                 if seen is not None and (blurred is None or seen.margin < blurred.margin):
                     blurred = seen
@@ -162,8 +162,8 @@ class _Search:
 
     def _answer(self, covered: Covered, seen: Witness | None, note: str = "") -> Falsified:
         if seen is not None and not seen.strict:
-            what = "constraints" if seen.inside else "box and constraints" if not seen.holds else "box"
-            note = f"It holds for the {what} within tolerance, not strictly."
+            what = "box" if seen.holds else "constraints" if seen.inside else "box and the constraints"
+            note = f"The {what} hold{'s' if what == 'box' else ''} within tolerance, not strictly."
         if seen is None and covered.margin <= 0:
             note = f"Lines have violations, but {self.replay.by} confirms none of those tried."
         return Falsified(

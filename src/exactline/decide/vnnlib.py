@@ -37,6 +37,7 @@ FORMULAS: dict[str, Callable[..., Formula]] = {
     "=": equal,
 }
 JOINTS: dict[str, Callable[..., Formula]] = {"and": all_of, "or": any_of, "not": lambda some: negated(some[0])}
+OPERATORS = (*FORMULAS, *JOINTS, *TERMS)
 COMMANDS = ("declare-const", "declare-fun", "assert", *IDLE)
 
 
@@ -99,6 +100,7 @@ class _Reader:
             elif word != ")":
                 if not open_forms:
                     raise self.error(f"{_shown(word)} stands outside of brackets.", place, "Write (assert ...).")
+                self._known(word, place, open_forms)
                 open_forms[-1].items.append((word, place))
             elif not open_forms:
                 raise self.error("A bracket is closed that was not opened.", place, "Take it away.")
@@ -157,8 +159,7 @@ class _Reader:
             return _NOTHING  # the () of declare-fun, or what a solver is told
         if not form.items:
             raise self.error("There is nothing in these brackets.", form.start, "Write (<= X_0 1).")
-        head, (_, place) = form.items[0][0], form.items[0]
-        given = form.items[1:]
+        (head, place), *given = form.items
         try:
             if isinstance(head, str) and head in TERMS:
                 self._enough(head, len(given), 2 if head == "/" else 1, form)
@@ -173,8 +174,17 @@ class _Reader:
                 return JOINTS[head]([self._formula(*g) for g in given])
         except TermError as problem:
             raise self.error(problem.problem, form.start, problem.hint) from None
-        known = ", ".join((*FORMULAS, *JOINTS, *TERMS))
-        raise self.error(f"{_shown(head)} is not an operator that is read.", place, f"There are {known}.")
+        raise self._unknown(head, place)
+
+    def _known(self, word: str, place: int, forms: list[_Form]) -> None:
+        """Refuse an operator where it stands, before what is in its brackets makes no sense either."""
+        first = len(forms) > 1 and not forms[-1].items and forms[0].items and forms[0].items[0][0] == "assert"
+        if first and word not in OPERATORS:
+            raise self._unknown(word, place)
+
+    def _unknown(self, head: Any, place: int) -> FileError:
+        known = f"There are {', '.join(OPERATORS)}."
+        return self.error(f"{_shown(head)} is not an operator that is read.", place, known)
 
     def _enough(self, head: str, count: int, least: int, form: _Form) -> None:
         if count < least:
