@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -66,20 +67,27 @@ def check(line: Restriction, network: Network, samples: int, seed: int) -> Check
         ),
         "random": low + (high - low) * torch.rand(samples, generator=generator, dtype=torch.float64),
     }
-    module = _double(network)
+    theirs_at, against = reference(network)
+    tail = against == "the module"
     worst, scale, count = dict.fromkeys(places, 0.0), 0.0, 0
     for kind, asked in places.items():
         count += len(asked)
         for some in asked.split(_step(network)):
-            ours = line.at(some, tail=module is not None)
-            points = line.lines.at(torch.zeros(len(some), dtype=torch.int64), some)[0]
-            theirs = evaluated(network, points) if module is None else _outputs(module, points)
+            ours = line.at(some, tail=tail)
+            theirs = theirs_at(line.lines.at(torch.zeros(len(some), dtype=torch.int64), some)[0])
             for a, b in zip(ours if isinstance(ours, tuple) else (ours,), theirs, strict=True):
                 if a.numel():
                     worst[kind] = max(worst[kind], float((a - b).abs().max()))
                     scale = max(scale, float(b.abs().max()))
-    against = "the captured network" if module is None else "the module"
     return Check(**worst, scale=scale, points=count, against=against)
+
+
+def reference(network: Network) -> tuple[Callable[[list[Tensor]], tuple[Tensor, ...]], str]:
+    """Whom to compare with, at batches of input points: the user's module in float64, or the captured network."""
+    module = _double(network)
+    if module is None:
+        return (lambda points: evaluated(network, points)), "the captured network"
+    return (lambda points: _outputs(module, points)), "the module"
 
 
 def evaluated(network: Network, points: list[Tensor]) -> tuple[Tensor, ...]:

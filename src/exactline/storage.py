@@ -32,7 +32,12 @@ def save(line: Restriction, path: Path) -> None:
     facts["stored_error"] = line.error
     facts["weights"] = line.weights if line.network is None else line.network.checksum()
     facts |= {"values": line.kept is not None, "dtype": str(line.dtype).split(".")[1]}
-    header = {"format": FORMAT, "facts": json.dumps(facts)}
+    write_arrays(path, tensors, FORMAT, facts)
+
+
+def write_arrays(path: Path, tensors: dict[str, Tensor], format: str, facts: dict[str, Any]) -> None:
+    """Arrays and facts as one file, whole or not at all."""
+    header = {"format": format, "facts": json.dumps(facts)}
     data = _safetensors().save({k: v.contiguous().clone() for k, v in tensors.items()}, metadata=header)
     write_atomically(path, data)
 
@@ -42,11 +47,11 @@ def load(path: Path, model: Any = None) -> Restriction:
     from .network import as_network
     from .restriction import Restriction
 
-    tensors, header = _read(path)
+    tensors, header = read_arrays(path, FORMAT, "restriction", HINT)
     try:
         facts = dict(json.loads(header["facts"]))
-        lines = Lines(_numbered(tensors, "start"), _numbered(tensors, "end"))
-        kept = _numbered(tensors, "value") if facts.pop("values") else None
+        lines = Lines(numbered(tensors, "start"), numbered(tensors, "end"))
+        kept = numbered(tensors, "value") if facts.pop("values") else None
         facts |= {"names": tuple(facts["names"]), "dtype": DTYPES[facts["dtype"]]}
         line = Restriction(tensors["alphas"], lines, tensors["births"], tensors["doubts"], kept, **facts)
         _consistent(line)
@@ -87,7 +92,8 @@ def write_atomically(path: Path, data: bytes) -> None:
         ) from problem
 
 
-def _read(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
+def read_arrays(path: Path, format: str, what: str, hint: str) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """The arrays of a file and its header, which must name the format."""
     package = _safetensors()
     try:
         data = path.read_bytes()
@@ -95,11 +101,11 @@ def _read(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
         tensors = package.load(data)
         header = json.loads(data[8 : 8 + length]).get("__metadata__", {})
     except OSError as problem:
-        raise FileError(f"The file cannot be read: {problem.strerror}", where=str(path), hint=HINT) from problem
+        raise FileError(f"The file cannot be read: {problem.strerror}", where=str(path), hint=hint) from problem
     except Exception as problem:  # the parser has an error type of its own
-        raise FileError(f"The file is not safetensors: {problem}", where=repr(str(path)), hint=HINT) from problem
-    if header.get("format") != FORMAT:
-        raise FileError("The file holds no restriction.", where=str(path), hint=HINT)
+        raise FileError(f"The file is not safetensors: {problem}", where=repr(str(path)), hint=hint) from problem
+    if header.get("format") != format:
+        raise FileError(f"The file holds no {what}.", where=str(path), hint=hint)
     return tensors, header
 
 
@@ -120,7 +126,8 @@ def _consistent(line: Restriction) -> None:
         raise ValueError("the ends of the line are missing")
 
 
-def _numbered(tensors: dict[str, Tensor], kind: str) -> tuple[Tensor, ...]:
+def numbered(tensors: dict[str, Tensor], kind: str) -> tuple[Tensor, ...]:
+    """The tensors kind.0, kind.1 and so on."""
     count = sum(name.startswith(f"{kind}.") for name in tensors)
     return tuple(tensors[f"{kind}.{i}"] for i in range(count))
 

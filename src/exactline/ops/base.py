@@ -115,7 +115,7 @@ class Breaking(Op):
 
     @abstractmethod
     def contests(self, shape: Sequence[int]) -> tuple[Contest, ...]:
-        """What cuts a polygon, for an input of this shape: each contest is fought where the earlier ones are settled."""
+        """What cuts a polygon, for an input of this shape: each contest where the earlier ones are settled."""
 
     @property
     def merges(self) -> bool:

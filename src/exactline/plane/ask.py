@@ -58,7 +58,14 @@ def grid(
     base: Any,
     axes: tuple[Any, Any] = (0, 1),
     box: Any = ((0.0, 1.0), (0.0, 1.0)),
-    **options: Any,
+    *,
+    dtype: torch.dtype = torch.float64,
+    device: torch.device | str | None = None,
+    memory: int | None = None,
+    values: bool = True,
+    progress: bool | Report = False,
+    rewrite: bool = True,
+    until: str | None = None,
 ) -> PlaneRestriction:
     """Vary two features of an input over a box, all others as in ``base``; plane coordinates are the two features.
 
@@ -83,8 +90,9 @@ def grid(
     origin[[first, second]] = 0.0
     directions[0, first] = directions[1, second] = 1.0
     made = Outline((corners.view(4, *start.shape),), places, origin, directions)
-    known = {"dtype": torch.float64, "device": None, "memory": None} | options
-    return _restricted(model, made, known.pop("dtype"), known.pop("device"), known.pop("memory"), **known)
+    return _restricted(
+        model, made, dtype, device, memory, values=values, progress=progress, rewrite=rewrite, until=until
+    )
 
 
 def _restricted(
@@ -94,10 +102,10 @@ def _restricted(
     device: torch.device | str | None,
     memory: int | None,
     *,
-    values: bool = True,
-    progress: bool | Report = False,
-    rewrite: bool = True,
-    until: str | None = None,
+    values: bool,
+    progress: bool | Report,
+    rewrite: bool,
+    until: str | None,
 ) -> PlaneRestriction:
     if dtype not in (torch.float64, torch.float32):
         raise ArgumentError(

@@ -27,7 +27,9 @@ FLAT = 32 * float(np.finfo(np.float64).eps)  # a cut whose one side is thinner t
 class Cutter:
     """One contest at the node a state stands at."""
 
-    def __init__(self, network: Network, state: State, number: int, contest: Contest, largest: float, expected: float):
+    def __init__(
+        self, network: Network, state: State, number: int, contest: Contest, largest: float, expected: float
+    ) -> None:
         self.network, self.state, self.number, self.contest = network, state, number, contest
         self.largest = largest
         wide = FILTER.get(state.dtype, 4096.0)

@@ -46,7 +46,7 @@ def outline(vertices: Any) -> Outline:
         raise PlaneError(
             "The corners lie on one line.",
             where=where,
-            hint="For a line use xl.restrict; a plane needs three directions.",
+            hint="For a line there is xl.restrict.",
         )
     second = off[far] - (off[far] @ first) * first
     second /= np.linalg.norm(second)

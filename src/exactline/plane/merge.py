@@ -43,9 +43,7 @@ def _alike(network: Network, state: State, op: Breaking, pairs: Ints) -> np.ndar
     x = state.live[source]
     wide = max(1, x[0].numel())
     found = np.zeros(len(pairs), dtype=bool)
-    middle = [
-        _mixed(x, state, polygons[at : at + LOOK // wide + 1]) for at in range(0, len(polygons), LOOK // wide + 1)
-    ]
+    middle = [mixed(x, state, polygons[at : at + LOOK // wide + 1]) for at in range(0, len(polygons), LOOK // wide + 1)]
     inside = torch.cat(middle)
     pattern = op.branch(inside, inside)
     one, two = (on(x.device, which[:, k]) for k in (0, 1))
@@ -93,7 +91,7 @@ def centres(state: State, polygons: Ints) -> Floats:
     return np.add.reduceat(weights, count.cumsum() - count) / count[:, None]
 
 
-def _mixed(x: Tensor, state: State, polygons: Ints) -> Tensor:
+def mixed(x: Tensor, state: State, polygons: Ints) -> Tensor:
     """The mean of a tensor over the corners of polygons, (polygons, *shape)."""
     places, count = state.mesh.places(polygons)
     owner = on(x.device, np.arange(len(polygons)).repeat(count))

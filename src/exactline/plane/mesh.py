@@ -173,7 +173,7 @@ class Mesh:
         polygon = owner[np.arange(len(self)).repeat(sizes)]
         rim = ~edges[edge]
         corner, edge, polygon = corner[rim], edge[rim], polygon[rim]
-        order = _ring_order(polygon, corner, self._other(corner, edge))
+        order = ring_order(polygon, _successors(polygon, corner, self._other(corner, edge)))
         corner, edge, polygon = corner[order], edge[order], polygon[order]
         used = ~edges
         degree = np.bincount(self.ends[used].ravel(), minlength=len(movable))
@@ -236,21 +236,19 @@ class Mesh:
         return np.flatnonzero((self.sides != OUTSIDE).all(1))
 
 
-def _ring_order(owner: Ints, start: Ints, stop: Ints) -> Ints:
-    """Half-edges, in any order, as closed rings one owner after another; each owner has one ring."""
-    count = len(owner)
+def _successors(owner: Ints, start: Ints, stop: Ints) -> Ints:
+    """The half-edge that begins where each one ends, among those of the same owner; there is one."""
     key = np.lexsort((start, owner))
     width = int(max(start.max(initial=0), stop.max(initial=0))) + 1
-    code = owner[key] * width + start[key]
-    following = key[np.searchsorted(code, owner * width + stop)]
+    return key[np.searchsorted(owner[key] * width + start[key], owner * width + stop)]
+
+
+def ring_order(owner: Ints, following: Ints) -> Ints:
+    """Half-edges, in any order, as closed rings one owner after another; each owner has one ring."""
     heads = np.unique(owner, return_index=True)[1]
-    # distance to the end of each ring, by doubling: the head's predecessor is the end
     last = np.isin(following, heads)
-    step = np.where(last, np.arange(count), following)
-    left = np.where(last, 0, 1)
-    while True:
-        more = left[step]
-        if not more.any():
-            break
+    step = np.where(last, np.arange(len(owner)), following)
+    left = np.where(last, 0, 1)  # steps to the end of the ring, found by doubling
+    while (more := left[step]).any():
         left, step = left + more, step[step]
     return np.lexsort((-left, owner))

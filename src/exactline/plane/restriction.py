@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -234,6 +234,10 @@ class PlaneRestriction:
         from ..view.plane import plot_plane
 
         return plot_plane(self, ax, style=style, order=order)
+
+    def with_network(self, network: Network) -> PlaneRestriction:
+        """The same answer, with the network to ask further."""
+        return replace(self, network=network)
 
     def known_network(self, what: str) -> Network:
         if self.network is None:

@@ -99,8 +99,8 @@ class State:
     def only(self, mesh: Mesh, corners: Ints) -> State:
         """Another mesh over some of the corners, which it numbers anew."""
         live = {i: t[on(t.device, corners)] for i, t in self.live.items()}
-        rows = (Rows(r.all[corners]) for r in (self.weights, self.births, self.spots))
-        return State(self.frame, self.node, mesh, *rows, live, dict(self.sizes), 0, self.seams)
+        weights, births, spots = (Rows(r.all[corners]) for r in (self.weights, self.births, self.spots))
+        return State(self.frame, self.node, mesh, weights, births, spots, live, dict(self.sizes), 0, self.seams)
 
     def halves(self) -> tuple[State, State]:
         """The polygons on either side of the middle, across the longer way."""

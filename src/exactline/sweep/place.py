@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
 
 from ..ops.base import HUGE, Crossings
-from .noise import StateNoise
-from .state import Floats, Ints, Mask, State, on
+from .state import Floats, Ints, Mask, on
 
 ULPS = 4 * float(np.finfo(np.float64).eps)  # alphas closer than this, relative to themselves, are one
 
@@ -67,13 +66,43 @@ class _Spots:
         return bool((ahead | (same & (self.alpha[1:] >= self.alpha[:-1]))).all())
 
 
-def place(crossings: Crossings, noise: StateNoise) -> Births:
+class Spotted(Protocol):
+    """Points in order, and how far each may be off."""
+
+    @property
+    def spots(self) -> Floats:
+        """(n, 3) alpha, rate and fuzz."""
+        ...
+
+    @property
+    def device(self) -> torch.device: ...
+
+
+class Doubts(Protocol):
+    """What placing crossings needs to know of the points they lie between."""
+
+    doubtful: float  # values further than this from a knot are clear without a closer look
+    largest: float  # the size of the largest value
+
+    @property
+    def state(self) -> Spotted: ...
+
+    def bound(self, rows: torch.Tensor) -> torch.Tensor:
+        """Error bounds (rows, elements) of the values that cross."""
+        ...
+
+    def fuzz(self, rows: Ints) -> Floats:
+        """How far in alpha some points may be from the truth."""
+        ...
+
+
+def place(crossings: Crossings, noise: Doubts) -> Births:
     """Every crossing gets a break: its own, one it shares, or one that is there already."""
     with np.errstate(all="ignore"):  # what is hardly a crossing may lie hardly anywhere
         return _placed(crossings, noise)
 
 
-def _placed(crossings: Crossings, noise: StateNoise) -> Births:
+def _placed(crossings: Crossings, noise: Doubts) -> Births:
     before, after = (_array(t.to(torch.float64)) for t in (crossings.before, crossings.after))
     rising = before < after
     before, after = np.abs(before), np.abs(after)
@@ -118,7 +147,7 @@ def _array(tensor: torch.Tensor) -> Any:
     return tensor.cpu().numpy()
 
 
-def _spots(piece: Ints, part: Floats, rest: Floats, state: State) -> _Spots:
+def _spots(piece: Ints, part: Floats, rest: Floats, state: Spotted) -> _Spots:
     left, right = state.spots.take(piece, 0), state.spots.take(piece + 1, 0)
     width = right[:, 0] - left[:, 0]
     # measured from the nearer end, so that a break close to one keeps its digits
@@ -126,7 +155,7 @@ def _spots(piece: Ints, part: Floats, rest: Floats, state: State) -> _Spots:
     return _Spots(piece, left, right, width, alpha)
 
 
-def _joins(spots: _Spots, noise: StateNoise) -> Ints | None:
+def _joins(spots: _Spots, noise: Doubts) -> Ints | None:
     """The old point a crossing cannot be told from, or -1; None where no crossing is near any."""
     slack = ULPS * spots.alpha
     from_left, from_right = spots.alpha - spots.left[:, 0], spots.right[:, 0] - spots.alpha
@@ -141,7 +170,7 @@ def _joins(spots: _Spots, noise: StateNoise) -> Ints | None:
     return joins
 
 
-def _groups(found: Found, alpha: Floats, rate: Floats, noise: StateNoise) -> tuple[Ints, Ints]:
+def _groups(found: Found, alpha: Floats, rate: Floats, noise: Doubts) -> tuple[Ints, Ints]:
     """Group crossings that share a break: a group for each crossing, and each group's chief crossing."""
     numbers = np.arange(len(alpha))
     if len(alpha) < 2:
@@ -209,7 +238,7 @@ def _rising(piece: Ints, alpha: Floats) -> Floats:
     return alpha
 
 
-def _reach(found: Found, rate: Floats, noise: StateNoise) -> Floats:
+def _reach(found: Found, rate: Floats, noise: Doubts) -> Floats:
     """How far in alpha each crossing may be from the truth."""
     rows, where = np.unique(found.piece, return_inverse=True)
     device = noise.state.device

@@ -1,0 +1,96 @@
+"""Planes in safetensors files: plain arrays and a JSON header, written atomically."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from ..errors import FileError
+from ..storage import DTYPES, numbered, read_arrays, write_arrays
+
+if TYPE_CHECKING:
+    from .restriction import PlaneRestriction
+
+FORMAT = "exactline.plane.1"
+FACTS = ("names", "units", "several_inputs", "several_outputs", "seconds", "unresolved", "rewrite", "until")
+ARRAYS = ("outline", "origin", "axes", "weights", "edges", "births", "sides", "offsets", "rings")
+WHOLE = ("edges", "births", "sides", "offsets", "rings")
+HINT = "Give a file that plane.save() wrote."
+
+
+def save(plane: PlaneRestriction, path: Path) -> None:
+    """Write a plane; the file appears whole or not at all."""
+    tensors = {name: getattr(plane, name) for name in ARRAYS}
+    for kind, group in (("vertex", plane.vertices), ("value", plane.kept or ())):
+        tensors.update({f"{kind}.{i}": t for i, t in enumerate(group)})
+    facts = {name: getattr(plane, name) for name in FACTS}
+    facts["checksum"] = plane.checksum if plane.network is None else plane.network.checksum()
+    facts |= {"values": plane.kept is not None, "dtype": str(plane.dtype).split(".")[1]}
+    write_arrays(path, tensors, FORMAT, facts)
+
+
+def load(path: Path, model: Any = None) -> PlaneRestriction:
+    """Read a plane; with the model, everything can be asked of it again."""
+    from ..network import as_network
+    from .restriction import PlaneRestriction
+
+    tensors, header = read_arrays(path, FORMAT, "plane", HINT)
+    try:
+        facts = dict(json.loads(header["facts"]))
+        kept = numbered(tensors, "value") if facts.pop("values") else None
+        facts |= {"names": tuple(facts["names"]), "dtype": DTYPES[facts["dtype"]]}
+        plane = PlaneRestriction(numbered(tensors, "vertex"), *(tensors[n] for n in ARRAYS), kept=kept, **facts)
+        _consistent(plane)
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError, RecursionError) as problem:
+        raise FileError(f"The file lacks parts of a plane: {problem}", where=str(path), hint=HINT) from problem
+    if model is None:
+        return plane
+    network = as_network(model, [t[0] for t in plane.vertices], rewrite=plane.rewrite, until=plane.until)
+    if tuple(n.name for n in network.nodes) != plane.names or network.checksum() != plane.checksum:
+        raise FileError(
+            "The model is not the one the file was made with.",
+            where=str(path),
+            hint="Give the same model with the same weights.",
+        )
+    return plane.with_network(network)
+
+
+def _consistent(plane: PlaneRestriction) -> None:
+    """Refuse arrays that do not fit together, before anyone computes with them."""
+    if not plane.vertices or any(len(v) != len(plane.outline) for v in plane.vertices) or len(plane.outline) < 3:
+        raise ValueError("the vertices are missing")
+    width = sum(v[0].numel() for v in plane.vertices)
+    corners, edges, count = len(plane.weights), len(plane.edges), len(plane.offsets) - 1
+    shapes = {
+        "outline": (len(plane.vertices[0]), 2),
+        "origin": (width,),
+        "axes": (2, width),
+        "weights": (corners, len(plane.outline)),
+        "edges": (edges, 2),
+        "births": (edges, 3),
+        "sides": (edges, 2),
+        "offsets": (count + 1,),
+        "rings": (len(plane.rings),),
+    }
+    for name, shape in shapes.items():
+        tensor = getattr(plane, name)
+        kind = torch.int64 if name in WHOLE else torch.float64
+        if tuple(tensor.shape) != shape or tensor.dtype != kind:
+            raise ValueError(f"{name} is {tuple(tensor.shape)}, not {shape}")
+        if kind == torch.float64 and not bool(torch.isfinite(tensor).all()):
+            raise ValueError(f"{name} holds numbers that are not finite")
+    steps = plane.offsets.diff()
+    if count < 1 or int(plane.offsets[0]) != 0 or int(plane.offsets[-1]) != len(plane.rings) or bool((steps < 3).any()):
+        raise ValueError("offsets do not fit")
+    for name, low, high in (("edges", 0, corners), ("rings", 0, corners), ("sides", -1, count)):
+        tensor = getattr(plane, name)
+        if tensor.numel() and (int(tensor.min()) < low or int(tensor.max()) >= high):
+            raise ValueError(f"{name} name what is not there")
+    nodes = plane.births[:, 0]
+    if nodes.numel() and (int(nodes.min()) < -1 or int(nodes.max()) >= len(plane.names)):
+        raise ValueError("births name what is not there")
+    if plane.kept is not None and (not plane.kept or any(len(v) != corners for v in plane.kept)):
+        raise ValueError("there is not one value for each corner")
