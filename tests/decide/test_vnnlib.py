@@ -47,7 +47,7 @@ def test_there_are_enough_bad_files():
 def test_a_missing_file_is_said(tmp_path: Path):
     with pytest.raises(xl.FileError, match="cannot be read"):
         read_vnnlib(tmp_path / "none.vnnlib")
-    with pytest.raises(xl.FileError, match="cannot be read|regular"):
+    with pytest.raises(xl.FileError, match=r"cannot be read|regular"):
         read_vnnlib(tmp_path)
 
 

@@ -130,7 +130,7 @@ class Hunt:
         best = int(margins.argmin())
         if float(margins[best]) < covered.margin:
             covered.margin, covered.nearest, covered.case = float(margins[best]), where[best].clone(), place
-        hits = torch.nonzero(margins <= 0).flatten()
+        hits = torch.nonzero(margins <= 0 if not bool(self.cases[place].strict.any()) else margins < 0).flatten()
         hits = hits[margins[hits].argsort(stable=True)][:TRIED]
         return [Found(place, where[i].clone(), float(margins[i])) for i in hits.tolist()]
 
