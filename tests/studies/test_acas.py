@@ -190,9 +190,11 @@ def test_progress_goes_from_nothing_to_all():
 
 
 @cache
-def published(data: Path, name: str) -> acas.Study:
+def published(data: Path, name: str) -> tuple[acas.Study, float]:
+    """The study of a published network, and the processor seconds it took: others may use the machine too."""
     number, kind = name.split(".")
-    return acas.run(data / "acasxu" / kind / f"ACASXU_run2a_{number}_batch_2000.{kind}")
+    began = time.process_time()
+    return acas.run(data / "acasxu" / kind / f"ACASXU_run2a_{number}_batch_2000.{kind}"), time.process_time() - began
 
 
 @pytest.mark.parametrize(
@@ -200,12 +202,12 @@ def published(data: Path, name: str) -> acas.Study:
     [("1_1.nnet", 128.65, 95, 171), ("1_1.onnx", 128.65, 95, 171), ("2_3.nnet", 69.46, 43, 114)],
 )
 def test_published_networks_break_as_often_as_is_known(data: Path, name: str, mean: float, least: int, most: int):
-    found = published(data, name)
+    found, _ = published(data, name)
     assert found.breaks("distance") == (pytest.approx(mean), least, most)
 
 
 def test_strong_left_inside_weak_left_is_seen_exactly_and_missed_by_samples(data: Path, tmp_path: Path):
-    found = published(data, "1_1.nnet")
+    found, seconds = published(data, "1_1.nnet")
     (line,) = found.of("single distance")
     assert [s.label for s in line.stretches] == [SL, WL, SL, WL, COC]
     inner = line.stretches[2]
@@ -218,13 +220,13 @@ def test_strong_left_inside_weak_left_is_seen_exactly_and_missed_by_samples(data
     assert (len(widths), len(found.lines), round(min(widths), 1)) == (24, 141, 2.0)  # docs/acas.md says so
     from exactline.view.acas import draw
 
-    began = time.perf_counter()
+    began = time.process_time()
     assert len(draw(found, tmp_path)) == 14
-    assert sum(found.seconds.values()) + time.perf_counter() - began < 20
+    assert seconds + time.process_time() - began < 20
 
 
 def test_the_same_network_from_both_formats_advises_the_same(data: Path):
-    text, graph = (published(data, f"1_1.{kind}") for kind in ("nnet", "onnx"))
+    text, graph = (published(data, f"1_1.{kind}")[0] for kind in ("nnet", "onnx"))
     assert "numbers in the file" in text.advisor.note
     assert "constants of ACAS Xu" in graph.advisor.note
     for a, b in zip(text.lines, graph.lines, strict=True):

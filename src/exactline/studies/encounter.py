@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from ..errors import ArgumentError, UnsupportedError
+from ..formats.sketch import Sketch
 from ..network import Network, Node, as_network
+from ..network.builder import Value
 
 INPUTS = ("rho", "theta", "psi", "v_own", "v_int")  # feet, radians, radians, feet per second twice
 
@@ -55,22 +57,6 @@ class Advisor:
         return (found[0] if isinstance(found, tuple) else found).argmin(1)
 
 
-class _Front(nn.Module):
-    """Clip, normalise if asked, and give the network the shape it takes."""
-
-    def __init__(
-        self, bounds: tuple[Tensor, Tensor], scale: tuple[Tensor, Tensor] | None, shape: tuple[int, ...]
-    ) -> None:
-        super().__init__()
-        self.bounds, self.scale, self.shape = bounds, scale, shape
-
-    def forward(self, x: Tensor) -> Tensor:  # (n, 5)
-        x = torch.clamp(x, *self.bounds)
-        if self.scale is not None:
-            x = (x - self.scale[0]) / self.scale[1]
-        return x.reshape(-1, *self.shape)
-
-
 def advisor(model: Any = None, *, normalize: bool | None = None) -> Advisor:
     """A network for the study: a file, a module or a Network of five inputs and five costs; None is our own small one.
 
@@ -89,7 +75,7 @@ def advisor(model: Any = None, *, normalize: bool | None = None) -> Advisor:
         from ..zoo import encounter
 
         network = as_network(encounter(), [torch.zeros(5)])
-        name, scaled = "the encounter network that ships with exactline (not ACAS Xu)", normalize or False
+        name, scaled = "exactline's own encounter network (not ACAS Xu)", normalize or False
         note = "takes feet, radians and feet per second"
     elif isinstance(model, (str, os.PathLike)):
         path = Path(model)
@@ -127,28 +113,24 @@ def _checked(network: Network, name: str) -> None:
 
 
 def _fronted(network: Network, lowest: tuple[float, ...], highest: tuple[float, ...], scaled: bool) -> Network:
-    """The network behind its clipping and normalisation, as one graph."""
+    """The network behind its clipping and normalisation, its costs in one row, as one graph."""
     low, high, means, ranges = (torch.tensor([v], dtype=torch.float64) for v in (lowest, highest, MEANS, RANGES))
-    shape = network.nodes[network.inputs[0]].shape
-    front = as_network(_Front((low, high), (means, ranges) if scaled else None, shape).eval(), [torch.zeros(5)])
-    flat = _flat(network)
-    return joined(front, flat)
-
-
-def _flat(network: Network) -> Network:
-    """The network with its five outputs in one row."""
-    if network.nodes[network.outputs[0]].shape == (5,) and not network.several_outputs:
-        return network
-    shape = network.nodes[network.outputs[0]].shape
-    tail = as_network(_Row().eval(), [torch.zeros(shape)])
-    return joined(replace(network, several_outputs=False), tail)
-
-
-class _Row(nn.Module):
-    """One output of any shape as a row."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        return x.flatten(1)
+    front = Sketch("the study")
+    x: Value = front.input("encounter", (5,))
+    front.at("clip")
+    x = front.call("clamp.Tensor", x, low, high)
+    if scaled:
+        front.at("normalize.mean")
+        x = front.call("sub.Tensor", x, means)
+        front.at("normalize.range")
+        x = front.call("div.Tensor", x, ranges)
+    front.at("shape")
+    x = front.call("view", x, [1, *network.nodes[network.inputs[0]].shape])
+    back = Sketch("the study")
+    y: Value = back.input("costs", network.nodes[network.outputs[0]].shape)
+    back.at("row")
+    y = back.call("view", y, [1, 5])
+    return joined(joined(front.network([x]), network), back.network([y]))
 
 
 def joined(first: Network, second: Network) -> Network:

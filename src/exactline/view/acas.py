@@ -60,6 +60,7 @@ def panel(study: Study, name: str) -> Figure:
     ax = figure.subplots()
     _fill(ax, study, name)
     _legend(figure)
+    figure.suptitle(_caption(study), fontsize="small", color="0.3")
     return figure
 
 
