@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ..restriction import Restriction
     from ..restrictions import Restrictions
 
-AT_ONCE = 1 << 22  # numbers that are ranked together
+AT_ONCE = 1 << 20  # numbers that are ranked together
 ROUNDING = 4 * 2.0**-52  # of an alpha
 
 
@@ -44,53 +44,78 @@ def _table(given: Given, order: str, top: Any) -> Table:
             where="argument top",
             hint=f"Give a whole number from 1 to {count}." if count else "Give a network with outputs.",
         )
-    better = given.values if order == "max" else -given.values
+    given = given if order == "max" else given.turned()
     pieces = np.flatnonzero(given.trust.owner[:-1] == given.trust.owner[1:])
     doubtful = given.trust.doubtful(float(np.abs(given.values).max(initial=0.0)))
     step = max(1, AT_ONCE // max(count, 1))
     levels = min(int(top) + 1, count)
-    blocks = [
-        _parts(given, better, pieces[at : at + step], levels, doubtful) for at in range(0, max(len(pieces), 1), step)
-    ]
+    blocks = [_parts(given, pieces[at : at + step], levels, doubtful) for at in range(0, max(len(pieces), 1), step)]
     return _merged(given, joined(blocks), int(top))
 
 
-def _parts(given: Given, better: Floats, pieces: Ints, levels: int, doubtful: float) -> Ordered:
+def _parts(given: Given, pieces: Ints, levels: int, doubtful: float) -> Ordered:
     """Some pieces, cut until the best outputs keep their order along each part."""
     trust = given.trust
     used = np.union1d(pieces, pieces + 1)
 
     def rank(owner: Ints, alphas: Floats, values: Floats, meeting: Ints | None = None) -> Rows:
-        return ranked(owner, alphas, values, trust, given.scale, doubtful, meeting)
+        return ranked(owner, alphas, values, trust, doubtful, meeting)
 
-    rows = rank(trust.owner[used], trust.alphas[used], better[used])
+    rows = rank(trust.owner[used], trust.alphas[used], given.values[used])
     left = np.searchsorted(used, pieces)
     return ordered(rows, left, left + 1, levels, rank)
 
 
 def _merged(given: Given, parts: Ordered, top: int) -> Table:
     """Neighbouring parts with the same labels and the same ties are one interval."""
+    while True:
+        table, thin = _intervals(given, parts, top)
+        if not thin.any():
+            return table
+        parts = replace(parts, left=parts.left[~thin], right=parts.right[~thin], order=parts.order[~thin])
+
+
+def _intervals(given: Given, parts: Ordered, top: int) -> tuple[Table, Bools]:
+    """Intervals, and which parts belong to one so narrow that rounding alone may have made it."""
     owner, labels, tied = parts.rows.owner[parts.left], parts.order[:, :top], _tied(parts, top)
     new = np.ones(len(owner), dtype=np.bool_)
     line = owner[1:] != owner[:-1]
     new[1:] = line | (labels[1:] != labels[:-1]).any(1) | (tied[1:] != tied[:-1]).any(1)
     first = np.flatnonzero(new)
-    last = np.append(first[1:], len(new)) - 1 if len(first) else first
     inner = first[1:][~line[first[1:] - 1]]  # boundaries, by the part that begins there
+    begins = np.ones(len(first), dtype=np.bool_)  # which intervals begin a line
+    begins[1:] = line[first[1:] - 1]
+    ends = np.append(begins[1:], True)[: len(first)]
+    alphas, breaks = parts.rows.alphas, given.trust.alphas
+    starts = np.where(begins, breaks[given.offsets[owner[first]]], alphas[parts.left[first]])
+    stops = np.where(ends, breaks[given.offsets[owner[first] + 1] - 1], np.append(starts[1:], 0.0)[: len(first)])
     margins, places = _margins(given, parts, top, first)
-    errors = np.zeros(len(new) + 1)
-    errors[inner] = _errors(given, parts, labels, tied, inner)
-    return Table(
+    errors = np.zeros(len(first) + 1)
+    errors[:-1][~begins] = _errors(given, parts, labels, tied, inner)
+    table = Table(
         np.searchsorted(owner[first], np.arange(len(given.offsets))),
-        parts.rows.alphas[parts.left[first]],
-        parts.rows.alphas[parts.right[last]],
+        starts,
+        stops,
         labels[first],
         tied[first],
         margins,
         places,
-        errors[first],
-        errors[last + 1],
+        errors[:-1],
+        np.where(ends, 0.0, errors[1:]),
     )
+    thin = stops - starts <= table.start_errors + table.stop_errors
+    return table, np.repeat(_not_all(thin, stops - starts, begins), np.diff(np.append(first, len(new))))
+
+
+def _not_all(thin: Bools, widths: Floats, begins: Bools) -> Bools:
+    """The thin intervals, but of lines that have no others all but the widest."""
+    if not thin.any():
+        return thin
+    first = np.flatnonzero(begins)
+    counts = np.diff(np.append(first, len(thin)))
+    hopeless = np.repeat(np.logical_and.reduceat(thin, first), counts)
+    widest = widths == np.repeat(np.maximum.reduceat(widths, first), counts)
+    return thin & ~(hopeless & widest)
 
 
 def _tied(parts: Ordered, top: int) -> Bools:  # (parts, outputs)
@@ -113,7 +138,7 @@ def _margins(given: Given, parts: Ordered, top: int, first: Ints) -> tuple[Float
         apart = rows.ranks[at, label] != rows.ranks[at, rival]
         lead[end] = np.where(apart, rows.values[at, label] - rows.values[at, rival], 0.0).clip(min=0.0)
     with np.errstate(over="ignore"):
-        lead /= given.scale(rows.owner[parts.left])
+        lead /= np.abs(given.trust.scale(rows.owner[parts.left]))
     later = lead[1] > lead[0]
     lead, place = np.where(later, lead[1], lead[0]), np.where(later, place[1], place[0])
     best = np.maximum.reduceat(lead, first)
@@ -129,8 +154,8 @@ def _errors(given: Given, parts: Ordered, labels: Ints, tied: Bools, after: Ints
     before, rows = after - 1, parts.rows
     one, two = _deciding(parts, labels, tied, before, after)
     here = parts.left[after]
-    size = given.trust.differences(rows.owner[here], rows.alphas[here], one[:, None], two[:, None])[:, 0]
-    size *= given.scale(rows.owner[here])
+    at = rows.owner[here], rows.alphas[here], rows.values[here]
+    size = given.trust.differences(*at, one[:, None], two[:, None])[:, 0]
     worst = np.zeros(len(after))
     for side in (before, after):
         left, right = parts.left[side], parts.right[side]
@@ -139,7 +164,8 @@ def _errors(given: Given, parts: Ordered, labels: Ints, tied: Bools, after: Ints
         with np.errstate(all="ignore"):
             reach = size * ((rows.alphas[right] - rows.alphas[left]) / np.abs(ends[1] - ends[0]))
         worst = np.maximum(worst, np.where(apart, np.nan_to_num(reach, nan=1.0), 0.0))
-    return np.minimum(worst + ROUNDING * rows.alphas[here], 1.0)
+    hole = rows.alphas[here] - rows.alphas[parts.right[before]]  # left by intervals too narrow to be sure of
+    return np.minimum(worst + hole + ROUNDING * rows.alphas[here], 1.0)
 
 
 def _deciding(parts: Ordered, labels: Ints, tied: Bools, before: Ints, after: Ints) -> tuple[Ints, Ints]:

@@ -16,7 +16,7 @@ from torch import Tensor
 from ..errors import ArgumentError, MissingError, NumberError
 from .decisions import ROUNDING
 from .given import Given, of_line
-from .trust import Floats
+from .trust import Floats, Ints
 
 if TYPE_CHECKING:
     from ..restriction import Restriction
@@ -66,7 +66,7 @@ def extrema_of_line(line: Restriction, weights: Any, output: int | None) -> Extr
         )
     each = np.arange(len(found.weights))
     low, high = heights.argmin(0), heights.argmax(0)
-    error = np.maximum(*(found.bounds(alphas[at], found.sizes[at])[each, each] for at in (low, high)))
+    error = np.maximum(*(found.bounds_at(at, found.sizes)[each, each] for at in (low, high)))
     columns = heights[low, each], alphas[low], heights[high, each], alphas[high], error
     with np.errstate(over="ignore"):
         heights = [c if i in (1, 3) else c / found.scale for i, c in enumerate(columns)]
@@ -84,7 +84,7 @@ def level_of_line(line: Restriction, weights: Any, c: Any, output: int | None) -
     sizes = found.sizes + abs(c) * found.scale
     near = np.flatnonzero(np.abs(height) <= found.doubtful(float(sizes.max(initial=0.0))))
     sign = np.sign(height)
-    sign[near[np.abs(height[near]) <= found.bounds(found.alphas[near], sizes[near])[:, 0]]] = 0.0
+    sign[near[np.abs(height[near]) <= found.bounds_at(near, sizes)[:, 0]]] = 0.0
     return _crossings(found, height, sign, sizes)
 
 
@@ -103,16 +103,20 @@ class _Functional:
     def alphas(self) -> Floats:
         return self.given.trust.alphas
 
-    def bounds(self, alphas: Floats, sizes: Floats) -> Floats:  # (points, functionals), scaled
+    def bounds(self, alphas: Floats, values: Floats, sizes: Floats) -> Floats:  # (points, functionals), scaled
         """How far the functionals may be off at some points: the outputs' errors, and the roundings of the sum."""
         owner = np.zeros(len(alphas), dtype=np.int64)
         roundings = EPS * sizes * self.weights.shape[1]
-        return self.given.trust.functionals(owner, alphas, self.weights) * self.scale + roundings
+        return self.given.trust.functionals(owner, alphas, values, self.weights) + roundings
+
+    def bounds_at(self, rows: Ints, sizes: Floats) -> Floats:  # (rows, functionals), scaled
+        """The same at some breaks; all sizes are given."""
+        return self.bounds(self.alphas[rows], self.given.values[rows], sizes[rows])
 
     def doubtful(self, largest: float) -> float:
         """Below this size, scaled, a closer look is due."""
         weight = float(np.abs(self.weights).sum())
-        return self.given.trust.doubtful(largest / self.scale, weight) * self.scale
+        return self.given.trust.doubtful(largest, weight)
 
 
 def _functional(line: Restriction, weights: Any, output: int | None, where: str) -> _Functional:
@@ -122,7 +126,7 @@ def _functional(line: Restriction, weights: Any, output: int | None, where: str)
         heights, sizes = given.values @ rows.T, np.abs(given.values) @ np.abs(rows).T
     if not np.isfinite(sizes).all():
         raise NumberError("The functional overflows on this line.", where=where, hint="Give smaller weights.")
-    scale = 1.0 if given.factors is None else float(given.factors[0])
+    scale = float(given.trust.scale(np.zeros(1, dtype=np.int64))[0])
     return _Functional(given, rows, single, heights, sizes, scale)
 
 
@@ -152,24 +156,32 @@ def _weights(weights: Any, count: int) -> tuple[Floats, bool]:
 
 
 def _crossings(found: _Functional, height: Floats, sign: Floats, sizes: Floats) -> Crossings:
-    alphas = found.alphas
+    alphas, values = found.alphas, found.given.values
     level = np.concatenate([[False], (sign[:-1] == 0) & (sign[1:] == 0), [False]])  # the piece before each break, after
     begins, ends = np.flatnonzero(level[1:] & ~level[:-1]), np.flatnonzero(~level[1:] & level[:-1])
-    stretches = tuple(zip(alphas[begins].tolist(), alphas[ends].tolist(), strict=True))
     piece = np.flatnonzero(sign[:-1] * sign[1:] < 0)
     lone = np.flatnonzero((sign == 0) & ~level[1 : len(sign) + 1] & ~level[: len(sign)])
     width, rise = np.diff(alphas), np.abs(np.diff(height))
     with np.errstate(all="ignore"):
         run = np.concatenate([[0.0], width / rise, [0.0]])  # alpha for each unit of height, before and after each break
-        part = height[piece] / (height[piece] - height[piece + 1])
-    inner = np.clip(alphas[piece] + part * width[piece], alphas[piece], alphas[piece + 1])
-    where = np.concatenate([inner, alphas[lone]])
-    slow = np.concatenate([run[piece + 1], np.maximum(run[lone], run[lone + 1])])
-    size = sizes[np.concatenate([piece, lone])]
+        part = (height[piece] / (height[piece] - height[piece + 1]))[:, None]
+    # a stretch that the slopes beside it and the errors explain is one place
+    reach = [found.bounds_at(at, sizes)[:, 0] * run[side] for at, side in ((begins, begins), (ends, ends + 1))]
+    short = alphas[ends] - alphas[begins] <= reach[0] + reach[1]
+    inner = np.clip(alphas[piece] + part[:, 0] * width[piece], alphas[piece], alphas[piece + 1])
+    mixed = values[piece] + part * (values[piece + 1] - values[piece])
+    errors = [
+        found.bounds(inner, mixed, sizes[piece])[:, 0] * run[piece + 1],
+        found.bounds_at(lone, sizes)[:, 0] * np.maximum(run[lone], run[lone + 1]),
+        np.maximum(*reach)[short] + (alphas[ends] - alphas[begins])[short],
+    ]
+    where = np.concatenate([inner, alphas[lone], alphas[begins[short]]])
     beside = np.concatenate([[0.0], sign, [0.0]])
-    through = np.where(beside[lone] * beside[lone + 2] < 0, beside[lone + 2], 0.0)
-    errors = np.minimum(found.bounds(where, size)[:, 0] * slow + ROUNDING * where, 1.0)
+    before, after = np.concatenate([lone, begins[short]]), np.concatenate([lone, ends[short]]) + 2
+    through = np.where(beside[before] * beside[after] < 0, beside[after], 0.0)
     order = np.argsort(where, kind="stable")
+    off = np.minimum(np.concatenate(errors) + ROUNDING * where, 1.0)
     kinds = np.concatenate([sign[piece + 1], through]).astype(np.int64)
-    places, errors, kinds = (torch.from_numpy(column[order]) for column in (where, errors, kinds))
-    return Crossings(places, errors, kinds, stretches)
+    columns = [torch.from_numpy(column[order]) for column in (where, off, kinds)]
+    stretches = zip(alphas[begins[~short]].tolist(), alphas[ends[~short]].tolist(), strict=True)
+    return Crossings(columns[0], columns[1], columns[2], tuple(stretches))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -34,11 +34,11 @@ class Given:
     offsets: Ints  # (lines + 1,)
     trust: Trust
     output: int
-    factors: Floats | None  # (lines,) by which values are scaled; None: by nothing
 
-    def scale(self, owner: Ints) -> Floats:
-        """By how much the values of some lines were multiplied."""
-        return np.ones(len(owner)) if self.factors is None else self.factors[owner]
+    def turned(self) -> Given:
+        """The same with the smallest output as the largest."""
+        factors = -self.trust.scale(np.arange(len(self.offsets) - 1))
+        return replace(self, values=-self.values, trust=replace(self.trust, factors=factors))
 
 
 def outputs_of_line(line: Restriction, output: int, where: str) -> Floats:  # (breaks, outputs)
@@ -126,4 +126,4 @@ def _given(values: Tensor, offsets: Ints, trust: Trust, output: int, where: str)
         np.maximum.at(largest, trust.owner, np.abs(heights).max(1))
         factors = np.where(largest > HUGE, DOWN, 1.0)
         heights = heights * factors[trust.owner][:, None]
-    return Given(heights, offsets, trust, output, factors)
+    return Given(heights, offsets, replace(trust, factors=factors), output)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -65,7 +66,6 @@ def ranked(
     alphas: Floats,  # (points,)
     values: Floats,  # (points, outputs)
     trust: Trust,
-    scale: Callable[[Ints], Floats],
     doubtful: float,
     meeting: Ints | None = None,  # (points, 2) outputs that are known to be equal there
 ) -> Rows:
@@ -81,22 +81,21 @@ def ranked(
     near = (height[:, :-1] - height[:, 1:] <= doubtful) & ~tied
     rows = np.flatnonzero(near.any(1))
     if len(rows):
-        tied[rows] |= _alike(owner[rows], alphas[rows], height[rows], order[rows], trust, scale)
+        bounds = partial(trust.differences, owner[rows], alphas[rows], values[rows])
+        tied[rows] |= _alike(height[rows], order[rows], bounds)
     ranks = np.zeros_like(order)
     np.put_along_axis(ranks, order[:, 1:], np.cumsum(~tied, axis=1), 1)
     return Rows(owner, alphas, values, ranks)
 
 
-def _alike(
-    owner: Ints, alphas: Floats, height: Floats, order: Ints, trust: Trust, scale: Callable[[Ints], Floats]
-) -> Bools:  # (points, outputs - 1)
+def _alike(height: Floats, order: Ints, bounds: Callable[[Ints, Ints], Floats]) -> Bools:  # (points, outputs - 1)
     """Which neighbours in order cannot be told apart."""
     count = height.shape[1]
     spans = range(1, min(count - 1, SPANS) + 1)
     gap = np.concatenate([height[:, :-s] - height[:, s:] for s in spans], 1)
     first = np.concatenate([order[:, :-s] for s in spans], 1)
     second = np.concatenate([order[:, s:] for s in spans], 1)
-    close = gap <= trust.differences(owner, alphas, first, second) * scale(owner)[:, None]
+    close = gap <= bounds(first, second)
     tied, begin = np.zeros((len(height), count - 1), dtype=np.bool_), 0
     for span in spans:
         found = close[:, begin : begin + count - span]

@@ -24,7 +24,9 @@ from ..sweep.walk import PROBES, Walk
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 SAMPLES = 32  # points that tell how large errors are
+FAR = 64  # lines whose ends are looked at
 WIDER = 64.0  # how much wider than their errors the first look is
+AGAIN = 4.0  # how much more than the distance between two evaluations is believed
 ROUNDINGS = 4096.0  # the least width of the first look, in roundings of the largest value
 
 
@@ -40,36 +42,41 @@ class Trust:
     dtype: torch.dtype  # in which the sweep was done
     known: float  # the error of all values, where there is no network to ask
     slack: float = 1.0  # values of a minimal partition are off by more
+    factors: Floats | None = None  # (lines,) by which values were multiplied, -1 where the smallest decides; None: 1
 
-    def probes(self, owner: Ints, alphas: Floats) -> Floats | None:  # (probes, points, outputs)
-        """What each of some random roundings adds to the outputs at some points; None without a network."""
-        if self.network is None:
-            return None
-        if not len(alphas):
-            return np.zeros((PROBES, 0, prod(self.network.nodes[self.place].shape)))
-        step = max(1, LOOK // ((PROBES + 1) * plan(self._network).bytes_live))
-        parts = [slice(at, at + step) for at in range(0, len(alphas), step)]
-        found = [self._walked(owner[some], alphas[some]) for some in parts]
-        return np.concatenate(found, 1) * (SAFETY * self.slack)
+    def scale(self, owner: Ints) -> Floats:
+        """By how much the values of some lines were multiplied."""
+        return np.ones(len(owner)) if self.factors is None else self.factors[owner]
 
-    def differences(self, owner: Ints, alphas: Floats, first: Ints, second: Ints) -> Floats:
-        """How far each difference of two outputs may be off, (points, pairs), as first and second are."""
-        probes = self.probes(owner, alphas)
-        if probes is None:
-            return np.full(first.shape, 2 * SAFETY * self.slack * self.known)
+    def differences(self, owner: Ints, alphas: Floats, values: Floats, first: Ints, second: Ints) -> Floats:
+        """How far each difference of two outputs may be off, (points, pairs), as first and second are.
+
+        The walk evaluates the outputs (points, outputs) once more, in another way: where it finds another difference,
+        that is evidence too. Two maxima with a shared leader have the same error for the probes, but need not round
+        alike where other elements tie with it.
+        """
+        looked = self._look(owner, alphas)
+        if looked is None:
+            return np.broadcast_to(
+                2 * SAFETY * self.slack * self.known * np.abs(self.scale(owner))[:, None], first.shape
+            )
+        again, probes = looked
+
+        def gaps(of: Floats) -> Floats:
+            return np.take_along_axis(of, first, 1) - np.take_along_axis(of, second, 1)
+
         largest = np.zeros(first.shape)
         for probe in probes:
-            both = np.take_along_axis(probe, first, 1) - np.take_along_axis(probe, second, 1)
-            np.maximum(largest, np.abs(both), out=largest)
-        return largest
+            np.maximum(largest, np.abs(gaps(probe)), out=largest)
+        return largest + AGAIN * np.abs(gaps(values - again))
 
-    def functionals(self, owner: Ints, alphas: Floats, weights: Floats) -> Floats:
+    def functionals(self, owner: Ints, alphas: Floats, values: Floats, weights: Floats) -> Floats:
         """How far linear functionals (functionals, outputs) of the outputs may be off, (points, functionals)."""
-        probes = self.probes(owner, alphas)
-        if probes is None:
-            each = np.abs(weights).sum(1) * (SAFETY * self.slack * self.known)
-            return np.broadcast_to(each, (len(alphas), len(weights))).copy()
-        return np.abs(probes @ weights.T).max(0, initial=0.0)
+        looked = self._look(owner, alphas)
+        if looked is None:
+            return SAFETY * self.slack * self.known * np.abs(self.scale(owner))[:, None] * np.abs(weights).sum(1)
+        again, probes = looked
+        return np.abs(probes @ weights.T).max(0, initial=0.0) + AGAIN * np.abs((values - again) @ weights.T)
 
     def doubtful(self, largest: float, weight: float = 1.0) -> float:
         """Below this size, a difference of values (or a functional of such a weight) wants a closer look."""
@@ -78,12 +85,22 @@ class Trust:
 
     @cached_property
     def level(self) -> float:
-        """The largest error met at breaks spread over all lines."""
-        if self.network is None:
+        """The largest error met at breaks spread over all lines, and at the ends of those that go furthest."""
+        if self.network is None or not len(self.alphas):
             return SAFETY * self.slack * self.known
-        rows = np.unique(np.linspace(0, len(self.alphas) - 1, min(SAMPLES, len(self.alphas))).astype(np.int64))
-        probes = self.probes(self.owner[rows], self.alphas[rows])
-        return 0.0 if probes is None else float(np.abs(probes).max(initial=0.0))
+        spread = np.linspace(0, len(self.alphas) - 1, SAMPLES).astype(np.int64)
+        first = np.searchsorted(self.owner, self._furthest)
+        last = np.searchsorted(self.owner, self._furthest, side="right") - 1
+        rows = np.unique(np.concatenate([spread, first, last]).clip(0, len(self.alphas) - 1))
+        looked = self._look(self.owner[rows], self.alphas[rows])
+        return 0.0 if looked is None else float(np.abs(looked[1]).max(initial=0.0))
+
+    @property
+    def _furthest(self) -> Ints:
+        """Lines with the largest coordinates: rounding begins with these."""
+        sides = [t.reshape(len(t), t.shape[1:].numel()) for side in (self.lines.starts, self.lines.ends) for t in side]
+        size = torch.cat(sides, 1).abs().amax(1) if sum(t.shape[1] for t in sides) else torch.zeros(len(self.lines))
+        return size.argsort(descending=True)[:FAR].numpy()
 
     @cached_property
     def _network(self) -> Network:
@@ -95,9 +112,23 @@ class Trust:
     def _lines(self) -> Lines:
         return self.lines.to(torch.device("cpu"), self.dtype)
 
-    def _walked(self, owner: Ints, alphas: Floats) -> Floats:
+    def _look(self, owner: Ints, alphas: Floats) -> tuple[Floats, Floats] | None:
+        """Outputs at some points (points, outputs), and what each of some random roundings adds (probes, ...)."""
+        if self.network is None:
+            return None
+        if not len(alphas):
+            outputs = prod(self.network.nodes[self.place].shape)
+            return np.zeros((0, outputs)), np.zeros((PROBES, 0, outputs))
+        step = max(1, LOOK // ((PROBES + 1) * plan(self._network).bytes_live))
+        parts = [slice(at, at + step) for at in range(0, len(alphas), step)]
+        values, probes = zip(*(self._walked(owner[some], alphas[some]) for some in parts), strict=True)
+        scale = self.scale(owner)[:, None]
+        return np.concatenate(values) * scale, np.concatenate(probes, 1) * (SAFETY * self.slack * scale)
+
+    def _walked(self, owner: Ints, alphas: Floats) -> tuple[Floats, Floats]:
         with precise():
             walk = Walk(self._network, *self._lines.at(torch.from_numpy(owner), torch.from_numpy(alphas)))
             walk.to(self.place)
-            probes = walk.probes[self.place]
-            return probes.reshape(*probes.shape[:2], probes.shape[2:].numel()).to(torch.float64).numpy()
+            values, probes = (t[self.place].to(torch.float64) for t in (walk.values, walk.probes))
+            outputs = probes.shape[2:].numel()
+            return values.reshape(len(values), outputs).numpy(), probes.reshape(*probes.shape[:2], outputs).numpy()
