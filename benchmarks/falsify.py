@@ -66,9 +66,15 @@ def sampled(network: xl.Network, asked: Property, most: int, seed: int = 0) -> S
     return Sampled(points, False, time.perf_counter() - began)
 
 
-def row(p: int, n: str, found: Falsified, samples: Sampled | None) -> list[str]:
+def row(p: int, n: str, seed: int, found: Falsified, samples: Sampled | None) -> list[str]:
     """One line of the table."""
-    cells = [str(p), n, found.answer if found.strict or not found else "sat (tolerance)", f"{found.seconds:.2f}"]
+    cells = [
+        str(p),
+        n,
+        str(seed),
+        found.answer if found.strict or not found else "sat (tolerance)",
+        f"{found.seconds:.2f}",
+    ]
     cells += [f"{found.lines:,}", f"{found.pieces:,}", f"{found.margin:.3g}"]
     return [*cells, "" if samples is None else str(samples), "" if samples is None else f"{samples.seconds:.1f}"]
 
@@ -80,26 +86,27 @@ def main() -> None:
     parser.add_argument("--networks", default=",".join(ALL))
     parser.add_argument("--seconds", type=float, default=5.0)
     parser.add_argument("--samples", type=float, default=1e7)
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--seeds", type=int, default=1, help="ask each so often, with other random numbers")
     parser.add_argument("--all", action="store_true", help="draw samples where nothing was found, too")
     options = parser.parse_args()
     folder = os.environ.get("EXACTLINE_DATA")
     if not folder:
         raise SystemExit("EXACTLINE_DATA is not set: no published networks to search")
     acas = Path(folder) / "acasxu"
-    table = Table(title=f"ACAS Xu, at most {options.seconds:g} s each, seed {options.seed}", title_justify="left")
-    for name in ("property", "network", "answer", "seconds", "lines", "pieces", "smallest margin"):
+    table = Table(title=f"ACAS Xu, at most {options.seconds:g} s each", title_justify="left")
+    for name in ("property", "network", "seed", "answer", "seconds", "lines", "pieces", "smallest margin"):
         table.add_column(name, justify="left" if name == "answer" else "right")
     table.add_column("samples for the same", justify="right")
     table.add_column("their seconds", justify="right")
     counts: dict[int, list[int]] = {}
     programs: set[str] = set()
-    for p, n in instances([int(p) for p in options.properties.split(",")], options.networks.split(",")):
+    asked = instances([int(p) for p in options.properties.split(",")], options.networks.split(","))
+    for p, n, seed in ((p, n, s) for p, n in asked for s in range(options.seeds)):
         path, rule = acas / "onnx" / f"ACASXU_run2a_{n}_batch_2000.onnx", acas / "vnnlib" / f"prop_{p}.vnnlib"
-        found = xl.falsify(path, rule, seconds=options.seconds, seed=options.seed)
+        found = xl.falsify(path, rule, seconds=options.seconds, seed=seed)
         drawn = found or options.all
-        samples = sampled(xl.load(path), read_vnnlib(rule), int(options.samples), options.seed) if drawn else None
-        table.add_row(*row(p, n, found, samples))
+        samples = sampled(xl.load(path), read_vnnlib(rule), int(options.samples), seed) if drawn else None
+        table.add_row(*row(p, n, seed, found, samples))
         seen = counts.setdefault(p, [0, 0])
         seen[0], seen[1] = seen[0] + bool(found), seen[1] + 1
         programs.add(found.replayed)

@@ -22,6 +22,12 @@ def _no_points() -> Tensor:
     return torch.zeros(0, 0, dtype=torch.float64)
 
 
+def blindness(box: Box) -> float:
+    """How much random directions are worth: less, the more coordinates are free."""
+    free = int((box.width > 0).sum())
+    return min(10 / max(free, 1), 1.0) ** 0.25
+
+
 @dataclass
 class Herd:
     """Points with small margins that improve by exact steps along lines through them."""
@@ -47,9 +53,10 @@ class Herd:
         return starts, ends, chosen
 
     def _directions(self, here: Tensor, chance: Chance) -> Tensor:
-        """One of several kinds of steps for each point."""
+        """One of several kinds of steps for each point: the more coordinates, the more often by gradients."""
         count, inputs = here.shape
-        width, kind = self.box.width, chance.uniform(count)
+        blind = 0.65 * blindness(self.box)
+        width, kind = self.box.width, chance.uniform(count) / blind * 0.65
         along = axes(self.box, count, chance)
         random = kind < 0.25
         few = chance.uniform(count, inputs) < chance.uniform(count, 1)
@@ -57,7 +64,7 @@ class Herd:
         others, thirds = (self.points[chance.below(len(self), count)] for _ in range(2))
         pair = (kind >= 0.25) & (kind < 0.4)
         along[pair] = (others - torch.where(chance.uniform(count, 1) < 0.5, here, thirds))[pair]
-        steep = (kind >= 0.4) & (kind < 0.75)
+        steep = kind >= 0.65
         if bool(steep.any()):
             along[steep] = self._down(here[steep], chance)
         return along

@@ -10,12 +10,12 @@ from torch import Tensor
 from .chords import Chance, explore, first_lines
 from .deepest import deepest
 from .flat import Flat
-from .herd import Herd, Slopes
+from .herd import Herd, Slopes, blindness
 from .property import Box, Case, Property
 
 FIRST = 32  # lines of the first round in a box
-FEWEST, MOST = 2, 1024  # lines of a round
-ROUND = 2e7  # numbers that a round should make: about a tenth of a second
+FEWEST, MOST = 2, 256  # lines of a round
+ROUND = 4e6  # numbers that a round should make: a few hundredths of a second
 LONG = 1e9  # numbers that may take seconds: such a round looks at the clock, which makes it slower
 NEW = 0.3  # share of lines that know nothing of those before
 TRIED = 8  # violations of a round that are tried on the network itself
@@ -71,7 +71,7 @@ class Hunt:
         if self.whole:
             return 1
         if not self.rounds:
-            return FIRST if self.flat.work < ROUND / 1000 else FEWEST
+            return FIRST if self.flat.work < ROUND / 200 else FEWEST
         return int(min(max(ROUND / self.flat.work / max(self.rate, 1.0), FEWEST), MOST))
 
     def round(self, most: int, seconds: float | None, covered: Covered) -> list[Found]:
@@ -99,7 +99,7 @@ class Hunt:
             starts, ends = first_lines(self.box, count, self.chance)
             nobody = torch.full((len(starts),), -1)
             return starts, ends, nobody, nobody
-        fresh = max(round(count * NEW), 1)
+        fresh = max(round(count * NEW * blindness(self.box)), 1)
         parts = [(*explore(self.box, fresh, self.chance), torch.full((fresh,), -1), torch.full((fresh,), -1))]
         for place, share in self._shares(count - fresh).items():
             herd = self.herds[place]
