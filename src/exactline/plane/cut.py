@@ -14,9 +14,7 @@ from ..line import between
 from ..network.graph import Network
 from ..ops.base import Crossings
 from ..ops.contest import Contest
-from ..sweep.noise import FILTER
 from ..sweep.place import Births, place
-from ..sweep.walk import TINY
 from .noise import EdgeNoise, blurred
 from .rows import Floats, Ints, Mask, Rows, Signs, within
 from .state import Origins, State
@@ -28,12 +26,11 @@ class Cutter:
     """One contest at the node a state stands at."""
 
     def __init__(
-        self, network: Network, state: State, number: int, contest: Contest, largest: float, expected: float
+        self, network: Network, state: State, number: int, contest: Contest, largest: float, doubtful: float
     ) -> None:
         self.network, self.state, self.number, self.contest = network, state, number, contest
         self.largest = largest
-        wide = FILTER.get(state.dtype, 4096.0)
-        self.doubtful = wide * (state.eps * largest + expected) + TINY * 64
+        self.doubtful = doubtful
         self.units = contest.units.numpy()
         self.levels = None if contest.levels is None else contest.levels.numpy()
         self.origins: Origins = []

@@ -6,17 +6,16 @@ import time
 from collections.abc import Iterator
 
 import numpy as np
-import torch
 
 from ..network.graph import Network
 from ..ops.base import Breaking, Input
 from ..sweep.engine import largest_of
 from ..sweep.plan import Plan, plan
-from ..sweep.state import Size, first_sizes
+from ..sweep.walk import TINY
 from .cut import Cutter
 from .merge import merged
 from .mesh import Mesh
-from .noise import contests_of
+from .noise import SHARE, contests_of, doubts
 from .rows import Rows
 from .state import Frame, State
 
@@ -28,12 +27,12 @@ def begin(network: Network, frame: Frame) -> State:
     births = np.zeros((count, 4), dtype=np.int64)
     births[:, 0] = -1
     rows = (Rows(np.eye(count)), Rows(births), Rows(np.zeros((count, 2))))
-    return State(frame, 0, Mesh.polygon(count), *rows, live, first_sizes(live))
+    return State(frame, 0, Mesh.polygon(count), *rows, live)
 
 
 def cut_plane(network: Network, frame: Frame, points: int, deadline: float = float("inf")) -> Iterator[State]:
     """All polygons, part after part of at most about so many corners; ends early at the deadline."""
-    facts = plan(network)
+    facts, expected = plan(network), doubts(network, frame)
     waiting = [begin(network, frame)]
     while waiting:
         state = waiting.pop()
@@ -44,41 +43,36 @@ def cut_plane(network: Network, frame: Frame, points: int, deadline: float = flo
                 state, later = state.halves()
                 waiting.append(later)
                 continue
-            _step(network, facts, state)
+            _step(network, facts, expected, state)
         yield state
 
 
-def _step(network: Network, facts: Plan, state: State) -> None:
+def _step(network: Network, facts: Plan, expected: dict[int, float], state: State) -> None:
     """Past the next node."""
     i = state.node
     node = network.nodes[i]
     if i not in facts.last:
         state.live.pop(i, None)
     elif isinstance(node.op, Breaking):
-        _branch_out(network, facts, state, node.op)
+        branch_out(network, state, node.op, expected[i])
     elif not isinstance(node.op, Input):
         state.live[i] = node.op.evaluate(*(state.live[j] for j in node.inputs))
-        state.sizes[i] = Size.after(facts, i, [state.sizes[j] for j in node.inputs], state.eps)
     for j in set(node.inputs):
         if facts.last.get(j) == i:
             state.live.pop(j, None)
-            state.sizes.pop(j, None)
     state.node = i + 1
 
 
-def _branch_out(network: Network, facts: Plan, state: State, op: Breaking) -> None:
+def branch_out(network: Network, state: State, op: Breaking, expected: float) -> None:
+    """Cut along everything that a breaking node compares, and evaluate it."""
     i = state.node
     source = network.nodes[i].inputs[0]
-    x = state.live[source]
-    largest = largest_of(x, network.nodes[i].name)
-    size = state.sizes[source]
-    state.sizes[i] = Size(largest * facts.reach[i], size.errors * facts.gain[i])
+    largest = largest_of(state.live[source], network.nodes[i].name)
+    doubtful = SHARE[state.dtype] * state.eps * largest + expected + 64 * TINY
     before, edges = len(state.weights), len(state.mesh.ends)
     for number, contest in enumerate(contests_of(network, i)):
-        Cutter(network, state, number, contest, largest, size.errors).run()
+        Cutter(network, state, number, contest, largest, doubtful).run()
     if op.merges and len(state.mesh.ends) > edges:
-        merged(network, state, op, before)
+        merged(network, state, op, before, doubtful)
     state.mesh.packed()
     state.live[i] = op.evaluate(state.live[source])
-    if not state.live[i].numel():
-        state.live[i] = torch.zeros_like(state.live[i])

@@ -10,19 +10,19 @@ from ..network.graph import Network
 from ..ops.base import Breaking, flat
 from ..sweep.noise import SAFETY, estimate
 from ..sweep.state import on
-from .rows import Floats, Ints
+from .rows import Floats, Ints, Mask
 from .state import State
 
 LOOK = 1 << 24  # numbers of a node's input looked at together
 
 
-def merged(network: Network, state: State, op: Breaking, before: int) -> None:
+def merged(network: Network, state: State, op: Breaking, before: int, doubtful: float) -> None:
     """Dissolve the edges born at this node on both sides of which the operator follows one pattern."""
     mesh = state.mesh
     inner = mesh.neighbours()
     inner = inner[mesh.born[inner, 0] == state.node]
     false = np.zeros(len(mesh.ends), dtype=bool)
-    false[inner] = _alike(network, state, op, mesh.sides[inner])
+    false[inner] = _alike(network, state, op, mesh.sides[inner], doubtful)
     if not false.any():
         return
     movable = np.zeros(len(state.weights), dtype=bool)
@@ -34,7 +34,7 @@ def merged(network: Network, state: State, op: Breaking, before: int) -> None:
     state.weights, state.births, state.spots = kept.weights, kept.births, kept.spots
 
 
-def _alike(network: Network, state: State, op: Breaking, pairs: Ints) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+def _alike(network: Network, state: State, op: Breaking, pairs: Ints, doubtful: float) -> Mask:
     """Whether both polygons of each pair follow one pattern, (pairs,)."""
     source = network.nodes[state.node].inputs[0]
     polygons, which = np.unique(pairs, return_inverse=True)
@@ -54,7 +54,8 @@ def _alike(network: Network, state: State, op: Breaking, pairs: Ints) -> np.ndar
         for here, there in ((a, b), (b, a)):  # two lines that are equal inside a polygon are one line
             apart = torch.nonzero(~same)[:, 0]
             if len(apart):
-                same[apart] = _tied(network, op, state, source, inside, pattern, weights, here[apart], there[apart])
+                pair = here[apart], there[apart]
+                same[apart] = _tied(network, op, state, source, doubtful, inside, pattern, weights, *pair)
         found[at : at + step] = same.cpu().numpy()
     return found
 
@@ -64,6 +65,7 @@ def _tied(
     op: Breaking,
     state: State,
     source: int,
+    doubtful: float,
     inside: Tensor,  # (polygons, *in)
     pattern: Tensor,  # (polygons, ...)
     weights: Floats,  # (polygons, k)
@@ -73,8 +75,7 @@ def _tied(
     """Whether, inside a polygon, another one's pattern cannot be told from its own, (n,)."""
     x = inside[here]
     gap = flat(op.follow(pattern[here], x) - op.follow(pattern[there], x)).abs()
-    rough = torch.finfo(x.dtype).eps * 4096 * (flat(x).abs().amax(1, keepdim=True) + state.sizes[source].values)
-    close = (gap <= rough).all(1)
+    close = (gap <= doubtful).all(1)
     rows = torch.nonzero(close)[:, 0]
     if len(rows):
         points, errors = state.frame.points(weights[here[rows].cpu().numpy()])

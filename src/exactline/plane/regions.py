@@ -14,15 +14,12 @@ from torch import Tensor
 from ..errors import ArgumentError, MissingError
 from ..network.graph import Network, Node
 from ..ops.maximum import Maximum
-from ..sweep.engine import largest_of
 from ..sweep.noise import SAFETY, estimate
-from ..sweep.plan import plan
 from ..sweep.precise import precise
-from ..sweep.state import Size
-from .cut import Cutter
-from .merge import centres, merged, mixed
+from .engine import branch_out
+from .merge import centres, mixed
 from .mesh import OUTSIDE, Mesh, ring_order
-from .noise import contests_of
+from .noise import SHARE, doubts
 from .rows import Floats, Ints, Rows, components
 from .state import Frame, State
 
@@ -105,16 +102,12 @@ def regions(plane: PlaneRestriction, order: str) -> Regions:
     with precise():
         judge = _judged(network, 1 if order == "max" else -1)
         state = _state(plane, judge)
-        place = state.node
-        source = judge.nodes[place].inputs[0]
-        before, edges = len(state.weights), len(state.mesh.ends)
-        largest = largest_of(state.live[source], "the output")
-        for number, contest in enumerate(contests_of(judge, place)):
-            Cutter(judge, state, number, contest, largest, state.sizes[source].errors).run()
-        op = judge.nodes[place].op
-        if isinstance(op, Maximum) and len(state.mesh.ends) > edges:
-            merged(judge, state, op, before)
-        labels, tied = _labels(judge, state, source, 1 if order == "max" else -1)
+        op = judge.nodes[state.node].op
+        if not isinstance(op, Maximum):
+            raise TypeError("the last node judges")
+        expected = doubts(judge, state.frame)[state.node]
+        branch_out(judge, state, op, expected)
+        labels, tied = _labels(judge, state, judge.nodes[state.node].inputs[0], 1 if order == "max" else -1, expected)
     return _joined(plane, state, labels, tied, order)
 
 
@@ -138,15 +131,8 @@ def _state(plane: PlaneRestriction, judge: Network) -> State:
     births[:, 0], births[:, 3] = -1, 1
     spots = np.zeros((len(plane.weights), 2))
     rows = (Rows(plane.weights.numpy().copy()), Rows(births), Rows(spots))
-    facts, sizes = plan(judge), {}
-    for i in judge.inputs:
-        size = max(float(v.abs().max()) for v in plane.vertices)
-        sizes[i] = Size(size, size * torch.finfo(torch.float64).eps)
-    for i, node in enumerate(judge.nodes[:-1]):
-        if i not in sizes:
-            sizes[i] = Size.after(facts, i, [sizes[j] for j in node.inputs], torch.finfo(torch.float64).eps)
     frame = Frame(plane.vertices, places)
-    return State(frame, len(judge.nodes) - 1, _mesh(plane), *rows, live, {source: sizes[source]})
+    return State(frame, len(judge.nodes) - 1, _mesh(plane), *rows, live)
 
 
 def _mesh(plane: PlaneRestriction) -> Mesh:
@@ -169,13 +155,15 @@ def _mesh(plane: PlaneRestriction) -> Mesh:
     return Mesh(ends, plane.births.numpy().copy(), sides, offsets[:-1].copy(), count, rings, rims)
 
 
-def _labels(judge: Network, state: State, source: int, sign: int) -> tuple[Ints, dict[int, tuple[int, ...]]]:
+def _labels(
+    judge: Network, state: State, source: int, sign: int, expected: float
+) -> tuple[Ints, dict[int, tuple[int, ...]]]:
     """The output that decides on each polygon, (polygons,), and those that are tied with it there."""
     polygons = np.arange(len(state.mesh))
     inside = sign * mixed(state.live[source], state, polygons).flatten(1)
     best = inside.amax(1, keepdim=True)
     gap = best - inside
-    rough = 4096 * torch.finfo(torch.float64).eps * (best.abs() + state.sizes[source].values)
+    rough = SHARE[torch.float64] * torch.finfo(torch.float64).eps * best.abs() + expected
     rows = torch.nonzero((gap <= rough).sum(1) > 1)[:, 0]
     equal = gap == 0
     if len(rows):

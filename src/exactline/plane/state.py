@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ..line import between
-from ..sweep.state import Size, on
+from ..sweep.state import on
 from .mesh import Mesh
 from .rows import Floats, Ints, Rows
 
@@ -48,7 +48,6 @@ class State:
     births: Rows  # (corners, 4) node or -1, contest, column, and whether the fuzz is as small as it can be told
     spots: Rows  # (corners, 2) rate and fuzz: how fast the crossing changes with distance, how far off it may be
     live: dict[int, Tensor]  # (corners, *shape) each
-    sizes: dict[int, Size]
     unresolved: int = 0  # pairs of a polygon and a unit that cannot be told from a knot on it
     seams: list[int] = field(default_factory=lambda: [0])  # how many there are, shared by all parts
 
@@ -100,7 +99,7 @@ class State:
         """Another mesh over some of the corners, which it numbers anew."""
         live = {i: t[on(t.device, corners)] for i, t in self.live.items()}
         weights, births, spots = (Rows(r.all[corners]) for r in (self.weights, self.births, self.spots))
-        return State(self.frame, self.node, mesh, weights, births, spots, live, dict(self.sizes), 0, self.seams)
+        return State(self.frame, self.node, mesh, weights, births, spots, live, 0, self.seams)
 
     def halves(self) -> tuple[State, State]:
         """The polygons on either side of the middle, across the longer way."""
