@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -229,11 +229,26 @@ class PlaneRestriction:
 
         return load(Path(path), model)
 
-    def plot(self, ax: Any = None, *, style: str = "regions", order: str = "max") -> Any:
+    def plot(
+        self,
+        ax: Any = None,
+        *,
+        style: str = "regions",
+        order: str = "max",
+        labels: Sequence[str] | None = None,
+        colors: Sequence[str] | None = None,
+        points: Any = None,
+    ) -> Any:
         """Draw the polygons: their edges by the node that bore them, or the classes with ``style="decisions"``."""
         from ..view.plane import plot_plane
 
-        return plot_plane(self, ax, style=style, order=order)
+        return plot_plane(self, ax, style=style, order=order, labels=labels, colors=colors, points=points)
+
+    def to_html(self, path: str | Path, **options: Any) -> Path:
+        """Write one web page to move and zoom in; the options are those of ``plot``, and ``title``."""
+        from ..view.plane_page import write_page
+
+        return write_page(self, path, **options)
 
     def with_network(self, network: Network) -> PlaneRestriction:
         """The same answer, with the network to ask further."""
