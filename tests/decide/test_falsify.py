@@ -194,6 +194,22 @@ def test_points_are_rounded_into_the_box():
         assert bool(box.holds(rounded(corner, box, torch.float32).double()[None]))
 
 
+def test_a_module_of_half_precision_is_confirmed_in_float32_and_a_point_of_pixels_has_its_shape():
+    model = nn.Sequential(nn.Flatten(), linear([[1.0, 1.0, 1.0, 1.0]], [0.0], torch.float16)).eval()
+    found = xl.falsify(model, at_least(3.5, [0.0] * 4, [1.0] * 4), lines=40, shape=(1, 2, 2))
+    assert found.strict
+    assert found.replayed == "exactline in float32"
+    batch = {0: torch.export.Dim("batch")}
+    pixels = nn.Sequential(nn.Flatten(), nn.ReLU()).eval()
+    program = torch.export.export(pixels, (torch.zeros(2, 1, 2),), dynamic_shapes=(batch,))
+    asked = Property.of([-1.0] * 2, [1.0] * 2, [[-1.0, -1.0]], [-1.9])
+    assert xl.falsify(program, asked, lines=40, shape=(1, 2)).strict
+
+
+def test_one_line_is_enough_for_a_round():
+    assert xl.falsify(nn.ReLU(), Property.of([-1.0] * 3, [1.0] * 3, [[1.0, 0.0, 0.0]], [-1.0]), lines=1).lines == 1
+
+
 # What it says, and what it refuses.
 
 

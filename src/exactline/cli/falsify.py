@@ -27,6 +27,7 @@ def falsify(
     seed: Annotated[int, typer.Option(help="Other lines; the same seed and --lines give the same answer.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON document instead of VNN-COMP's form.")] = False,
     out: Annotated[Path | None, typer.Option(help="Write the answer to this file, in VNN-COMP's form.")] = None,
+    normalize: Annotated[bool, typer.Option(help="Follow what a .nnet says of its inputs and outputs.")] = True,
     shape: Annotated[str | None, typer.Option(metavar="12,12,3", help=SHAPE)] = None,
     device: Annotated[str | None, typer.Option(help="Where to compute: cpu, cuda.")] = None,
     progress: Annotated[bool, typer.Option(help="A bar on standard error, where that is a terminal.")] = True,
@@ -47,6 +48,7 @@ def falsify(
             seconds=seconds,
             seed=seed,
             shape=dims(shape),
+            normalize=normalize,
             device=device,
             progress=report or False,
         )

@@ -11,11 +11,13 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.export import ExportedProgram
 
 from ..errors import ArgumentError
 from ..formats import load
 from ..network import Network, as_network
 from ..restrict import chosen_device, whole_number
+from ..sweep.precise import precise
 from .flat import Flat, fitted
 from .property import Property
 from .replay import Replay, Witness, replay_of, witness
@@ -79,15 +81,18 @@ def falsify(
     seconds: float | None = None,
     seed: int = 0,
     shape: Sequence[int] | None = None,
+    normalize: bool = True,
     device: torch.device | str | None = None,
     progress: bool | Progress = False,
 ) -> Falsified:
     """Search for a counterexample to a property along lines that are decided exactly.
 
-    ``network`` is a path, a Network or a module (``shape`` is that of one of its input points), ``property`` the path
-    of a VNNLIB file or a Property. The search ends after so many ``lines`` or ``seconds``, 60 seconds where neither
-    is given; with ``lines`` alone it repeats with the seed. A counterexample counts once the network itself confirms
-    it: onnxruntime for ONNX files where it is installed, the module for modules, else our evaluation in float32.
+    ``network`` is a path, a Network, a module or an exported program (``shape`` is that of one of its input points),
+    ``property`` the path of a VNNLIB file or a Property. ``normalize=False`` leaves out what a .nnet says of its
+    inputs and outputs, as properties of normalised inputs want it. The search ends after so many ``lines`` or
+    ``seconds``, 60 seconds where neither is given; with ``lines`` alone it repeats with the seed. A counterexample
+    counts once the network itself confirms it: onnxruntime for ONNX files where it is installed, the module for
+    modules, else our evaluation in float32.
 
     >>> import exactline as xl
     >>> from exactline.decide.property import Property
@@ -104,8 +109,8 @@ def falsify(
     if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**63:
         raise ArgumentError(f"seed must be a whole number from 0, not {seed!r}.", where="argument seed", hint="Try 0.")
     asked = property if isinstance(property, Property) else read_vnnlib(_path(property, "property"))
-    model = network if isinstance(network, (Network, nn.Module)) else _path(network, "network")
-    captured = _captured(model, asked, shape)
+    model = network if isinstance(network, (Network, nn.Module, ExportedProgram)) else _path(network, "network")
+    captured = _captured(model, asked, shape, normalize)
     fitted(captured, asked)
     flat = Flat(captured, chosen_device(model, device))
     search = _Search(asked, flat, replay_of(model, flat), limit, began, until, seed)
@@ -183,12 +188,14 @@ class _Search:
         )
 
 
-def _captured(model: Any, asked: Property, shape: Sequence[int] | None) -> Network:
+def _captured(model: Any, asked: Property, shape: Sequence[int] | None, normalize: bool) -> Network:
     if isinstance(model, Network):
         return model
     if isinstance(model, Path):
-        return load(model, shape=shape)
-    return as_network(model, [torch.zeros(tuple(shape) if shape is not None else (asked.inputs,))])
+        return load(model, shape=shape, normalize=normalize)
+    point = torch.zeros(tuple(shape) if shape is not None else (asked.inputs,))
+    with precise(kernels=False):
+        return as_network(model, [point])
 
 
 def _path(value: Any, name: str) -> Path:

@@ -45,7 +45,7 @@ class Witness:
 
 def replay_of(model: Any, flat: Flat) -> Replay:
     """How to evaluate what the caller gave: an ONNX file, a module, or a network of ours."""
-    if isinstance(model, nn.Module):
+    if isinstance(model, nn.Module) and all(w.dtype in (torch.float32, torch.float64) for w in model.parameters()):
         return _module(model, flat)
     if isinstance(model, Path) and model.name.lower().removesuffix(".gz").endswith(".onnx"):
         found = _onnxruntime(model, flat)

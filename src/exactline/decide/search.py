@@ -51,15 +51,11 @@ class Hunt:
     chance: Chance
     herds: dict[int, Herd] = field(init=False)
     rate: float = 0.0  # breaks of a line, lately
+    margin: float = float("inf")  # the smallest so far
     rounds: int = 0
 
     def __post_init__(self) -> None:
         self.herds = {place: Herd(self.box, self._slopes(case)) for place, case in self.cases.items()}
-
-    @property
-    def margin(self) -> float:
-        """The smallest so far."""
-        return min((float(h.margins.min()) for h in self.herds.values() if len(h)), default=float("inf"))
 
     @property
     def whole(self) -> bool:
@@ -128,6 +124,7 @@ class Hunt:
             herd.improve(member[mine], where[mine], margins[mine])
         herd.admit(where[~mine], margins[~mine])
         best = int(margins.argmin())
+        self.margin = min(self.margin, float(margins[best]))
         if float(margins[best]) < covered.margin:
             covered.margin, covered.nearest, covered.case = float(margins[best]), where[best].clone(), place
         hits = torch.nonzero(margins <= 0 if not bool(self.cases[place].strict.any()) else margins < 0).flatten()
