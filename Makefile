@@ -29,6 +29,7 @@ test-all: $(READY)
 bench: $(READY)
 	$(BIN)/python benchmarks/bench.py
 	$(BIN)/python benchmarks/attribution.py
+	$(BIN)/python benchmarks/decisions.py
 
 fuzz: $(READY)
 	$(BIN)/python -m pip install --quiet -e ".[fuzz]"

@@ -105,6 +105,7 @@ def test_several_labels_in_order():
     found = decided(affine((0.0, 1.0), (0.5, 0.0), (0.25, 0.0)), top=2)
     assert [(i.stop, i.label) for i in found] == [(0.25, (1, 2)), (0.5, (1, 0)), (1.0, (0, 1))]
     assert found.at(0.3).label == (1, 0)
+    assert found.at(0.3).best == 1
     whole = decided(affine((0.0, 1.0), (0.5, 0.0)), top=2)
     assert [i.margin for i in whole] == [inf, inf]
 

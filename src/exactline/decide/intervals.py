@@ -37,6 +37,11 @@ class Interval:
     stop_error: float
 
     @property
+    def best(self) -> int:
+        """The output that leads: the label, or the first of several."""
+        return self.label if isinstance(self.label, int) else self.label[0]
+
+    @property
     def width(self) -> float:
         """How much of the line it covers."""
         return self.stop - self.start

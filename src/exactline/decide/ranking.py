@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from .trust import Floats, Ints, Trust
 
 SPANS = 8  # neighbours in order that are compared: a third output between two tied ones must not part them
+FEW = 4  # levels that are found one by one rather than by sorting
 Bools = NDArray[np.bool_]
 
 
@@ -155,9 +156,13 @@ def joined(blocks: list[Ordered]) -> Ordered:
 def _best(near: Ints, far: Ints, levels: int) -> Ints:  # (pieces, levels)
     """The best outputs as one leaves an end of a piece: by rank there, then at the other end, then by index."""
     key = near * near.shape[1] + far
-    if levels == 1:
-        return key.argmin(1)[:, None]
-    return np.argsort(key, axis=1, kind="stable")[:, :levels]
+    if levels > FEW:
+        return np.argsort(key, axis=1, kind="stable")[:, :levels]
+    best = np.empty((len(key), levels), dtype=np.int64)
+    for level in range(levels):
+        best[:, level] = at = key.argmin(1)
+        np.put_along_axis(key, at[:, None], np.iinfo(np.int64).max, 1)
+    return best
 
 
 def _meeting(rows: Rows, left: Ints, right: Ints, first: Ints, differ: Bools) -> tuple[Ints, Ints, Floats]:

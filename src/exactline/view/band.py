@@ -20,6 +20,7 @@ STRIP, BAND, TICKS = 0.24, (0.08, 0.17), (0.015, 0.055)  # shares of the picture
 NARROW = 0.004  # intervals narrower than this share of the line get a marker, so that none is hidden
 HATCHES = ("", "////", "....", "xxxx")  # tell labels apart when the colours have been used up
 GREY = "#BBBBBB"
+MOST = 50  # curves of outputs that never lead
 LEGEND = 12  # labels that are named
 MARKERS = 400  # more than this many narrow intervals are thinned
 
@@ -27,8 +28,8 @@ MARKERS = 400  # more than this many narrow intervals are thinned
 def plot_band(decided: Decisions, ax: Axes | None = None, *, names: Sequence[str] | None = None) -> Axes:
     """Draw which label leads where; ``names`` replaces the numbers of the outputs.
 
-    A coloured band shows the intervals, a triangle marks those too narrow to see, thin ticks are the breaks of the
-    line. Outputs that never lead are grey.
+    A coloured band shows the intervals; where several are tied they share its height. A triangle marks those too
+    narrow to see, thin ticks are the breaks of the line. Outputs that never lead are grey.
 
     Raises MissingError where matplotlib is not installed, ArgumentError where names are too few.
     """
@@ -46,13 +47,13 @@ def plot_band(decided: Decisions, ax: Axes | None = None, *, names: Sequence[str
     with rc_context(STYLE):
         if ax is None:
             ax = plt.subplots(figsize=(7.2, 4.0), layout="constrained")[1]  # pyplot's, so that notebooks show it
-        _draw_curves(ax, alphas, values, looks)
-        _draw_band(ax, list(decided), looks)
+        grey = _draw_curves(ax, alphas, values, looks)
+        thin = _draw_band(ax, list(decided), looks)
         inner = alphas[1:-1]
         shown = inner if len(inner) <= 4000 else inner[np.unique(np.floor(inner * BINS), return_index=True)[1]]
         ax.vlines(shown, *TICKS, color="#444444", linewidth=0.4, transform=ax.get_xaxis_transform())
         _frame(ax, values, len(decided), len(decided.line))
-        _legend(ax, looks, named)
+        _legend(ax, looks, named, grey, thin)
     return ax
 
 
@@ -72,46 +73,50 @@ def label_name(label: Label, names: Sequence[str]) -> str:
     return names[label] if isinstance(label, int) else " > ".join(names[i] for i in label)
 
 
-def _key(interval: Interval) -> tuple[Label, tuple[int, ...]]:
-    return interval.label, interval.tied
+Looks = dict["Label", tuple[str, str]]  # colour and hatch of each label
 
 
-Looks = dict[tuple[Any, tuple[int, ...]], tuple[str, str]]  # colour and hatch of each label and tie
+def _shares(interval: Interval) -> tuple[Label, ...]:
+    """Who shares the height of the band: all that are tied, where one label was asked for."""
+    return interval.tied if interval.tied and isinstance(interval.label, int) else (interval.label,)
 
 
 def _looks(decided: Decisions) -> Looks:
-    """Colours by how much of the line a label has; a tie wears its label's colour and bars."""
+    """Colours in order of labels, or where there are more of those than colours by how much of the line they have."""
     widths: Counter[Any] = Counter()
     for interval in decided:
-        widths[interval.label] += interval.width  # pyright: ignore[reportArgumentType]
+        for label in _shares(interval):
+            widths[label] += interval.width  # pyright: ignore[reportArgumentType]
     labels = sorted(widths) if len(widths) <= len(COLOURS) else [label for label, _ in widths.most_common()]
-    plain = {label: divmod(i, len(COLOURS)) for i, label in enumerate(labels)}
-    looks: Looks = {}
-    for interval in sorted(decided, key=lambda interval: labels.index(interval.label)):
-        turn, colour = plain[interval.label]
-        hatch = "||||" if interval.tied else HATCHES[turn % len(HATCHES)]
-        looks[_key(interval)] = COLOURS[colour], hatch
-    return looks
+    turns = ((label, *divmod(i, len(COLOURS))) for i, label in enumerate(labels))
+    return {label: (COLOURS[colour], HATCHES[turn % len(HATCHES)]) for label, turn, colour in turns}
 
 
-def _draw_curves(ax: Axes, alphas: Any, values: Any, looks: Looks) -> None:
+def _draw_curves(ax: Axes, alphas: Any, values: Any, looks: Looks) -> bool:
+    """The outputs; whether some of them never lead."""
     firsts: dict[int, str] = {}
-    for (label, _), (colour, _) in looks.items():
+    for label, (colour, _) in looks.items():
         firsts.setdefault(label if isinstance(label, int) else label[0], colour)
     others = [i for i in range(values.shape[1]) if i not in firsts]
-    for i in others[:50]:
+    for i in others[:MOST]:
         ax.plot(alphas, values[:, i], color=GREY, linewidth=0.8, zorder=1)
     for i, colour in firsts.items():
         ax.plot(alphas, values[:, i], color=colour, zorder=2)
+    return bool(others)
 
 
-def _draw_band(ax: Axes, intervals: list[Interval], looks: Looks) -> None:
+def _draw_band(ax: Axes, intervals: list[Interval], looks: Looks) -> bool:
+    """The intervals; whether some are too narrow to see."""
     across = ax.get_xaxis_transform()  # x in alphas, y in shares of the picture
-    for key, (colour, hatch) in looks.items():
-        spans = [(i.start, i.width) for i in intervals if _key(i) == key]
+    spans: dict[tuple[Label, int, int], list[tuple[float, float]]] = {}
+    for interval in intervals:
+        for slot, label in enumerate(shared := _shares(interval)):
+            spans.setdefault((label, slot, len(shared)), []).append((interval.start, interval.width))
+    for (label, slot, slots), where in spans.items():
+        height, (colour, hatch) = (BAND[1] - BAND[0]) / slots, looks[label]
         ax.broken_barh(
-            spans,
-            (BAND[0], BAND[1] - BAND[0]),
+            where,
+            (BAND[1] - (slot + 1) * height, height),
             facecolor=colour,
             edgecolor="white" if hatch else "none",
             hatch=hatch,
@@ -120,8 +125,8 @@ def _draw_band(ax: Axes, intervals: list[Interval], looks: Looks) -> None:
             zorder=3,
         )
     thin = [i for i in intervals if i.width < NARROW]
-    for interval in thin[:: max(1, len(thin) // MARKERS)]:
-        middle, (colour, _) = interval.start + interval.width / 2, looks[_key(interval)]
+    for interval in thin[:: -(-len(thin) // MARKERS) or 1]:
+        middle, (colour, _) = interval.start + interval.width / 2, looks[interval.label]
         ax.plot(
             [middle],
             [BAND[1] + 0.02],
@@ -130,9 +135,11 @@ def _draw_band(ax: Axes, intervals: list[Interval], looks: Looks) -> None:
             color=colour,
             markeredgecolor="black",
             markeredgewidth=0.5,
+            clip_on=False,
             transform=across,
             zorder=4,
         )
+    return bool(thin)
 
 
 def _frame(ax: Axes, values: Any, intervals: int, pieces: int) -> None:
@@ -147,12 +154,26 @@ def _frame(ax: Axes, values: Any, intervals: int, pieces: int) -> None:
     ax.set_ylabel("output")
 
 
-def _legend(ax: Axes, looks: Looks, names: list[str]) -> None:
+def _legend(ax: Axes, looks: Looks, names: list[str], grey: bool, thin: bool) -> None:
+    from matplotlib.artist import Artist
+    from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
-    rows: list[Patch] = []
-    for (label, tied), (colour, hatch) in list(looks.items())[:LEGEND]:
-        name = " = ".join(names[i] for i in tied) if tied else label_name(label, names)
+    rows: list[Artist] = []
+    for label, (colour, hatch) in list(looks.items())[:LEGEND]:
+        name = label_name(label, names)
         rows.append(Patch(facecolor=colour, edgecolor="white", hatch=hatch, linewidth=0, label=name))
-    title = "leads" if len(looks) <= LEGEND else f"{LEGEND} of {len(looks)}\nlabels"
-    ax.legend(handles=rows, title=title, loc="upper left", bbox_to_anchor=(1.01, 1.02), borderaxespad=0)
+    if thin:
+        label = f"under {100 * NARROW:g} %"
+        rows.append(Line2D([], [], marker="v", linestyle="", color="white", markeredgecolor="black", label=label))
+    if grey:
+        rows.append(Line2D([], [], color=GREY, linewidth=0.8, label="never"))
+    title = "leads" if len(looks) <= LEGEND else f"leads ({LEGEND} of {len(looks)})"
+    ax.legend(
+        handles=rows,
+        title=title,
+        loc="upper left",
+        bbox_to_anchor=(1.01, 1.02),
+        borderaxespad=0,
+        alignment="left",
+    )

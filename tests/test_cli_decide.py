@@ -1,0 +1,102 @@
+"""The command decide: which output leads where, for networks in files."""
+
+import csv
+import json
+
+import matplotlib.pyplot as plt
+import pytest
+import torch
+from torch import nn
+
+import exactline as xl
+from exactline.network import as_network
+from tests.test_cli_files import run as run  # pytest finds the fixture by its name
+
+LINE = ("--from", "20,30", "--to", "30,50")  # the paper's line
+
+
+@pytest.fixture(autouse=True)
+def _no_open_figures():
+    yield
+    plt.close("all")
+
+
+def test_the_loan_network_by_hand(run):
+    # the two units are max(0, 0.3 a - 1 + ...): whoever leads changes where -1.7 x + y + 3 = 2 x - 1.3 y + 3
+    status, out, err = run("decide", "loan.nnet", *LINE, "--json")
+    assert (status, err) == (0, "")
+    found = json.loads(out)
+    line = xl.restrict(xl.load("loan.nnet"), [20.0, 30.0], [30.0, 50.0])
+    assert found["boundaries"] == line.decisions().boundaries.tolist()
+    assert [i["label"] for i in found["intervals"]] == line.decisions().labels
+    assert found["intervals"][0]["point"] == [20.0, 30.0]
+    assert found["intervals"][0]["start"] == 0.0
+    assert found["intervals"][-1]["stop"] == 1.0
+    assert found["complete"] is True
+    for boundary in found["boundaries"]:
+        first, second = line.at(boundary).tolist()
+        assert first == pytest.approx(second, abs=1e-12)
+
+
+def test_the_table_has_names_and_places(run):
+    status, out, _ = run("decide", "loan.nnet", *LINE, "--labels", "no, [b]yes", "--order", "min")
+    assert status == 0
+    assert "the smallest output decides" in out
+    assert "[b]yes" in out  # not markup
+    assert "(20, 30)" in out
+
+
+def test_a_csv_reads_back_as_the_same_numbers(run, tmp_path):
+    status, _, err = run("decide", "loan.nnet", *LINE, "--out", "a.csv", "--top", "2")
+    assert (status, err) == (0, "saved to a.csv\n")
+    decided = xl.restrict(xl.load("loan.nnet"), [20.0, 30.0], [30.0, 50.0]).decisions(top=2)
+    rows = list(csv.DictReader((tmp_path / "a.csv").read_text().splitlines()))
+    assert [float(r["start"]) for r in rows] == [i.start for i in decided]
+    assert [r["label"] for r in rows] == [" > ".join(map(str, i.label)) for i in decided]
+    assert rows[0]["margin"] == "inf"
+    assert (float(rows[0]["x0"]), float(rows[0]["x1"])) == (20.0, 30.0)
+
+
+def test_a_band_is_drawn(run, tmp_path):
+    status, _, err = run("decide", "loan.nnet", *LINE, "--plot", "band.png")
+    assert (status, err) == (0, "drawn to band.png\n")
+    assert (tmp_path / "band.png").stat().st_size > 5_000
+
+
+def test_a_stopped_line_says_so(run):
+    status, out, _ = run("decide", "loan.nnet", *LINE, "--max-breaks", "2")
+    assert status == 0
+    assert "stopped by max_breaks at alpha" in out
+
+
+def test_many_coordinates_are_shortened_and_many_intervals_cut(run, tmp_path):
+    torch.manual_seed(0)
+    wide = nn.Sequential(nn.Linear(300, 30), nn.ReLU(), nn.Linear(30, 3)).eval()
+    as_network(wide, [torch.zeros(300)]).save(tmp_path / "wide.onnx")
+    for name, size in (("q", -3.0), ("r", 3.0)):
+        (tmp_path / f"{name}.csv").write_text(",".join(str(size * (i % 7 - 3)) for i in range(300)) + "\n")
+    status, out, err = run("decide", "wide.onnx", "--from", "q.csv", "--to", "r.csv", "--out", "a.csv")
+    assert status == 0, err
+    assert "295 more" in out
+    assert "300 coordinates: they are left out" in err
+    assert "x0" not in (tmp_path / "a.csv").read_text()
+
+
+@pytest.mark.parametrize(
+    ("options", "status", "word"),
+    [
+        (("--labels", "a,b,c"), 2, "3 names for 2 outputs"),
+        (("--order", "most"), 2, "order"),
+        (("--top", "3"), 2, "top"),
+        (("--output", "1"), 2, "no output 1"),
+        (("--out", "a.txt"), 2, ".csv"),
+        (("--out", "none/a.csv"), 6, "folder"),
+        (("--plot", "a.bmp"), 2, ".png"),
+        (("--memory", "much"), 2, "memory"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(run, options, status, word):
+    ended, out, err = run("decide", "loan.nnet", *LINE, *options)
+    assert (ended, out) == (status, "")
+    assert word in err
+    assert "Traceback" not in err
