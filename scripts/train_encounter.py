@@ -131,7 +131,8 @@ def main() -> None:
     facts = judged(network, held, truth)
     for name, value in facts.items():
         print(f"{name:32s} {value:.5f}")
-    header = {"what": "a collision-avoidance network of our own, not ACAS Xu", "facts": json.dumps(facts)}
+    about = {"what": "a collision-avoidance network of our own, not ACAS Xu", "facts": facts}
+    header = {"about": json.dumps(about)}  # one entry: safetensors writes several in an order that changes
     path = folder / WEIGHTS
     draft = path.with_suffix(".tmp")
     draft.write_bytes(save({name: t.contiguous() for name, t in network.state_dict().items()}, metadata=header))

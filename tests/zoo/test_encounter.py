@@ -91,14 +91,19 @@ def test_the_file_is_small_and_loading_it_spends_no_random_numbers():
     assert torch.equal(torch.get_rng_state(), before)
 
 
-def test_training_writes_the_file_that_ships(training, tmp_path, monkeypatch, capsys):
-    """A short run end to end; the long one is the script itself."""
+def test_training_writes_the_same_file_every_time(training, tmp_path, monkeypatch, capsys):
+    """Two short runs end to end; the long one is the script itself."""
     for name, value in (("POOL", 500), ("HELD", 200), ("UPDATES", 3)):
         monkeypatch.setattr(training, name, value)
-    monkeypatch.setattr(sys, "argv", ["train_encounter.py", str(tmp_path)])
-    try:
-        training.main()
-    finally:
-        torch.use_deterministic_algorithms(False)
-    assert "agreement within 12,000 ft" in capsys.readouterr().out
-    assert [p.name for p in tmp_path.iterdir()] == [WEIGHTS]
+    written = []
+    for folder in (tmp_path / "one", tmp_path / "two"):
+        folder.mkdir()
+        monkeypatch.setattr(sys, "argv", ["train_encounter.py", str(folder)])
+        try:
+            training.main()
+        finally:
+            torch.use_deterministic_algorithms(False)
+        assert "agreement within 12,000 ft" in capsys.readouterr().out
+        assert [p.name for p in folder.iterdir()] == [WEIGHTS]
+        written.append((folder / WEIGHTS).read_bytes())
+    assert written[0] == written[1]

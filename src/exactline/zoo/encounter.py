@@ -82,7 +82,7 @@ def encounter_facts() -> dict[str, float]:
     """
     data = _file()
     header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
-    return json.loads(header["__metadata__"]["facts"])
+    return json.loads(header["__metadata__"]["about"])["facts"]
 
 
 def _file() -> bytes:
