@@ -6,6 +6,7 @@ import numpy as np
 
 from .rows import Floats, Ints, spans
 
+TURN = np.array([[np.cos(0.7), -np.sin(0.7)], [np.sin(0.7), np.cos(0.7)]])  # networks like upright edges, we do not
 MOST = 8  # slabs hold each edge so often on average, at most
 
 
@@ -13,6 +14,7 @@ class Locator:
     """Edges sorted into vertical slabs, made once and asked often."""
 
     def __init__(self, places: Floats, ends: Ints, sides: Ints) -> None:
+        places = places @ TURN
         left, right = places[ends[:, 0]], places[ends[:, 1]]
         flip = left[:, 0] > right[:, 0]
         self.left, self.right = np.where(flip[:, None], right, left), np.where(flip[:, None], left, right)
@@ -40,6 +42,7 @@ class Locator:
 
     def __call__(self, points: Floats) -> Ints:
         """The polygon of each point, (n,), or -1 outside; on an edge, one of its two."""
+        points = points @ TURN
         found = np.full(len(points), -1)
         inside = (points[:, 0] >= self.low) & (points[:, 0] <= self.high)
         rows = np.flatnonzero(inside)
