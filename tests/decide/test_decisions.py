@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 from math import inf, pi
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from torch import nn
 import exactline as xl
 from tests.decide.networks import Twins, drawn, layers
 from tests.oracle.decisions import boundaries_hold, disagreement, exact_decisions
-from tests.oracle.families import seeded
+from tests.oracle.families import Apply, seeded
 
 QUICK, ALL = 100, 1000
 COMBINATIONS = [("max", 1), ("min", 1), ("max", 2), ("min", 3), ("max", 9)]
@@ -262,16 +263,50 @@ def test_outputs_of_any_shape_are_taken_flat():
     assert found.labels == [1, 0]
 
 
-def test_advisories_of_a_published_network(data):
-    network = xl.load(next((data / "acasxu" / "nnet").glob("*_1_1_*")))
-    thetas = torch.linspace(-pi, pi, 8, dtype=torch.float64)
-    starts = torch.stack([torch.tensor([0.0, float(t), -pi, 150.0, 150.0], dtype=torch.float64) for t in thetas])
+def advisories_agree(data: Path, number: str, count: int) -> None:
+    network = xl.load(next((data / "acasxu" / "nnet").glob(f"*_{number}_*.nnet")))
+    thetas = torch.linspace(-3.1, 3.1, count, dtype=torch.float64).tolist()
+    starts = torch.tensor([[0.0, theta, -pi, 150.0, 150.0] for theta in thetas], dtype=torch.float64)
     ends = starts.clone()
     ends[:, 0] = 12_000.0
-    lines = xl.restrict_many(network, starts, ends)
-    for line, found in zip(lines, lines.decisions(order="min"), strict=True):
-        alphas = torch.linspace(0, 1, 2001, dtype=torch.float64)
-        sampled = line.at(alphas).argmin(1).tolist()
-        for alpha, label in zip(alphas.tolist(), sampled, strict=True):
-            if all(abs(alpha - b) > 1e-9 for b in found.boundaries.tolist()):
-                assert found.at(alpha).label == label
+    found = xl.restrict_many(network, starts, ends).decisions(order="min", top=2)
+    for start, end, theta, ours in zip(starts, ends, thetas, found, strict=True):
+        truth = exact_decisions(xl.exact.restrict(network, start, end), "min", 2)
+        wrong = disagreement(ours, truth, 1e-9)
+        assert wrong is None, f"network {number}, theta {theta}: {wrong}"
+
+
+def test_advisories_of_a_published_network(data):
+    advisories_agree(data, "1_1", 5)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("number", ["1_1", "2_3"])
+def test_advisories_of_published_networks_on_a_hundred_lines(data, number):
+    advisories_agree(data, number, 100)
+
+
+def test_no_lines_and_no_outputs():
+    model = affine((0.0, 1.0), (0.5, 0.0))
+    none = xl.restrict_many(model, torch.zeros(0, 1), torch.zeros(0, 1)).decisions()
+    assert list(none) == []
+    assert repr(none) == "<ManyDecisions: 0 lines, 0 intervals>"
+    empty = nn.Sequential(nn.Linear(1, 3), Apply(lambda x: x[:, :0]))
+    with pytest.raises(xl.ExactlineError):
+        decided(empty.eval())
+
+
+def test_breaks_crowded_around_a_meeting_make_no_slivers():
+    near = torch.tensor([0.0, 1e-16, -1e-16, 3e-16, 1e-15, -4e-15, 1e-13, 1e-11, -1e-9], dtype=torch.float64)
+    for seed in range(10):
+        g = torch.Generator().manual_seed(seed)
+        c = float(torch.rand((), generator=g, dtype=torch.float64))
+        first, last = nn.Linear(1, 10, dtype=torch.float64), nn.Linear(10, 3, dtype=torch.float64)
+        first.weight.data[:], first.bias.data[:] = 1.0, torch.cat([-(c + near), torch.tensor([5.0])])
+        last.weight.data = torch.randn(3, 10, generator=g, dtype=torch.float64)
+        last.weight.data[:, :9] *= 0.1
+        last.bias.data = -last.weight.data[:, 9] * (c + 5)  # all three meet at about c, where nine units turn
+        model = nn.Sequential(first, nn.ReLU(), last).eval()
+        wide = [i.label[0] for i in exact_decisions(xl.exact.restrict(model, [0.0], [1.0])) if i.stop - i.start > 1e-12]
+        assert decided(model).labels == wide, f"seed {seed}"
