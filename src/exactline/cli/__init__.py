@@ -15,6 +15,7 @@ from .ending import dressed, flushed
 from .falsify import falsify
 from .info import info
 from .output import say
+from .plane import plane
 from .restrict import restrict
 from .study import study
 
@@ -45,6 +46,6 @@ def version() -> None:
     say(version("exactline"))
 
 
-for command in (info, convert, restrict, decide, attribute, falsify, demo):
+for command in (info, convert, restrict, decide, attribute, plane, falsify, demo):
     app.command()(command)
 app.add_typer(study)

@@ -1,0 +1,347 @@
+"""``exactline plane``: a network in a file on a plane of its inputs, as a summary, a picture and a page."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ..errors import ArgumentError, MissingError
+from .output import SHAPE, counted, dims, remark, say_json, say_rich, writable
+from .restrict import POINT, byte_count, given_point
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from ..network import Network
+    from ..plane import PlaneRestriction
+    from ..plane.regions import Regions
+
+ROWS = 20  # of each table
+TITLE = 24  # letters of a point that is named as it was given
+ENDINGS = {"--out": (".safetensors",), "--plot": (".png", ".svg", ".pdf"), "--html": (".html", ".htm")}
+CHOICES = {"--style": ("regions", "decisions"), "--order": ("max", "min"), "--outline": ("rectangle", "triangle")}
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The plane, in one of three ways of saying it."""
+
+    corners: list[str]  # of the polygon
+    through: list[str]  # three points
+    base: list[str]  # a point, two of whose features vary
+    axes: str | None
+    box: str | None
+    outline: str
+    margin: float
+
+
+def plane(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A network: .onnx, .nnet, .eran, .tf, .pyt.")],
+    corner: Annotated[
+        list[str] | None, typer.Option(metavar="POINT", help=f"A corner of a convex polygon, three or more: {POINT}")
+    ] = None,
+    through: Annotated[
+        list[str] | None, typer.Option(metavar="POINT", help="Instead of corners: three points the plane goes through.")
+    ] = None,
+    base: Annotated[
+        list[str] | None, typer.Option(metavar="POINT", help="Instead: a point, two of whose features vary.")
+    ] = None,
+    axes: Annotated[str | None, typer.Option(metavar="I,J", help="With --base: the two features, from 0.")] = None,
+    box: Annotated[str | None, typer.Option(metavar="LO,HI,LO,HI", help="With --base: their ranges.")] = None,
+    outline: Annotated[
+        str, typer.Option(metavar="rectangle|triangle", help="With --through: what is drawn around the points.")
+    ] = "rectangle",
+    margin: Annotated[float, typer.Option(help="With --through: how far beyond them, as a share.")] = 0.1,
+    style: Annotated[
+        str, typer.Option(metavar="regions|decisions", help="Draw every polygon, or which output decides.")
+    ] = "regions",
+    order: Annotated[str, typer.Option(metavar="max|min", help="Whether the largest output decides.")] = "max",
+    labels: Annotated[str | None, typer.Option(metavar="A,B,C", help="Names of the outputs, in order.")] = None,
+    plot: Annotated[Path | None, typer.Option(help="Draw the plane: .png, .svg, .pdf.")] = None,
+    page: Annotated[Path | None, typer.Option("--html", help="Write one web page to move and zoom in.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Save the answer as .safetensors.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON document instead of the tables.")] = False,
+    values: Annotated[bool, typer.Option(help="Keep the values at the corners; without, no classes.")] = True,
+    normalize: Annotated[bool, typer.Option(help="Follow what a .nnet says of its inputs and outputs.")] = True,
+    shape: Annotated[str | None, typer.Option(metavar="12,12,3", help=SHAPE)] = None,
+    memory: Annotated[str | None, typer.Option(help="Bound the working set: bytes, or 512M, 2G.")] = None,
+    device: Annotated[str | None, typer.Option(help="Where to compute: cpu, cuda.")] = None,
+    progress: Annotated[bool, typer.Option(help="A bar on standard error, where that is a terminal.")] = True,
+) -> None:
+    """Every polygon of a plane on which a network is affine, and which output decides where.
+
+    Example: exactline plane loan.nnet --base 0,0 --axes 0,1 --box 20,30,30,50 --plot loan.png
+    """
+    asked = Asked(corner or [], through or [], base or [], axes, box, outline, margin)
+    _sensible(asked, style, order)
+    _ready({"--out": out, "--plot": plot, "--html": page}, style, values)
+    limit = None if memory is None else byte_count(memory)
+    from ..formats import load
+
+    network = load(file, normalize=normalize, shape=dims(shape))
+    names = _names(labels, network)
+    points = _points(asked, network)
+    with _bar(progress and sys.stderr.isatty()) as report:
+        options: dict[str, Any] = {"values": values, "memory": limit, "device": device, "progress": report or False}
+        made = _made(asked, network, points, options)
+        decided = made.decisions(order) if values and not made.several_outputs else None
+    if out is not None:
+        made.save(out)
+        remark(f"saved to {out}")
+    marks = dict(zip(_titles(asked.through), points, strict=True)) if asked.through else None
+    _draw(made, decided, plot, page, {"style": style, "labels": names, "points": marks}, file.name)
+    if as_json:
+        say_json(_document(str(file), made, decided, names))
+    else:
+        say_rich(*_report(made, decided, names))
+
+
+def _sensible(asked: Asked, style: str, order: str) -> None:
+    """Refuse what makes no sense before any file is opened."""
+    for option, value in (("--style", style), ("--order", order), ("--outline", asked.outline)):
+        if value not in CHOICES[option]:
+            raise ArgumentError(
+                f"There is no {option.removeprefix('--')} {value!r}.",
+                where=option,
+                hint=f"Give {' or '.join(CHOICES[option])}.",
+            )
+    ways = [name for name in ("corners", "through", "base") if getattr(asked, name)]
+    if len(ways) != 1:
+        raise ArgumentError(
+            "No plane is given." if not ways else "The plane is given in more than one way.",
+            where="--corner, --through, --base",
+            hint="Give --corner three times or more, --through three times, or --base with --axes and --box.",
+        )
+    if (asked.axes is None or asked.box is None) if asked.base else (asked.axes or asked.box):
+        raise ArgumentError(
+            "--base, --axes and --box belong together.", where="--base", hint="Give all three, or none of them."
+        )
+
+
+def _ready(files: dict[str, Path | None], style: str, values: bool) -> None:
+    """Refuse what could not be written before the work begins."""
+    for option, path in files.items():
+        if path is None:
+            continue
+        writable(path, option)
+        if path.suffix.lower() not in ENDINGS[option]:
+            raise ArgumentError(
+                f"Files are {' or '.join(ENDINGS[option])} here.", where=f"{option} {path}", hint="Name the file so."
+            )
+    if style == "decisions" and not values:
+        raise ArgumentError("Decisions need the values.", where="--style", hint="Leave out --no-values.")
+    if files["--plot"] is not None and find_spec("matplotlib") is None:
+        raise MissingError("Pictures need matplotlib.", where="--plot", hint='pip install "exactline[plot]"')
+
+
+def _names(labels: str | None, network: Network) -> list[str] | None:
+    """Names of the outputs, as many as there are."""
+    from math import prod
+
+    if labels is None:
+        return None
+    names, count = [name.strip() for name in labels.split(",")], prod(network.nodes[network.outputs[0]].shape)
+    if len(names) != count or network.several_outputs:
+        raise ArgumentError(
+            f"There are {counted(len(names), 'name')} for {counted(count, 'output')}.",
+            where="--labels",
+            hint="Give one name for each output, with commas between.",
+        )
+    return names
+
+
+def _points(asked: Asked, network: Network) -> list[Any]:
+    """The points that were given; for a network of several inputs, so many options make one point."""
+    option, texts = next(
+        (name, group)
+        for name, group in (("--corner", asked.corners), ("--through", asked.through), ("--base", asked.base))
+        if group
+    )
+    each = len(network.inputs)
+    least, most = {"--corner": (3, None), "--through": (3, 3), "--base": (1, 1)}[option]
+    count = len(texts) / each
+    if count < least or (most is not None and count > most) or count != int(count):
+        wanted = f"{least * each} times" + ("" if most else " or more") if least * each > 1 else "once"
+        raise ArgumentError(
+            f"{option} is given {counted(len(texts), 'time')}.", where=option, hint=f"Give it {wanted}."
+        )
+    return [given_point(texts[i : i + each], network, option) for i in range(0, len(texts), each)]
+
+
+def _made(asked: Asked, network: Network, points: list[Any], options: dict[str, Any]) -> PlaneRestriction:
+    import numpy as np
+
+    from .. import grid, plane_through, restrict_plane
+
+    if asked.base:
+        axes, (a, b, c, d) = _numbers(asked.axes, 2, "--axes", int), _numbers(asked.box, 4, "--box", float)
+        return grid(network, points[0], (axes[0], axes[1]), ((a, b), (c, d)), **options)
+    if asked.through:
+        vertices = plane_through(*points, shape=asked.outline, margin=asked.margin)
+    elif network.several_inputs:
+        vertices = tuple(np.stack(group) for group in zip(*points, strict=True))
+    else:
+        vertices = np.stack(points)
+    return restrict_plane(network, vertices, **options)
+
+
+def _numbers(text: str | None, count: int, option: str, kind: Callable[[str], Any]) -> list[Any]:
+    try:
+        found = [kind(part) for part in (text or "").split(",")]
+    except ValueError:
+        found = []
+    if len(found) != count:
+        raise ArgumentError(
+            f"{text!r} is not {count} numbers.",
+            where=option,
+            hint="Give two features such as 0,1." if count == 2 else "Give two ranges such as 0,1,-5,5.",
+        )
+    return found
+
+
+def _titles(texts: list[str]) -> list[str]:
+    """What the three points are called in pictures: the way they were given, unless that is long."""
+    return texts if len(texts) == 3 and all(len(text) <= TITLE for text in texts) else ["first", "second", "third"]
+
+
+@contextlib.contextmanager
+def _bar(shown: bool) -> Generator[Callable[[float, int], None] | None]:
+    if not shown:
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (
+        TextColumn("area"),
+        BarColumn(),
+        TextColumn("{task.percentage:.1f} %, {task.fields[polygons]:,} polygons"),
+    )
+    with Progress(*columns, TimeElapsedColumn(), transient=True, console=Console(stderr=True)) as bar:
+        task = bar.add_task("plane", total=1.0, polygons=0)
+
+        def report(share: float, polygons: int) -> None:
+            bar.update(task, completed=share, polygons=polygons)
+
+        yield report
+
+
+def _draw(
+    made: PlaneRestriction,
+    decided: Regions | None,
+    plot: Path | None,
+    page: Path | None,
+    look: dict[str, Any],
+    title: str,
+) -> None:
+    if plot is not None:
+        from ..view.plane import plot_plane, save_plane_picture
+
+        save_plane_picture(plot_plane(made, decided=decided, **look), plot)
+        remark(f"drawn to {plot}")
+    if page is not None:
+        from ..view.plane_page import write_page
+
+        write_page(made, page, decided=decided, title=title, **look)
+        remark(f"page in {page}")
+
+
+def _births(made: PlaneRestriction) -> dict[str, int]:
+    """How many edges each node bore, in the network's order."""
+    import numpy as np
+
+    nodes, tally = np.unique(made.births.numpy()[:, 0], return_counts=True)
+    return {made.names[n]: k for n, k in zip(nodes.tolist(), tally.tolist(), strict=True) if n >= 0}
+
+
+def _classes(made: PlaneRestriction, decided: Regions, names: list[str] | None) -> list[dict[str, Any]]:
+    """The largest first."""
+    totals = sorted(decided.totals.items(), key=lambda item: -item[1])
+    return [
+        {
+            "label": label,
+            "name": str(label) if names is None else names[label],
+            "area": area,
+            "share": area / made.area,
+            "regions": sum(r.label == label for r in decided),
+            "tied_area": sum(r.area for r in decided if r.label == label and r.tied),
+        }
+        for label, area in totals
+    ]
+
+
+def _document(file: str, made: PlaneRestriction, decided: Regions | None, names: list[str] | None) -> dict[str, Any]:
+    smallest = int(made.areas.argmin())
+    return {
+        "file": file,
+        "pieces": len(made),
+        "corners": len(made.corners),
+        "edges": len(made.edges),
+        "area": made.area,
+        "outline": made.outline.tolist(),
+        "order": None if decided is None else decided.order,
+        "classes": None if decided is None else _classes(made, decided, names),
+        "smallest": {
+            "polygon": smallest,
+            "area": float(made.areas[smallest]),
+            "corners": made.polygon(smallest).corners.tolist(),
+        },
+        "births": _births(made),
+        "units": made.units,
+        "unresolved": made.unresolved,
+        "seconds": made.seconds,
+    }
+
+
+def _report(made: PlaneRestriction, decided: Regions | None, names: list[str] | None) -> list[Any]:
+    smallest = int(made.areas.argmin())
+    rows: list[Any] = [
+        str(made),
+        f"  area           {made.area:.10g}",
+        f"  largest piece  {float(made.areas.max()):.6g}",
+        f"  smallest piece {float(made.areas[smallest]):.6g} (polygon {smallest:,})",
+    ]
+    if decided is not None:
+        rows.append(_class_table(_classes(made, decided, names), decided))
+    births = _births(made)
+    return [*rows, _birth_table(births)] if births else rows
+
+
+def _class_table(classes: list[dict[str, Any]], decided: Regions) -> Table:
+    from rich.table import Table
+    from rich.text import Text
+
+    from ..view.plane import percent
+
+    which = "largest" if decided.order == "max" else "smallest"
+    table = Table(title=f"where which output is the {which}", title_justify="left")
+    for name in ("output", "area", "share", "regions"):
+        table.add_column(name, justify="left" if name == "output" else "right")
+    for row in classes[:ROWS]:
+        tied = "" if not row["tied_area"] else f" ({percent(row['tied_area'] / row['area'])} of it tied)"
+        table.add_row(Text(f"{row['name']}{tied}"), f"{row['area']:.6g}", percent(row["share"]), f"{row['regions']:,}")
+    if rest := classes[ROWS:]:
+        table.add_row(f"{len(rest):,} more", f"{sum(row['area'] for row in rest):.6g}", "", "")
+    return table
+
+
+def _birth_table(births: dict[str, int]) -> Table:
+    from rich.table import Table
+    from rich.text import Text  # names in files may hold brackets, which are markup elsewhere
+
+    table = Table(title="edges by node", title_justify="left")
+    table.add_column("node")
+    table.add_column("edges", justify="right")
+    shown = list(births.items())[:ROWS]
+    for node, count in shown:
+        table.add_row(Text(node), f"{count:,}")
+    if rest := list(births.values())[ROWS:]:
+        table.add_row(f"{len(rest):,} more nodes", f"{sum(rest):,}")
+    return table
