@@ -66,7 +66,7 @@ def extrema_of_line(line: Restriction, weights: Any, output: int | None) -> Extr
         )
     each = np.arange(len(found.weights))
     low, high = heights.argmin(0), heights.argmax(0)
-    error = np.maximum(*(found.bounds_at(at, found.sizes)[each, each] for at in (low, high)))
+    error = np.maximum(*(found.bounds_at(at, found.sizes, each) for at in (low, high)))
     columns = heights[low, each], alphas[low], heights[high, each], alphas[high], error
     with np.errstate(over="ignore"):
         heights = [c if i in (1, 3) else c / found.scale for i, c in enumerate(columns)]
@@ -84,7 +84,7 @@ def level_of_line(line: Restriction, weights: Any, c: Any, output: int | None) -
     sizes = found.sizes + abs(c) * found.scale
     near = np.flatnonzero(np.abs(height) <= found.doubtful(float(sizes.max(initial=0.0))))
     sign = np.sign(height)
-    sign[near[np.abs(height[near]) <= found.bounds_at(near, sizes)[:, 0]]] = 0.0
+    sign[near[np.abs(height[near]) <= found.bounds_at(near, sizes)]] = 0.0
     return _crossings(found, height, sign, sizes)
 
 
@@ -103,15 +103,15 @@ class _Functional:
     def alphas(self) -> Floats:
         return self.given.trust.alphas
 
-    def bounds(self, alphas: Floats, values: Floats, sizes: Floats) -> Floats:  # (points, functionals), scaled
-        """How far the functionals may be off at some points: the outputs' errors, and the roundings of the sum."""
+    def bounds(self, alphas: Floats, values: Floats, sizes: Floats, which: Ints | int = 0) -> Floats:
+        """How far a functional may be off at each point, (points,), scaled: by the outputs' errors and by roundings."""
         owner = np.zeros(len(alphas), dtype=np.int64)
-        roundings = EPS * sizes * self.weights.shape[1]
-        return self.given.trust.functionals(owner, alphas, values, self.weights) + roundings
+        weights = np.broadcast_to(self.weights[which], values.shape)
+        return self.given.trust.functionals(owner, alphas, values, weights) + EPS * sizes * self.weights.shape[1]
 
-    def bounds_at(self, rows: Ints, sizes: Floats) -> Floats:  # (rows, functionals), scaled
-        """The same at some breaks; all sizes are given."""
-        return self.bounds(self.alphas[rows], self.given.values[rows], sizes[rows])
+    def bounds_at(self, rows: Ints, sizes: Floats, which: Ints | int = 0) -> Floats:
+        """The same at some breaks; the sizes of all breaks are given, (breaks, functionals)."""
+        return self.bounds(self.alphas[rows], self.given.values[rows], sizes[rows, which], which)
 
     def doubtful(self, largest: float) -> float:
         """Below this size, scaled, a closer look is due."""
@@ -166,13 +166,13 @@ def _crossings(found: _Functional, height: Floats, sign: Floats, sizes: Floats) 
         run = np.concatenate([[0.0], width / rise, [0.0]])  # alpha for each unit of height, before and after each break
         part = (height[piece] / (height[piece] - height[piece + 1]))[:, None]
     # a stretch that the slopes beside it and the errors explain is one place
-    reach = [found.bounds_at(at, sizes)[:, 0] * run[side] for at, side in ((begins, begins), (ends, ends + 1))]
+    reach = [found.bounds_at(at, sizes) * run[side] for at, side in ((begins, begins), (ends, ends + 1))]
     short = alphas[ends] - alphas[begins] <= reach[0] + reach[1]
     inner = np.clip(alphas[piece] + part[:, 0] * width[piece], alphas[piece], alphas[piece + 1])
     mixed = values[piece] + part * (values[piece + 1] - values[piece])
     errors = [
-        found.bounds(inner, mixed, sizes[piece])[:, 0] * run[piece + 1],
-        found.bounds_at(lone, sizes)[:, 0] * np.maximum(run[lone], run[lone + 1]),
+        found.bounds(inner, mixed, sizes[piece, 0]) * run[piece + 1],
+        found.bounds_at(lone, sizes) * np.maximum(run[lone], run[lone + 1]),
         np.maximum(*reach)[short] + (alphas[ends] - alphas[begins])[short],
     ]
     where = np.concatenate([inner, alphas[lone], alphas[begins[short]]])

@@ -71,12 +71,13 @@ class Trust:
         return largest + AGAIN * np.abs(gaps(values - again))
 
     def functionals(self, owner: Ints, alphas: Floats, values: Floats, weights: Floats) -> Floats:
-        """How far linear functionals (functionals, outputs) of the outputs may be off, (points, functionals)."""
+        """How far a linear functional of the outputs may be off at each point, (points,); each has its own weights."""
         looked = self._look(owner, alphas)
         if looked is None:
-            return SAFETY * self.slack * self.known * np.abs(self.scale(owner))[:, None] * np.abs(weights).sum(1)
+            return SAFETY * self.slack * self.known * np.abs(self.scale(owner)) * np.abs(weights).sum(1)
         again, probes = looked
-        return np.abs(probes @ weights.T).max(0, initial=0.0) + AGAIN * np.abs((values - again) @ weights.T)
+        found = np.abs(np.einsum("pno,no->pn", probes, weights)).max(0, initial=0.0)
+        return found + AGAIN * np.abs(((values - again) * weights).sum(1))
 
     def doubtful(self, largest: float, weight: float = 1.0) -> float:
         """Below this size, a difference of values (or a functional of such a weight) wants a closer look."""
