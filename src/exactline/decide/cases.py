@@ -2,45 +2,52 @@
 
 from __future__ import annotations
 
+from math import inf, isfinite
+from typing import TypeAlias
+
 import torch
 from torch import Tensor
 
 from ..formats import limits
 from .property import Box, Case, Property
-from .terms import Atom, Clause, Formula, Term, TermError
+from .terms import Atom, Clause, Formula, TermError
+
+Bounds: TypeAlias = tuple[tuple[float, ...], tuple[float, ...]]  # lower and upper ones of all inputs
 
 NUMBERS = 1 << 27  # in all boxes and all matrices of a property
 
 
 def property_of(formula: Formula, inputs: int, outputs: int, where: str) -> Property:
     """The property whose cases are the clauses of a formula; clauses that cannot hold are left out."""
-    boxes: dict[bytes, int] = {}
-    made: list[Box] = []
+    boxes: dict[Bounds, int] = {}
     cases: list[Case] = []
     numbers = 0
     for clause in formula:
-        box, rows = _split(clause, inputs)
-        if box.empty or any(_false(row) for row in rows):
+        bounds, rows = _split(clause, inputs)
+        if any(map(_false, rows)):
             continue
-        rows = [row for row in rows if row.term.parts]
-        key = torch.cat([box.lower, box.upper]).numpy().tobytes()
-        if key not in boxes:
-            boxes[key] = len(made)
-            made.append(box)
-        case = _case(boxes[key], rows, inputs, outputs)
-        numbers += case.on_outputs.numel() + (0 if case.on_inputs is None else case.on_inputs.numel()) + len(key) // 8
+        _finite(bounds, clause)
+        if any(low > high for low, high in zip(*bounds, strict=True)):
+            continue
+        if bounds not in boxes:
+            boxes[bounds] = len(boxes)
+            numbers += 2 * inputs
+        case = _case(boxes[bounds], [row for row in rows if row.term.parts], inputs, outputs)
+        numbers += case.on_outputs.numel() + (0 if case.on_inputs is None else case.on_inputs.numel())
         limits.within(numbers, NUMBERS, "numbers in all cases", where)
         cases.append(case)
-    return Property(inputs, outputs, tuple(made), tuple(cases), where)
+    made = tuple(Box(*(torch.tensor(side, dtype=torch.float64) for side in bounds)) for bounds in boxes)
+    return Property(inputs, outputs, made, tuple(cases), where)
 
 
-def _split(clause: Clause, inputs: int) -> tuple[Box, list[Atom]]:
-    """The box of a clause, and the constraints that are no bounds."""
-    lower, upper = [-torch.inf] * inputs, [torch.inf] * inputs
+def _split(clause: Clause, inputs: int) -> tuple[Bounds, list[Atom]]:
+    """The bounds of a clause, and the constraints that are none."""
+    lower, upper = [-inf] * inputs, [inf] * inputs
     rows: list[Atom] = []
     for atom in clause:
-        place, part = next(iter(atom.term.parts.items()), (-1, 0.0))
-        if len(atom.term.parts) != 1 or place < 0:
+        parts = atom.term.parts
+        place, part = next(iter(parts.items()), (-1, 0.0))
+        if len(parts) != 1 or place < 0:
             rows.append(atom)
             continue
         bound = -atom.term.constant / part + 0.0  # never -0
@@ -50,20 +57,22 @@ def _split(clause: Clause, inputs: int) -> tuple[Box, list[Atom]]:
             lower[place] = max(lower[place], bound)
         if atom.strict:
             rows.append(atom)
-    box = Box(torch.tensor(lower, dtype=torch.float64), torch.tensor(upper, dtype=torch.float64))
-    for side, word in ((box.lower, "lower"), (box.upper, "upper")):
-        if not bool(torch.isfinite(side).all()) and not any(_false(row) for row in rows):
-            place = int((~torch.isfinite(side)).int().argmax())
+    return (tuple(lower), tuple(upper)), rows
+
+
+def _finite(bounds: Bounds, clause: Clause) -> None:
+    for side, word in zip(bounds, ("lower", "upper"), strict=True):
+        if not all(map(isfinite, side)):
+            place = next(i for i, bound in enumerate(side) if not isfinite(bound))
             raise TermError(
-                f"X_{place} has no {word} bound{'' if not clause else ' in one of the cases'}.",
+                f"X_{place} has no {word} bound{' in one of the cases' if clause else ''}.",
                 "Every input needs constants as bounds, (>= X_0 0) and (<= X_0 1).",
             )
-    return box, rows
 
 
 def _false(atom: Atom) -> bool:
     """Whether a constraint without variables fails."""
-    term: Term = atom.term
+    term = atom.term
     return not term.parts and (term.constant > 0 or (atom.strict and term.constant == 0))
 
 

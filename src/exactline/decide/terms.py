@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import chain, pairwise
 from math import isfinite
 from typing import TypeAlias
 
@@ -106,7 +106,9 @@ def equal(terms: Sequence[Term]) -> Formula:
 
 def all_of(formulas: Sequence[Formula]) -> Formula:
     """Every formula holds: the clauses multiply, and those of one clause are shared by all."""
-    common = tuple(a for f in formulas if len(f) == 1 for a in f[0])
+    if len(formulas) == 1:
+        return formulas[0]
+    common = tuple(chain.from_iterable(f[0] for f in formulas if len(f) == 1))
     found: Formula = (common,)
     for formula in sorted((f for f in formulas if len(f) != 1), key=len):
         _counted(len(found) * len(formula), sum(map(len, found)) * len(formula) + sum(map(len, formula)) * len(found))
@@ -116,7 +118,7 @@ def all_of(formulas: Sequence[Formula]) -> Formula:
 
 def any_of(formulas: Sequence[Formula]) -> Formula:
     """One formula holds."""
-    found = tuple(clause for formula in formulas for clause in formula)
+    found = tuple(chain.from_iterable(formulas))
     _counted(len(found), sum(map(len, found)))
     return found
 

@@ -22,7 +22,7 @@ from .property import Property
 from .terms import Formula, Term, TermError, all_of, any_of, compared, equal, minus, negated, over, plus, times
 
 BYTES = 256 << 20
-DEPTH = 2_000  # brackets within brackets
+DEPTH = 500  # brackets within brackets
 VARIABLES = 1 << 22
 TOKEN = re.compile(r";[^\n]*|[()]|\"[^\"]*\"?|\|[^|]*\|?|[^\s();\"|]+|\S")
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
