@@ -57,4 +57,4 @@ for (const step of asked.steps) {
   settle();
 }
 const pressed = ["regions", "decisions"].filter(id => elements[id].attributes["aria-pressed"] === "true");
-console.log(JSON.stringify({ said, drawn, texts: [...new Set(texts)], pressed, legend: (elements.legend || { textContent: "" }).textContent, nodes: elements.nodes.textContent, title: elements.title.textContent, theme: document.documentElement.dataset.theme, disabled: !!elements.decisions.disabled }));
+console.log(JSON.stringify({ said, drawn, texts: [...new Set(texts)], pressed, legend: (elements.legend || { textContent: "" }).textContent, nodes: (elements.nodes || { textContent: "" }).textContent, title: elements.title.textContent, theme: document.documentElement.dataset.theme, disabled: !!elements.decisions.disabled }));

