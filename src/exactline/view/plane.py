@@ -285,14 +285,14 @@ def _draw_outline(ax: Axes, plane: PlaneRestriction) -> None:
 
 
 def _draw_marks(ax: Axes, marks: dict[str, tuple[float, float]]) -> None:
-    from matplotlib.patheffects import withStroke
-
-    halo = [withStroke(linewidth=2.5, foreground="white")]
+    paper = {
+        "boxstyle": "round,pad=0.15",
+        "facecolor": "#FFFFFFC0",
+        "edgecolor": "none",
+    }  # a halo would make letters curves
     for name, at in marks.items():
         ax.plot(*at, marker="o", markersize=5.5, color=INK, markeredgecolor="white", linestyle="none", zorder=6)
-        ax.annotate(
-            plain_text(name), at, (5, 5), textcoords="offset points", weight="bold", path_effects=halo, zorder=7
-        )
+        ax.annotate(plain_text(name), at, (6, 6), textcoords="offset points", weight="bold", bbox=paper, zorder=7)
 
 
 def _frame(ax: Axes, plane: PlaneRestriction, said: str) -> None:
