@@ -22,7 +22,7 @@ from .given import Outline, outline, shapes_fit
 from .restriction import PlaneRestriction
 from .state import Frame
 
-SPARE = 4  # a part may grow by so much at one node
+FEWEST = 256  # corners of a part
 
 
 def restrict_plane(
@@ -125,7 +125,7 @@ def _restricted(
     extent = float(np.ptp(made.places, axis=0).max())
     frame = Frame(tuple(c.to(place, dtype) for c in made.corners), made.places / extent - made.places[0] / extent)
     collector = Collector(network, values)
-    most = max(64, plan(moved).points(free_memory(place) if budget is None else budget) // SPARE)
+    most = max(FEWEST, plan(moved).points(free_memory(place) if budget is None else budget))
     with reporter(progress) as report, precise():
         done = 0.0
         for part in cut_plane(moved, frame, most):

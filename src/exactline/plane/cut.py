@@ -17,7 +17,7 @@ from ..ops.contest import Contest
 from ..sweep.place import Births, place
 from .noise import EdgeNoise, blurred
 from .rows import Floats, Ints, Mask, Rows, Signs, within
-from .state import Origins, State
+from .state import Origins, State, Work
 
 FLAT = 32 * float(np.finfo(np.float64).eps)  # a cut whose one side is thinner than this, to the whole, is none
 
@@ -29,30 +29,41 @@ class Cutter:
         self, network: Network, state: State, number: int, contest: Contest, largest: float, doubtful: float
     ) -> None:
         self.network, self.state, self.number, self.contest = network, state, number, contest
-        self.largest = largest
-        self.doubtful = doubtful
+        self.largest, self.doubtful = largest, doubtful
+        self.source = network.nodes[state.node].inputs[0]
         self.units = contest.units.numpy()
         self.levels = None if contest.levels is None else contest.levels.numpy()
         self.origins: Origins = []
-        self.zeros: list[Ints] = []  # corner and column of every value that sits on its knot
 
-    def run(self) -> None:
-        """Cut until no difference changes sign inside a polygon, then bring the live tensors along."""
-        state = self.state
-        source = self.network.nodes[state.node].inputs[0]
-        gaps = self.contest.gaps(state.live[source]).cpu().to(torch.float64).numpy()
+    def run(self, points: int) -> bool:
+        """Cut until no difference changes sign inside a polygon, or until there are too many corners to go on at once.
+
+        Whether it came to its end; otherwise what is left to do is the state's work.
+        """
+        work = self._begun() if self.state.work is None else self.state.work
+        self.state.work = None
+        self.columns, self.gaps, self.signs = work.columns, work.gaps, work.signs
+        polygon, column = self._cut_polygons(work.polygon, work.column, points)
+        self.state.grow(self.origins)
+        if len(polygon):
+            self.state.work = Work(self.number, self.columns, self.gaps, self.signs, polygon, column)
+            return False
+        row, column = np.nonzero(self.signs.all == 0)
+        self._meet(row, self.columns[column])
+        return True
+
+    def _begun(self) -> Work:
+        """Every edge cut, and which polygon is to be cut by which difference."""
+        gaps = self.contest.gaps(self.state.live[self.source]).cpu().to(torch.float64).numpy()
         gaps, snapped = self._settled(gaps)
-        active = np.flatnonzero((gaps.max(0, initial=0) > 0) & (gaps.min(0, initial=0) < 0))
         if len(snapped[0]):
             self._count_unresolved(gaps, np.unique(snapped[1]))
-        self.columns = active
-        self.gaps = Rows(gaps[:, active])
+            self._meet(*snapped)
+        self.columns = np.flatnonzero((gaps.max(0, initial=0) > 0) & (gaps.min(0, initial=0) < 0))
+        self.gaps = Rows(gaps[:, self.columns])
         self.signs = Rows(_signs(self.gaps.all))
-        if len(active):
-            self._cut_edges()
-            self._cut_polygons(*self._cutting())
-        state.grow(self.origins)
-        self._meet(source, snapped)
+        self._cut_edges()
+        return Work(self.number, self.columns, self.gaps, self.signs, *self._cutting())
 
     def _settled(self, gaps: Floats) -> tuple[Floats, tuple[Ints, Ints]]:
         """Differences that cannot be told from 0 are 0; the entries that were changed."""
@@ -150,10 +161,10 @@ class Cutter:
         key = np.sort(np.concatenate(keys)) if keys else np.zeros(0, dtype=np.int64)
         return key // width, key % width
 
-    def _cut_polygons(self, polygon: Ints, column: Ints) -> None:
-        """Split along one chord of every polygon, until none is left."""
+    def _cut_polygons(self, polygon: Ints, column: Ints, points: int) -> tuple[Ints, Ints]:
+        """Split along one chord of every polygon, until none is left or the corners are too many; the pairs left."""
         state = self.state
-        while len(polygon):
+        while len(polygon) and not (len(state.weights) > points and len(state.mesh) > 1):
             start = np.flatnonzero(np.insert(polygon[1:] != polygon[:-1], 0, True))
             size = np.diff(np.append(start, len(polygon)))
             chosen = start + size // 2
@@ -185,6 +196,7 @@ class Cutter:
             width = len(self.columns)
             key = np.sort(twin[kept] * width + unit[kept])
             polygon, column = key // width, key % width
+        return polygon, column
 
     def _tally(self, edges: Ints, chord: Ints) -> None:
         """Differences that vanish along a whole new edge share it."""
@@ -244,17 +256,15 @@ class Cutter:
         inner = np.maximum.reduceat(np.where(inside, width, 0.0), first) <= limit
         return outer, inner
 
-    def _meet(self, source: int, snapped: tuple[Ints, Ints]) -> None:
-        """What sits on its knot is exactly the knot."""
-        if self.levels is None:
+    def _meet(self, row: Ints, column: Ints) -> None:
+        """What sits on its knot is exactly the knot: some corners and columns."""
+        if self.levels is None or not len(row):
             return
-        row, column = np.nonzero(self.signs.all == 0)
-        row, column = np.concatenate([row, snapped[0]]), np.concatenate([self.columns[column], snapped[1]])
-        x = self.state.live[source]
+        x = self.state.live[self.source]
         flat = x.view(len(x), -1).clone()
         where = torch.from_numpy(row).to(x.device), torch.from_numpy(self.units[column]).to(x.device)
         flat[where] = torch.from_numpy(self.levels[column]).to(x.device, x.dtype)
-        self.state.live[source] = flat.view(x.shape)
+        self.state.live[self.source] = flat.view(x.shape)
 
 
 class _Chords:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Iterator
 
@@ -42,19 +43,20 @@ def cut_plane(network: Network, frame: Frame, points: int, deadline: float = flo
             if len(state.mesh) > 1 and len(state.weights) > points:
                 state, later = state.halves()
                 waiting.append(later)
-                continue
-            _step(network, facts, expected, state)
+            else:
+                _step(network, facts, expected, state, points)
         yield state
 
 
-def _step(network: Network, facts: Plan, expected: dict[int, float], state: State) -> None:
-    """Past the next node."""
+def _step(network: Network, facts: Plan, expected: dict[int, float], state: State, points: int) -> None:
+    """Past the next node, or as far as so many corners allow."""
     i = state.node
     node = network.nodes[i]
     if i not in facts.last:
         state.live.pop(i, None)
     elif isinstance(node.op, Breaking):
-        branch_out(network, state, node.op, expected[i])
+        if not branch_out(network, state, node.op, expected[i], points):
+            return
     elif not isinstance(node.op, Input):
         state.live[i] = node.op.evaluate(*(state.live[j] for j in node.inputs))
     for j in set(node.inputs):
@@ -63,16 +65,21 @@ def _step(network: Network, facts: Plan, expected: dict[int, float], state: Stat
     state.node = i + 1
 
 
-def branch_out(network: Network, state: State, op: Breaking, expected: float) -> None:
-    """Cut along everything that a breaking node compares, and evaluate it."""
+def branch_out(network: Network, state: State, op: Breaking, expected: float, points: int) -> bool:
+    """Cut along everything that a breaking node compares, and evaluate it; whether that came to its end."""
     i = state.node
     source = network.nodes[i].inputs[0]
     largest = largest_of(state.live[source], network.nodes[i].name)
     doubtful = SHARE[state.dtype] * state.eps * largest + expected + 64 * TINY
     before, edges = len(state.weights), len(state.mesh.ends)
-    for number, contest in enumerate(contests_of(network, i)):
-        Cutter(network, state, number, contest, largest, doubtful).run()
+    contests = contests_of(network, i)
+    for number in range(0 if state.work is None else state.work.number, len(contests)):
+        # polygons that may have to be joined again are not parted
+        most = sys.maxsize if op.merges else points
+        if not Cutter(network, state, number, contests[number], largest, doubtful).run(most):
+            return False
     if op.merges and len(state.mesh.ends) > edges:
         merged(network, state, op, before, doubtful)
     state.mesh.packed()
     state.live[i] = op.evaluate(state.live[source])
+    return True

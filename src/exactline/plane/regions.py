@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import prod
@@ -106,7 +107,7 @@ def regions(plane: PlaneRestriction, order: str) -> Regions:
         if not isinstance(op, Maximum):
             raise TypeError("the last node judges")
         expected = doubts(judge, state.frame)[state.node]
-        branch_out(judge, state, op, expected)
+        branch_out(judge, state, op, expected, sys.maxsize)
         labels, tied = _labels(judge, state, judge.nodes[state.node].inputs[0], 1 if order == "max" else -1, expected)
     return _joined(plane, state, labels, tied, order)
 

@@ -38,6 +38,26 @@ class Frame:
 
 
 @dataclass
+class Work:
+    """A contest that is not finished: what is compared at every corner, and which polygons are still cut by what."""
+
+    number: int  # of the contest
+    columns: Ints  # (m,) of the contest's differences, those that change sign somewhere
+    gaps: Rows  # (corners, m)
+    signs: Rows  # (corners, m)
+    polygon: Ints  # (pairs,) in order
+    column: Ints  # (pairs,)
+
+    def only(self, corners: Ints, polygons: Ints) -> Work:
+        """The part of it on some polygons, which are numbered anew, and their corners."""
+        number = np.full(int(polygons[-1]) + 1, -1)
+        number[polygons] = np.arange(len(polygons))
+        some = np.flatnonzero((self.polygon < len(number)) & (number[np.minimum(self.polygon, len(number) - 1)] >= 0))
+        gaps, signs = Rows(self.gaps.all[corners]), Rows(self.signs.all[corners])
+        return Work(self.number, self.columns, gaps, signs, number[self.polygon[some]], self.column[some])
+
+
+@dataclass
 class State:
     """All polygons at hand between two nodes."""
 
@@ -49,6 +69,7 @@ class State:
     spots: Rows  # (corners, 2) rate and fuzz: how fast the crossing changes with distance, how far off it may be
     live: dict[int, Tensor]  # (corners, *shape) each
     unresolved: int = 0  # pairs of a polygon and a unit that cannot be told from a knot on it
+    work: Work | None = None  # what was begun at the node and is not finished
     seams: list[int] = field(default_factory=lambda: [0])  # how many there are, shared by all parts
 
     @property
@@ -99,7 +120,7 @@ class State:
         """Another mesh over some of the corners, which it numbers anew."""
         live = {i: t[on(t.device, corners)] for i, t in self.live.items()}
         weights, births, spots = (Rows(r.all[corners]) for r in (self.weights, self.births, self.spots))
-        return State(self.frame, self.node, mesh, weights, births, spots, live, 0, self.seams)
+        return State(self.frame, self.node, mesh, weights, births, spots, live, seams=self.seams)
 
     def halves(self) -> tuple[State, State]:
         """The polygons on either side of the middle, across the longer way."""
@@ -115,6 +136,12 @@ class State:
         cut = inner[right[mesh.sides[inner, 0]] != right[mesh.sides[inner, 1]]]
         mesh.seam[cut] = self.seams[0] + np.arange(len(cut))
         self.seams[0] += len(cut)
-        one, two = (self.only(*mesh.some(np.flatnonzero(right[:-1] == side))) for side in (False, True))
+        one, two = (self._part(np.flatnonzero(right[:-1] == side)) for side in (False, True))
         one.unresolved = self.unresolved
         return one, two
+
+    def _part(self, polygons: Ints) -> State:
+        mesh, corners = self.mesh.some(polygons)
+        part = self.only(mesh, corners)
+        part.work = None if self.work is None else self.work.only(corners, polygons)
+        return part
