@@ -3,8 +3,10 @@
 import json
 import os
 import re
+import runpy
 import shutil
 import subprocess
+import sys
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -16,9 +18,12 @@ import torch
 from matplotlib.collections import LineCollection, PolyCollection
 from matplotlib.colors import to_rgb
 from torch import nn
+from typer.testing import CliRunner
 
 import exactline as xl
+from exactline import cli
 from exactline.errors import ArgumentError, FileError, MissingError, PlaneError
+from exactline.network import as_network
 from exactline.view import plane as view
 from exactline.view.plane import FILLS, percent, plot_plane, save_plane_picture
 from exactline.view.plane_page import write_page
@@ -163,6 +168,19 @@ def test_axes_are_features_where_two_of_them_vary():
     assert (ax.get_xlabel(), ax.get_ylabel()) == ("x[0, 1] (1 polygon)", "x[1, 2]")
     assert ax.get_aspect() == 1
     assert plot_plane(deep()[1]).get_ylabel() == "plane coordinate 1"
+
+
+def test_a_long_plane_is_no_line(tmp_path):
+    plane = xl.grid(Diamond(), [0.0, 0.0], box=((-2000, 2000), (-2, 2)))
+    ax = plot_plane(plane, style="decisions")
+    assert ax.get_aspect() == "auto"
+    assert ax.get_ylim() == pytest.approx((-2.08, 2.08))
+    zoom = 0.94 * min(800 / 4000, 600 / 3000)  # of a page where 4000 by 4 becomes 4 to 3
+    page = plane.to_html(tmp_path / "a.html", points={"p": [900.0, 1.5]})
+    said = told(browse(page, [{"pointer": [400 + zoom * 900, 300 - zoom * 1.5 * 750]}])["said"][0])
+    assert [float(number) for number in said["at"].split(",")] == pytest.approx([900, 1.5])
+    assert said["polygon"].split(",")[0] == str(plane.locate([[900.0, 1.5]]).item())
+    assert said["class"] == "0"
 
 
 def test_points_are_marked_where_they_are_under_any_name():
@@ -340,3 +358,34 @@ def test_the_page_opens_in_a_browser(tmp_path):
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120, env=dict(os.environ))
     assert "Uncaught" not in done.stderr
     assert re.search(r'<h1 id="title">opened</h1>', done.stdout)
+
+
+# What the documentation says is run.
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_the_documentation_runs(tmp_path, monkeypatch):
+    text = (ROOT / "docs" / "planes.md").read_text()
+    monkeypatch.chdir(tmp_path)
+    space = {}
+    for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL):
+        exec(compile(block, "docs/planes.md", "exec"), space)
+    model = nn.Sequential(nn.Linear(4, 3), nn.ReLU(), nn.Linear(3, 2)).double()
+    as_network(model, [torch.zeros(4, dtype=torch.float64)]).save("net.onnx")
+    commands = re.findall(r"^exactline (.*)$", text, re.MULTILINE)
+    assert len(commands) == 3
+    for command in commands:
+        result = CliRunner().invoke(cli.app, command.replace("net.nnet", "net.onnx").split())
+        assert result.exit_code == 0, result.exception
+    made = {path.name for path in tmp_path.iterdir()}
+    assert made == {"net.onnx", "regions.png", "decisions.svg", "plane.html", "plane.png", "plane.safetensors"}
+
+
+def test_the_example_runs_and_writes_where_it_is_told(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["plane.py", str(tmp_path)])
+    runpy.run_path(str(ROOT / "examples" / "plane.py"))
+    assert {path.name for path in tmp_path.iterdir()} == {"regions.png", "advice.png", "plane.html"}
+    shares = [float(found) for found in re.findall(r"([\d.]+)% of the plane", capsys.readouterr().out)]
+    assert len(shares) == 5
+    assert sum(shares) == pytest.approx(100, abs=0.05)

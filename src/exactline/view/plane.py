@@ -28,6 +28,7 @@ Floats = NDArray[np.float64]
 STYLES = ("regions", "decisions")
 RASTER = 50_000  # with more polygons than this, fill and edges become pixels in vector formats
 VECTOR_DPI = 300  # of those pixels
+LONG = 5  # sides of planes longer than so many others are drawn in units of their own
 LEGEND = 12  # nodes or classes that are named
 # Paul Tol's light colours: fills that every kind of colour vision tells apart, under dark lines and letters.
 FILLS = ("#77AADD", "#EE8866", "#EEDD88", "#44BB99", "#FFAABB", "#BBCC33", "#99DDFF", "#AAAA00", "#DDDDDD")
@@ -52,6 +53,7 @@ def plot_plane(
 ) -> Axes:
     """Draw a plane in its own coordinates.
 
+    Both axes have the same scale, unless one is more than five times as long as the other.
     Style ``regions`` fills the polygons lightly and colours each edge by the node that bore it, later nodes thinner.
     Style ``decisions`` fills the classes and draws their exact boundaries; ``labels`` and ``colors`` are those of the
     outputs, ``decided`` spares the work where it has been done. ``points`` are inputs (n, *in) to mark, or inputs
@@ -166,6 +168,12 @@ def axis_names(plane: PlaneRestriction) -> tuple[str, str]:
         first, second = (place_name(at, tuple(plane.vertices[0].shape[1:])) for at in places)
         return first, second
     return "plane coordinate 0", "plane coordinate 1"
+
+
+def stretch(plane: PlaneRestriction) -> float:
+    """How much longer a unit is drawn upwards than across: 1, unless the plane is so long that one would see a line."""
+    wide, high = (plane.outline.max(0).values - plane.outline.min(0).values).tolist()
+    return 1.0 if max(wide, high) <= LONG * min(wide, high) else 0.75 * wide / high
 
 
 def plain_text(text: str) -> str:
@@ -297,9 +305,10 @@ def _draw_marks(ax: Axes, marks: dict[str, tuple[float, float]]) -> None:
 
 def _frame(ax: Axes, plane: PlaneRestriction, said: str) -> None:
     low, high = (f(plane.outline.numpy(), axis=0) for f in (np.min, np.max))
-    pad = 0.02 * float((high - low).max())
-    ax.set(xlim=(low[0] - pad, high[0] + pad), ylim=(low[1] - pad, high[1] + pad))
-    ax.set_aspect("equal" if (high - low).max() < 20 * (high - low).min() else "auto")
+    even = stretch(plane) == 1
+    pad = 0.02 * ((high - low).max() if even else high - low) * np.ones(2)
+    ax.set(xlim=(low[0] - pad[0], high[0] + pad[0]), ylim=(low[1] - pad[1], high[1] + pad[1]))
+    ax.set_aspect("equal" if even else "auto")
     first, second = axis_names(plane)
     ax.set_xlabel(f"{first} ({said})")
     ax.set_ylabel(second)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from ..errors import ArgumentError, ExactlineError
 from .band import checked_names
-from .plane import FILLS, INK, STYLES, TINTS, marked, outputs_of, percent
+from .plane import FILLS, INK, STYLES, TINTS, marked, outputs_of, percent, stretch
 
 if TYPE_CHECKING:
     from ..plane.regions import Region, Regions
@@ -86,6 +86,7 @@ def _data(
     return {
         "facts": str(plane),
         "box": [*low, *high],
+        "stretch": stretch(plane),
         "corners": _doubles(plane.corners.numpy()),
         "areas": _doubles(plane.areas.numpy()),
         "offsets": _integers(plane.offsets.numpy()),
