@@ -25,7 +25,8 @@ from exactline import cli
 from exactline.errors import ArgumentError, FileError, MissingError, PlaneError
 from exactline.network import as_network
 from exactline.view import plane as view
-from exactline.view.plane import FILLS, percent, plot_plane, save_plane_picture
+from exactline.view.plane import plot_plane, save_plane_picture
+from exactline.view.plane_looks import FILLS, percent
 from exactline.view.plane_page import write_page
 
 SQUARE = [[-1.0, -1.0], [1.0, -1.0], [1.0, 1.0], [-1.0, 1.0]]
@@ -189,8 +190,9 @@ def test_points_are_marked_where_they_are_under_any_name():
     assert [line.get_xydata()[0].tolist() for line in ax.lines] == [[0.5, -1.0], [1.0, 1.0]]
     ax.figure.canvas.draw()  # a name is no formula
     assert [text.get_text() for text in plot_plane(plane, points=[[0.0, 0.0], [1.0, 1.0]]).texts] == ["0", "1"]
-    with pytest.raises(PlaneError):
-        plot_plane(plane, points=[[0.0, 0.0, 0.0]])
+    for bad in ([[0.0, 0.0, 0.0]], [[0.0, float("nan")]], "ab", 3, {"a": "b"}, {"a": [[0.0, 1.0]] * 2}, {"a": None}):
+        with pytest.raises(PlaneError):
+            plot_plane(plane, points=bad)
 
 
 def test_odd_names_of_outputs_are_letters():
@@ -221,6 +223,7 @@ def test_the_same_plane_is_the_same_file(tmp_path):
         ({"style": "decisions", "order": "most"}, "most"),
         ({"style": "decisions", "labels": ["a"]}, "1 names for 2"),
         ({"style": "decisions", "colors": ["red"]}, "1 colours for 2"),
+        ({"style": "decisions", "colors": ["red", "url(x)"]}, "'url\\(x\\)' is no colour"),
     ],
 )
 def test_what_does_not_fit_is_refused(options, said, tmp_path):

@@ -14,16 +14,14 @@ import typer
 
 from ..errors import ArgumentError, MissingError
 from .output import SHAPE, counted, dims, remark, say_json, say_rich, writable
+from .plane_summary import document, report
 from .restrict import POINT, byte_count, given_point
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from ..network import Network
     from ..plane import PlaneRestriction
     from ..plane.regions import Regions
 
-ROWS = 20  # of each table
 TITLE = 24  # letters of a point that is named as it was given
 ENDINGS = {"--out": (".safetensors",), "--plot": (".png", ".svg", ".pdf"), "--html": (".html", ".htm")}
 CHOICES = {"--style": ("regions", "decisions"), "--order": ("max", "min"), "--outline": ("rectangle", "triangle")}
@@ -88,8 +86,8 @@ def plane(
     network = load(file, normalize=normalize, shape=dims(shape))
     names = _names(labels, network)
     points = _points(asked, network)
-    with _bar(progress and sys.stderr.isatty()) as report:
-        options: dict[str, Any] = {"values": values, "memory": limit, "device": device, "progress": report or False}
+    with _bar(progress and sys.stderr.isatty()) as told:
+        options: dict[str, Any] = {"values": values, "memory": limit, "device": device, "progress": told or False}
         made = _made(asked, network, points, options)
         decided = made.decisions(order) if values and not made.several_outputs else None
     if out is not None:
@@ -98,9 +96,9 @@ def plane(
     marks = dict(zip(_titles(asked.through), points, strict=True)) if asked.through else None
     _draw(made, decided, plot, page, {"style": style, "labels": names, "points": marks}, file.name)
     if as_json:
-        say_json(_document(str(file), made, decided, names))
+        say_json(document(str(file), made, decided, names))
     else:
-        say_rich(*_report(made, decided, names))
+        say_rich(*report(made, decided, names))
 
 
 def _sensible(asked: Asked, style: str, order: str) -> None:
@@ -227,10 +225,10 @@ def _bar(shown: bool) -> Generator[Callable[[float, int], None] | None]:
     with Progress(*columns, TimeElapsedColumn(), transient=True, console=Console(stderr=True)) as bar:
         task = bar.add_task("plane", total=1.0, polygons=0)
 
-        def report(share: float, polygons: int) -> None:
+        def tell(share: float, polygons: int) -> None:
             bar.update(task, completed=share, polygons=polygons)
 
-        yield report
+        yield tell
 
 
 def _draw(
@@ -251,97 +249,3 @@ def _draw(
 
         write_page(made, page, decided=decided, title=title, **look)
         remark(f"page in {page}")
-
-
-def _births(made: PlaneRestriction) -> dict[str, int]:
-    """How many edges each node bore, in the network's order."""
-    import numpy as np
-
-    nodes, tally = np.unique(made.births.numpy()[:, 0], return_counts=True)
-    return {made.names[n]: k for n, k in zip(nodes.tolist(), tally.tolist(), strict=True) if n >= 0}
-
-
-def _classes(made: PlaneRestriction, decided: Regions, names: list[str] | None) -> list[dict[str, Any]]:
-    """The largest first."""
-    totals = sorted(decided.totals.items(), key=lambda item: -item[1])
-    return [
-        {
-            "label": label,
-            "name": str(label) if names is None else names[label],
-            "area": area,
-            "share": area / made.area,
-            "regions": sum(r.label == label for r in decided),
-            "tied_area": sum(r.area for r in decided if r.label == label and r.tied),
-        }
-        for label, area in totals
-    ]
-
-
-def _document(file: str, made: PlaneRestriction, decided: Regions | None, names: list[str] | None) -> dict[str, Any]:
-    smallest = int(made.areas.argmin())
-    return {
-        "file": file,
-        "pieces": len(made),
-        "corners": len(made.corners),
-        "edges": len(made.edges),
-        "area": made.area,
-        "outline": made.outline.tolist(),
-        "order": None if decided is None else decided.order,
-        "classes": None if decided is None else _classes(made, decided, names),
-        "smallest": {
-            "polygon": smallest,
-            "area": float(made.areas[smallest]),
-            "corners": made.polygon(smallest).corners.tolist(),
-        },
-        "births": _births(made),
-        "units": made.units,
-        "unresolved": made.unresolved,
-        "seconds": made.seconds,
-    }
-
-
-def _report(made: PlaneRestriction, decided: Regions | None, names: list[str] | None) -> list[Any]:
-    smallest = int(made.areas.argmin())
-    rows: list[Any] = [
-        str(made),
-        f"  area           {made.area:.10g}",
-        f"  largest piece  {float(made.areas.max()):.6g}",
-        f"  smallest piece {float(made.areas[smallest]):.6g} (polygon {smallest:,})",
-    ]
-    if decided is not None:
-        rows.append(_class_table(_classes(made, decided, names), decided))
-    births = _births(made)
-    return [*rows, _birth_table(births)] if births else rows
-
-
-def _class_table(classes: list[dict[str, Any]], decided: Regions) -> Table:
-    from rich.table import Table
-    from rich.text import Text
-
-    from ..view.plane import percent
-
-    which = "largest" if decided.order == "max" else "smallest"
-    table = Table(title=f"where which output is the {which}", title_justify="left")
-    for name in ("output", "area", "share", "regions"):
-        table.add_column(name, justify="left" if name == "output" else "right")
-    for row in classes[:ROWS]:
-        tied = "" if not row["tied_area"] else f" ({percent(row['tied_area'] / row['area'])} of it tied)"
-        table.add_row(Text(f"{row['name']}{tied}"), f"{row['area']:.6g}", percent(row["share"]), f"{row['regions']:,}")
-    if rest := classes[ROWS:]:
-        table.add_row(f"{len(rest):,} more", f"{sum(row['area'] for row in rest):.6g}", "", "")
-    return table
-
-
-def _birth_table(births: dict[str, int]) -> Table:
-    from rich.table import Table
-    from rich.text import Text  # names in files may hold brackets, which are markup elsewhere
-
-    table = Table(title="edges by node", title_justify="left")
-    table.add_column("node")
-    table.add_column("edges", justify="right")
-    shown = list(births.items())[:ROWS]
-    for node, count in shown:
-        table.add_row(Text(node), f"{count:,}")
-    if rest := list(births.values())[ROWS:]:
-        table.add_row(f"{len(rest):,} more nodes", f"{sum(rest):,}")
-    return table

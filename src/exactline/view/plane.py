@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping, Sequence
-from math import prod
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +12,7 @@ from numpy.typing import NDArray
 
 from ..errors import ArgumentError, FileError, MissingError
 from .band import checked_names
-from .heat import place_name
+from .plane_looks import axis_names, looks, marked, outputs_of, percent, plain_text, shaded, stretch
 from .plot import STYLE
 
 if TYPE_CHECKING:
@@ -28,15 +27,9 @@ Floats = NDArray[np.float64]
 STYLES = ("regions", "decisions")
 RASTER = 50_000  # with more polygons than this, fill and edges become pixels in vector formats
 VECTOR_DPI = 300  # of those pixels
-LONG = 5  # sides of planes longer than so many others are drawn in units of their own
 LEGEND = 12  # nodes or classes that are named
-# Paul Tol's light colours: fills that every kind of colour vision tells apart, under dark lines and letters.
-FILLS = ("#77AADD", "#EE8866", "#EEDD88", "#44BB99", "#FFAABB", "#BBCC33", "#99DDFF", "#AAAA00", "#DDDDDD")
-HATCHES = ("", "////", "....", "xxxx", "\\\\\\\\")  # tell classes apart when the colours have been used up
-TIED = "||||"
 TINTS = ("#EAF1F8", "#FBEEE6", "#E8F4EE", "#FAF5DC", "#F5EAF1", "#F0F0F0")
 INK = "#222222"
-Look = tuple[str, str]  # colour and hatch
 PAPER: dict[Any, Any] = STYLE | {"svg.hashsalt": "exactline"}
 
 
@@ -110,86 +103,6 @@ def save_plane_picture(ax: Axes, path: str | Path) -> Path:
     return path
 
 
-def marked(plane: PlaneRestriction, points: Any) -> dict[str, tuple[float, float]]:
-    """Where in the plane a user's points are, by name; their numbers where they have none."""
-    if points is None:
-        return {}
-    if isinstance(points, Mapping):
-        named: dict[str, Any] = {str(name): point for name, point in points.items()}
-        rows = [plane.coordinates(_alone(point)) for point in named.values()]
-        places = [row[0].tolist() for row in rows]
-    else:
-        places = plane.coordinates(points).tolist()
-        named = dict.fromkeys(map(str, range(len(places))))
-    return {name: (float(x), float(y)) for name, (x, y) in zip(named, places, strict=True)}
-
-
-def _alone(point: Any) -> Any:
-    """One point as a batch of one."""
-    import torch
-
-    if isinstance(point, tuple):
-        return tuple(torch.as_tensor(part, dtype=torch.float64)[None] for part in point)  # pyright: ignore
-    return torch.as_tensor(point, dtype=torch.float64)[None]
-
-
-def outputs_of(plane: PlaneRestriction) -> int:
-    """How many outputs compete."""
-    if plane.kept is not None:
-        return prod(plane.kept[0].shape[1:])
-    network = plane.known_network("the outputs of a plane")
-    return prod(network.nodes[network.outputs[0]].shape)
-
-
-def looks(plane: PlaneRestriction, decided: Regions, colors: Sequence[str] | None) -> dict[tuple[int, bool], Look]:
-    """Colour and hatch of every class and tie that occurs: a class looks the same on every plane."""
-    count = outputs_of(plane)
-    if colors is not None and len(colors) != count:
-        raise ArgumentError(
-            f"There are {len(colors)} colours for {count} outputs.",
-            where="colors",
-            hint="Give one colour for each output.",
-        )
-    found: dict[tuple[int, bool], Look] = {}
-    for label, tie in sorted({(r.label, bool(r.tied)) for r in decided}):
-        turn, place = divmod(label, len(FILLS))
-        colour = FILLS[place] if colors is None else colors[label]
-        hatch = "" if colors is not None else HATCHES[turn % len(HATCHES)]
-        found[label, tie] = colour, TIED if tie else hatch
-    return found
-
-
-def axis_names(plane: PlaneRestriction) -> tuple[str, str]:
-    """Features where the plane varies two of them, else the numbers of its coordinates."""
-    axes = plane.axes.numpy()
-    plain = (np.abs(axes).max(1) == 1.0) & ((axes != 0).sum(1) == 1) & (axes.max(1) == 1.0)
-    places = axes.argmax(1).tolist()
-    if plain.all() and not plane.several_inputs and (plane.origin.numpy()[places] == 0).all():
-        first, second = (place_name(at, tuple(plane.vertices[0].shape[1:])) for at in places)
-        return first, second
-    return "plane coordinate 0", "plane coordinate 1"
-
-
-def stretch(plane: PlaneRestriction) -> float:
-    """How much longer a unit is drawn upwards than across: 1, unless the plane is so long that one would see a line."""
-    wide, high = (plane.outline.max(0).values - plane.outline.min(0).values).tolist()
-    return 1.0 if max(wide, high) <= LONG * min(wide, high) else 0.75 * wide / high
-
-
-def plain_text(text: str) -> str:
-    """A name as letters only: dollars would begin a formula, a leading underscore would hide it from legends."""
-    text = text.replace("$", r"\$")
-    return f"\u200b{text}" if text.startswith("_") else text
-
-
-def shaded(colours: int) -> list[str]:
-    """So many colours from dark to light, in order."""
-    from matplotlib import colormaps
-    from matplotlib.colors import to_hex
-
-    return [to_hex(colormaps["viridis"](0.75 * i / max(colours - 1, 1))) for i in range(colours)]
-
-
 def _draw_regions(ax: Axes, plane: PlaneRestriction) -> str:
     from matplotlib.collections import LineCollection, PolyCollection
     from matplotlib.lines import Line2D
@@ -261,19 +174,6 @@ def _draw_decisions(
     which = "largest" if decided.order == "max" else "smallest"
     _legend(ax, shown, f"{which} output" if len(rows) <= LEGEND else f"{LEGEND} of {len(rows)} classes")
     return f"{len(decided):,} region{'' if len(decided) == 1 else 's'}, {len(plane):,} polygons"
-
-
-def percent(share: float) -> str:
-    """A share in percent; what is there is never said to be 0 %, what is not all never 100 %.
-
-    >>> percent(0.12345), percent(1.0), percent(1e-7), percent(0.99999999)
-    ('12.3 %', '100 %', '<0.1 %', '>99.9 %')
-    """
-    if 0 < share < 0.001:
-        return "<0.1 %"
-    if 0.999 < share < 1 - 1e-12:
-        return ">99.9 %"
-    return f"{100 * share:.3g} %"
 
 
 def _compound(rings: list[Floats]) -> Any:

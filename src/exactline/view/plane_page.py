@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 
 from ..errors import ArgumentError, ExactlineError
 from .band import checked_names
-from .plane import FILLS, INK, STYLES, TINTS, marked, outputs_of, percent, stretch
+from .plane import INK, STYLES, TINTS
+from .plane_looks import FILLS, checked_colors, marked, outputs_of, percent, stretch
 
 if TYPE_CHECKING:
     from ..plane.regions import Region, Regions
@@ -124,10 +125,7 @@ def _classes(
 ) -> dict[str, Any]:
     count = outputs_of(plane)
     names = checked_names(labels, count)
-    if colors is not None and len(colors) != count:
-        raise ArgumentError(
-            f"There are {len(colors)} colours for {count} outputs.", where="colors", hint="Give one for each output."
-        )
+    colors = checked_colors(colors, count)
     total = plane.area
     rings = [ring.numpy() for region in decided for ring in region.rings]
     ends = np.cumsum([0, *map(len, rings)]).tolist()
@@ -163,7 +161,7 @@ def _name(region: Region, names: Sequence[str]) -> str:
 def _colour(region: Region, colors: Sequence[str] | None) -> str:
     """A class's own colour, darker where the colours have been used up; a tie's lies between those of its classes."""
     if colors is not None:
-        return str(colors[region.label])
+        return colors[region.label]
     one, two = (
         _between(FILLS[i % len(FILLS)], INK, min(0.25 * (i // len(FILLS)), 0.75))
         for i in (region.tied[:2] or (region.label, region.label))
