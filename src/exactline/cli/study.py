@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ..errors import FileError, MissingError
+from ..errors import ArgumentError, FileError, MissingError
 from .output import counted, remark, say_rich
 
 if TYPE_CHECKING:
@@ -36,9 +36,26 @@ def acas(
         Path | None,
         typer.Option(metavar="FILE", help="A network of five inputs and five costs: .nnet, .onnx; ours if left out."),
     ] = None,
-    psi: Annotated[float, typer.Option(help="The intruder's heading in degrees, -180 to 180; 180 is head on.")] = -180,
-    v_own: Annotated[float, typer.Option(help="The ownship's speed in feet per second.")] = 150,
-    v_int: Annotated[float, typer.Option(help="The intruder's speed in feet per second.")] = 150,
+    psi: Annotated[
+        float | None,
+        typer.Option(help="The intruder's heading in degrees, -180 to 180; 180 is head on.", show_default="-180"),
+    ] = None,
+    v_own: Annotated[
+        float | None, typer.Option(help="The ownship's speed in feet per second.", show_default="150")
+    ] = None,
+    v_int: Annotated[
+        float | None, typer.Option(help="The intruder's speed in feet per second.", show_default="150")
+    ] = None,
+    plane: Annotated[
+        bool,
+        typer.Option(
+            "--plane", help="Exact maps over all distances and bearings; of eight encounters where none is given."
+        ),
+    ] = False,
+    rho: Annotated[
+        float | None,
+        typer.Option(help="How many feet away the maps of --plane end.", show_default="11662"),
+    ] = None,
     normalize: Annotated[
         bool | None,
         typer.Option(
@@ -47,7 +64,7 @@ def acas(
             show_default=False,
         ),
     ] = None,
-    pictures: Annotated[bool, typer.Option(help="Draw the six panels.")] = True,
+    pictures: Annotated[bool, typer.Option(help="Draw the pictures.")] = True,
     progress: Annotated[bool, typer.Option(help="A bar on standard error, where that is a terminal.")] = True,
 ) -> None:
     """Advice of a collision-avoidance network around the ownship: exact lines, samples, and what samples missed.
@@ -55,15 +72,29 @@ def acas(
     Without --network it studies a small network that ships with exactline, which is not ACAS Xu.
 
     Example: exactline study acas --network ACASXU_1_1.nnet --out acas
+
+    Example: exactline study acas --plane --psi 90 --rho 60760 --out maps
     """
     if pictures and find_spec("matplotlib") is None:
         raise MissingError("Pictures need matplotlib.", where="study acas", hint='pip install "exactline[plot]"')
+    if rho is not None and not plane:
+        raise ArgumentError("There is no map to end there.", where="option --rho", hint="Give --plane too.")
     from ..studies import acas as study_of
     from ..studies.acas_report import clipped, save
     from ..studies.scene import Scene
 
-    scene = Scene(psi=psi, v_own=v_own, v_int=v_int)
+    scene = Scene(
+        psi=-180 if psi is None else psi, v_own=150 if v_own is None else v_own, v_int=150 if v_int is None else v_int
+    )
     folder = made(out)
+    if plane:
+        from .study_plane import maps
+
+        scenes = None if psi is v_own is v_int is None else [scene]
+        with _bar(progress and sys.stderr.isatty()) as report:
+            told = maps(network, scenes, rho, normalize, folder, report, pictures=pictures)
+        told()
+        return
     with _bar(progress and sys.stderr.isatty()) as report:
         found = study_of.run(
             network, scene, normalize=normalize, progress=lambda share, what: report(0.5 * share, what)

@@ -30,7 +30,7 @@ def lines_csv(study: Study) -> str:
         for line in study.lines
         for k, s in enumerate(line.stretches)
     )
-    return _csv(LINES, rows)
+    return as_csv(LINES, rows)
 
 
 def missed_csv(study: Study) -> str:
@@ -49,7 +49,7 @@ def missed_csv(study: Study) -> str:
         )
         for m in study.missed
     )
-    return _csv((*MISSED, "unseen_on_line", "unseen_on_grid"), rows)
+    return as_csv((*MISSED, "unseen_on_line", "unseen_on_grid"), rows)
 
 
 def report(study: Study) -> str:
@@ -60,9 +60,9 @@ def report(study: Study) -> str:
         "## Definitions",
         _definitions(study.scene),
         "## Breaks per line, both ends counted",
-        _table(("lines", "count", "mean", "least", "most", "intervals"), _breaks(study)),
+        as_table(("lines", "count", "mean", "least", "most", "intervals"), _breaks(study)),
         "## Time",
-        _table(("part", "seconds"), ((name, f"{s:.3f}") for name, s in study.seconds.items())),
+        as_table(("part", "seconds"), ((name, f"{s:.3f}") for name, s in study.seconds.items())),
         "## The single lines",
         *(_single(line) for line in study.of("single distance", "single theta")),
         "## What sampling missed",
@@ -94,7 +94,7 @@ def _yes(value: bool) -> str:
     return "yes" if value else "no"
 
 
-def _csv(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+def as_csv(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(head)
@@ -102,7 +102,7 @@ def _csv(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     return text.getvalue()
 
 
-def _table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+def as_table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     cells = [head, ["---"] * len(head), *rows]
     return "\n".join(f"| {' | '.join(str(c).replace('|', '/') for c in row)} |" for row in cells)
 
@@ -174,7 +174,7 @@ def _single(line: Line) -> str:
         )
         for s in line.stretches
     )
-    table = _table((f"{track.varies} from ({unit})", "to", "advisory", "samples in it"), rows)
+    table = as_table((f"{track.varies} from ({unit})", "to", "advisory", "samples in it"), rows)
     return f"{track.varies.capitalize()} varies, {fixed}:\n\n{table}"
 
 
@@ -192,8 +192,8 @@ def _missed(study: Study) -> str:
     )
     shown = [_row(m) for m in order[:ROWS]]
     more = f"\n\nThe longest {ROWS} of {len(order):,}; missed.csv has all." if len(order) > ROWS else ""
-    places = _table(("line", "from", "to", "feet", "advisory", "between"), shown)
-    return f"{_table(head, rows)}\n\n{places}{more}"
+    places = as_table(("line", "from", "to", "feet", "advisory", "between"), shown)
+    return f"{as_table(head, rows)}\n\n{places}{more}"
 
 
 def _feet(missed: Missed) -> float:

@@ -85,7 +85,7 @@ def _figure(width: float, height: float) -> Figure:
 def _fill(ax: Axes, study: Study, name: str) -> None:
     title, paint = PANELS[name]
     paint(ax, study)
-    _ownship(ax, study)
+    ownship(ax, study.scene.box)
     x0, x1, y0, y1 = study.scene.box
     ax.set(xlim=(x0, x1), ylim=(y0, y1), aspect="equal")
     ax.locator_params(axis="x", nbins=5)
@@ -108,9 +108,9 @@ def _legend(figure: Figure) -> None:
     figure.legend(handles=marks, loc="outside lower center", ncols=len(marks) if figure.get_figwidth() > 8 else 3)
 
 
-def _ownship(ax: Axes, study: Study) -> None:
+def ownship(ax: Axes, box: tuple[float, float, float, float]) -> None:
     """The ownship at the origin, flying to the right, a twenty-fifth of the box long."""
-    size = (study.scene.box[1] - study.scene.box[0]) / 25
+    size = (box[1] - box[0]) / 25
     half = [(0.5, 0), (0.4, 0.07), (0.15, 0.08), (-0.1, 0.5), (-0.2, 0.5), (-0.1, 0.08)]
     half += [(-0.35, 0.06), (-0.47, 0.2), (-0.53, 0.2), (-0.5, 0)]
     outline = np.array([*half, *((x, -y) for x, y in reversed(half))]) * size * 1.4
