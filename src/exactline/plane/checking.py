@@ -65,7 +65,7 @@ def check(plane: PlaneRestriction, samples: int, seed: int) -> PlaneCheck:
                 if a.numel():
                     worst[kind] = max(worst[kind], float((a - b).abs().max()))
                     scale = max(scale, float(b.abs().max()))
-    area = abs(float(plane.areas.sum()) / plane.area - 1)
+    area = abs(float(plane.shares.sum()) - 1)
     return PlaneCheck(**worst, scale=scale, area=area, points=total, against=against)
 
 

@@ -1,79 +1,92 @@
-"""Which polygon holds a point: the edge right below it tells."""
+"""Which polygon holds a point: a grid of cells, each with the polygons that reach into it."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from .rows import Floats, Ints, spans
+from .rows import Floats, Ints, spans, within
 
-TURN = np.array([[np.cos(0.7), -np.sin(0.7)], [np.sin(0.7), np.cos(0.7)]])  # networks like upright edges, we do not
-MOST = 8  # slabs hold each edge so often on average, at most
+MOST = 16  # cells that a polygon reaches into on average, at most
+AT_ONCE = 1 << 22  # candidates looked at together
 
 
 class Locator:
-    """Edges sorted into vertical slabs, made once and asked often."""
+    """Made once and asked often; coordinates are scaled to about 1."""
 
-    def __init__(self, places: Floats, ends: Ints, sides: Ints) -> None:
-        places = places @ TURN
-        left, right = places[ends[:, 0]], places[ends[:, 1]]
-        flip = left[:, 0] > right[:, 0]
-        self.left, self.right = np.where(flip[:, None], right, left), np.where(flip[:, None], left, right)
-        upright = self.left[:, 0] == self.right[:, 0]
-        self.above = np.where(flip, sides[:, 1], sides[:, 0])  # a polygon to the left of the way rightwards is above
-        self.below = np.where(flip, sides[:, 0], sides[:, 1])
-        self.low, self.high = float(places[:, 0].min()), float(places[:, 0].max())
-        edges = np.flatnonzero(~upright)
-        self.slabs = max(1, int(len(edges) ** 0.5))
+    def __init__(self, places: Floats, ends: Ints, sides: Ints, offsets: Ints, rings: Ints) -> None:
+        self.places, self.offsets, self.rings = places, offsets, rings
+        self.low = places.min(0)
+        self.size = float(np.ptp(places, axis=0).max()) * (1 + 1e-9)
+        self.grid = max(1, int((len(offsets) - 1) ** 0.5))
         while True:
-            first, last = self._slab(self.left[edges, 0]), self._slab(self.right[edges, 0])
+            polygon, row, first, last = self._reach(ends, sides)
             total = int((last - first + 1).sum())
-            if total <= MOST * len(edges) or self.slabs == 1:
+            if total <= MOST * (len(offsets) - 1) or self.grid == 1:
                 break
-            self.slabs = max(1, self.slabs // 2)
-        slab = spans(first, last - first + 1)
-        owner = edges.repeat(last - first + 1)
-        order = np.argsort(slab, kind="stable")
-        self.edge = owner[order]
-        self.start = np.searchsorted(slab[order], np.arange(self.slabs + 1))
+            self.grid = max(1, self.grid // 2)
+        cell = spans(row * self.grid + first, last - first + 1)
+        owner = polygon.repeat(last - first + 1)
+        order = np.argsort(cell, kind="stable")
+        self.polygon = owner[order]
+        self.start = np.searchsorted(cell[order], np.arange(self.grid**2 + 1))
 
-    def _slab(self, x: Floats) -> Ints:
-        share = (x - self.low) / max(self.high - self.low, np.finfo(float).tiny)
-        return np.clip((share * self.slabs).astype(np.int64), 0, self.slabs - 1)
+    def _cell(self, along: Floats) -> Ints:
+        return np.clip(np.floor(along), 0, self.grid - 1).astype(np.int64)
 
-    def __call__(self, points: Floats) -> Ints:
-        """The polygon of each point, (n,), or -1 outside; on an edge, one of its two."""
-        points = points @ TURN
-        found = np.full(len(points), -1)
-        inside = (points[:, 0] >= self.low) & (points[:, 0] <= self.high)
-        rows = np.flatnonzero(inside)
-        rows = rows[np.argsort(points[rows, 0], kind="stable")]
-        slab = self._slab(points[rows, 0])
-        count = self.start[slab + 1] - self.start[slab]
-        ends = count.cumsum()
-        at = 0
-        while at < len(rows):
-            to = max(at + 1, int(np.searchsorted(ends, (ends[at - 1] if at else 0) + (1 << 23))))
-            found[rows[at:to]] = self._among(points[rows[at:to]], slab[at:to], count[at:to])
+    def _reach(self, ends: Ints, sides: Ints) -> tuple[Ints, Ints, Ints, Ints]:
+        """For every polygon and row of cells that it reaches into: the first and the last cell."""
+        spot = (self.places - self.low) / self.size * self.grid
+        one, two = spot[ends[:, 0]], spot[ends[:, 1]]
+        one, two = (np.where((one[:, 1] > two[:, 1])[:, None], *pair) for pair in ((two, one), (one, two)))
+        pad = 1e-9 * self.grid
+        low, high = self._cell(one[:, 1] - pad), self._cell(two[:, 1] + pad)
+        count = high - low + 1
+        edge, row = np.arange(len(ends)).repeat(count), spans(low, count)
+        base, step = one[edge], (two - one)[edge]
+        with np.errstate(all="ignore"):  # a level edge is all in one row, or in two by the pad
+            part = [
+                np.clip(np.nan_to_num((y - base[:, 1]) / step[:, 1], nan=k), 0, 1) for k, y in enumerate((row, row + 1))
+            ]
+        level = np.abs(step[:, 1]) <= pad
+        x = [base[:, 0] + np.where(level, float(k), part[k]) * step[:, 0] for k in (0, 1)]
+        left, right = np.minimum(*x) - pad, np.maximum(*x) + pad
+        key = np.concatenate([sides[edge, k] * self.grid + row for k in (0, 1)])
+        inside = np.flatnonzero(np.concatenate([sides[edge, k] >= 0 for k in (0, 1)]))
+        key, left, right = key[inside], np.tile(left, 2)[inside], np.tile(right, 2)[inside]
+        order = np.argsort(key, kind="stable")
+        lead = np.flatnonzero(np.insert(key[order][1:] != key[order][:-1], 0, True))
+        first = self._cell(np.minimum.reduceat(left[order], lead))
+        last = self._cell(np.maximum.reduceat(right[order], lead))
+        found = key[order][lead]
+        return found // self.grid, found % self.grid, first, last
+
+    def __call__(self, points: Floats) -> tuple[Ints, Floats]:
+        """The polygon of each point, (n,), and how far inside it the point is; negative where it is outside of all."""
+        spot = (points - self.low) / self.size * self.grid
+        cell = self._cell(spot[:, 1]) * self.grid + self._cell(spot[:, 0])
+        count = self.start[cell + 1] - self.start[cell]
+        found, depth = np.zeros(len(points), dtype=np.int64), np.full(len(points), -np.inf)
+        ends, at = count.cumsum(), 0
+        while at < len(points):
+            to = max(at + 1, int(np.searchsorted(ends, (ends[at - 1] if at else 0) + AT_ONCE, side="right")))
+            which = np.arange(at, to).repeat(count[at:to])
+            candidate = self.polygon[spans(self.start[cell[at:to]], count[at:to])]
+            deep = self.depth(points[which], candidate)
+            order = np.lexsort((-deep, which))
+            lead = order[np.unique(which[order], return_index=True)[1]]
+            found[which[lead]], depth[which[lead]] = candidate[lead], deep[lead]
             at = to
-        return found
+        return found, depth
 
-    def _among(self, points: Floats, slab: Ints, count: Ints) -> Ints:
-        edge = self.edge[spans(self.start[slab], count)]
-        which = np.arange(len(points)).repeat(count)
-        x = points[which, 0]
-        left, right = self.left[edge], self.right[edge]
-        last = x >= self.high  # the rightmost points belong to the edges that end there
-        over = (left[:, 0] <= x) & ((x < right[:, 0]) | (last & (x <= right[:, 0])))
-        edge, which, x, left, right = edge[over], which[over], x[over], left[over], right[over]
-        height = left[:, 1] + (right[:, 1] - left[:, 1]) * ((x - left[:, 0]) / (right[:, 0] - left[:, 0]))
-        gap = points[which, 1] - height
-        found = np.full(len(points), -1)
-        for under, beside in ((gap >= 0, self.above), (gap < 0, self.below)):
-            # the nearest edge below; where nothing is below it or it has nothing above, the nearest edge above
-            some = np.flatnonzero(under)
-            order = some[np.lexsort((np.abs(gap[some]), which[some]))]
-            point, lead = np.unique(which[order], return_index=True)
-            polygon = beside[edge[order[lead]]]
-            missing = found[point] < 0
-            found[point[missing]] = polygon[missing]
-        return found
+    def depth(self, points: Floats, polygon: Ints) -> Floats:
+        """How far inside its polygon each point is, (n,); negative outside."""
+        first, count = self.offsets[polygon], self.offsets[polygon + 1] - self.offsets[polygon]
+        if not len(count):
+            return np.zeros(0)
+        step, base, size = within(count), first.repeat(count), count.repeat(count)
+        here, there = self.rings[base + step], self.rings[base + (step + 1) % size]
+        way, away = self.places[there] - self.places[here], points.repeat(count, 0) - self.places[here]
+        cross = way[:, 0] * away[:, 1] - way[:, 1] * away[:, 0]
+        with np.errstate(all="ignore"):
+            gap = np.nan_to_num(cross / np.hypot(way[:, 0], way[:, 1]), nan=0.0)
+        return np.minimum.reduceat(gap, count.cumsum() - count)

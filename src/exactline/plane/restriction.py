@@ -104,10 +104,19 @@ class PlaneRestriction:
         """Which node and unit gave rise to each edge; None on the outline."""
         return Born(self.births, self.names)
 
-    @cached_property
+    @property
     def areas(self) -> Tensor:
         """(polygons,) in squared units of the input space."""
-        ring, first = self.corners[self.rings].numpy(), self.offsets[:-1].numpy()
+        return self._unit_areas * self.extent * self.extent
+
+    @property
+    def shares(self) -> Tensor:
+        """(polygons,) each area as a share of the whole."""
+        return self._unit_areas / _area(self.outline / self.extent)
+
+    @cached_property
+    def _unit_areas(self) -> Tensor:
+        ring, first = self._unit[self.rings.numpy()], self.offsets[:-1].numpy()
         count = np.diff(self.offsets.numpy())
         base = ring - ring[first].repeat(count, 0)  # about one of its corners, so that small polygons keep their digits
         after = np.arange(len(ring)) + 1
@@ -118,8 +127,7 @@ class PlaneRestriction:
     @property
     def area(self) -> float:
         """Of the whole."""
-        x, y = (self.outline - self.outline[0]).T
-        return float((x * y.roll(-1) - y * x.roll(-1)).sum() / 2)
+        return _area(self.outline / self.extent) * self.extent * self.extent
 
     def coordinates(self, points: Any) -> Tensor:
         """Plane coordinates (n, 2) of input points (n, *in), dropped straight onto the plane."""
@@ -175,8 +183,8 @@ class PlaneRestriction:
 
         ends = _places([_pair(a, "a"), _pair(b, "b")])
         self._located(ends)
-        corners = self.corners.numpy()
-        alpha, edge, count = crossed(corners, self.edges.numpy(), self.sides.numpy(), ends[0], ends[1])
+        unit = ends / self.extent
+        alpha, edge, count = crossed(self._unit, self.edges.numpy(), self.sides.numpy(), unit[0], unit[1])
         alphas = torch.from_numpy(np.concatenate([[0.0], alpha, [1.0]]))
         births = torch.tensor([[-1, 0, 0]]).repeat(len(alphas), 1)
         births[1:-1] = self.births[torch.from_numpy(edge)]
@@ -279,17 +287,24 @@ class PlaneRestriction:
         return f"<PlaneRestriction: {self}>"
 
     @cached_property
+    def extent(self) -> float:
+        """The larger side of the box around the whole, in plane coordinates."""
+        return float((self.outline.amax(0) - self.outline.amin(0)).max())
+
+    @cached_property
+    def _unit(self) -> Floats:
+        """(corners, 2) scaled so that the whole has an extent of 1: products of what is huge would overflow."""
+        return (self.weights @ (self.outline / self.extent)).numpy()
+
+    @cached_property
     def _locator(self) -> Locator:
-        return Locator(self.corners.numpy(), self.edges.numpy(), self.sides.numpy())
+        return Locator(self._unit, *(t.numpy() for t in (self.edges, self.sides, self.offsets, self.rings)))
 
     def _located(self, places: Floats) -> Ints:
-        found = self._locator(places)
-        lost = np.flatnonzero(found < 0)
-        if len(lost):  # a point of the outline may be a rounding error outside
-            pulled = self.outline.mean(0).numpy() + (places[lost] - self.outline.mean(0).numpy()) * (1 - 1e-12)
-            found[lost] = self._locator(pulled)
-        if (found < 0).any():
-            where = places[found < 0][0].tolist()
+        found, deep = self._locator(places / self.extent)
+        slack = 1e-12
+        if (deep < -slack).any():
+            where = places[deep < -slack][0].tolist()
             raise PlaneError(
                 f"The point ({where[0]:g}, {where[1]:g}) is outside the polygon.",
                 where="argument points",
@@ -299,15 +314,17 @@ class PlaneRestriction:
 
     def _triangles(self, places: Floats, polygon: Ints) -> tuple[Tensor, Tensor]:
         """Three corners of the polygon around each point, (n, 3), and the shares of each, (n, 3)."""
-        rings, offsets, corners = self.rings.numpy(), self.offsets.numpy(), self.corners.numpy()
-        return _fan(places, rings, offsets[polygon], offsets[polygon + 1] - offsets[polygon], corners)
+        rings, offsets = self.rings.numpy(), self.offsets.numpy()
+        count = offsets[polygon + 1] - offsets[polygon]
+        return _fan(places / self.extent, rings, offsets[polygon], count, self._unit)
 
     def _shares(self, places: Floats) -> Floats:
         """Mixtures (n, k) of the vertices for points of the plane."""
         self._located(places)
         count = len(self.outline)
         ring, none = np.arange(count), np.zeros(len(places), dtype=np.int64)
-        triangle, share = _fan(places, ring, none, none + count, self.outline.numpy())
+        outline = (self.outline / self.extent).numpy()
+        triangle, share = _fan(places / self.extent, ring, none, none + count, outline)
         made = np.zeros((len(places), count))
         np.put_along_axis(made, triangle.numpy(), share.numpy(), 1)
         return made
@@ -321,6 +338,11 @@ class PlaneRestriction:
         network = self.known_network("plane.at")
         some, rows = torch.unique(corners, return_inverse=True)
         return [(v, rows) for v in evaluated(network, self.input_points(self.weights[some]))]
+
+
+def _area(corners: Tensor) -> float:  # (k, 2)
+    x, y = (corners - corners[0]).T
+    return float((x * y.roll(-1) - y * x.roll(-1)).sum() / 2)
 
 
 def _fan(places: Floats, rings: Ints, first: Ints, count: Ints, corners: Floats) -> tuple[Tensor, Tensor]:
