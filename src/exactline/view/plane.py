@@ -27,6 +27,7 @@ Floats = NDArray[np.float64]
 STYLES = ("regions", "decisions")
 RASTER = 50_000  # with more polygons than this, fill and edges become pixels in vector formats
 VECTOR_DPI = 300  # of those pixels
+BELOW = -10  # fill and edges lie below axes and letters
 LEGEND = 12  # nodes or classes that are named
 TINTS = ("#EAF1F8", "#FBEEE6", "#E8F4EE", "#FAF5DC", "#F5EAF1", "#F0F0F0")
 INK = "#222222"
@@ -72,6 +73,8 @@ def plot_plane(
         else:
             decided = plane.decisions(order) if decided is None else decided
             said = _draw_decisions(ax, plane, decided, labels, colors)
+        if len(plane) > RASTER:
+            ax.set_rasterization_zorder(0)  # all that is below becomes one image
         _draw_outline(ax, plane)
         _draw_marks(ax, marks)
         _frame(ax, plane, said)
@@ -107,20 +110,20 @@ def _draw_regions(ax: Axes, plane: PlaneRestriction) -> str:
     from matplotlib.collections import LineCollection, PolyCollection
     from matplotlib.lines import Line2D
 
-    raster, size = len(plane) > RASTER, _stroke(len(plane))
+    size = _stroke(len(plane))
     corners, rings, offsets = plane.corners.numpy(), plane.rings.numpy(), plane.offsets.numpy()
     count, tints = np.diff(offsets), np.array(TINTS)
     for sides in np.unique(count).tolist():  # all triangles at once, all quadrangles, ...
         chosen = np.flatnonzero(count == sides)
         shapes: Any = corners[rings[offsets[chosen][:, None] + np.arange(sides)]]
-        fill = PolyCollection(shapes, facecolors=tints[chosen % len(TINTS)], linewidths=0, rasterized=raster, zorder=1)
+        fill = PolyCollection(shapes, facecolors=tints[chosen % len(TINTS)], linewidths=0, zorder=BELOW)
         ax.add_collection(fill, autolim=False)
     nodes, tally = _bearers(plane)
     rows: list[Artist] = []
     for rank, (node, colour) in enumerate(zip(nodes, shaded(len(nodes)), strict=True)):
         width = size * (1 - 0.5 * rank / max(len(nodes) - 1, 1))
         segments: Any = corners[plane.edges.numpy()[plane.births.numpy()[:, 0] == node]]
-        lines = LineCollection(segments, colors=colour, linewidths=width, rasterized=raster, zorder=3 - rank / 1000)
+        lines = LineCollection(segments, colors=colour, linewidths=width, zorder=BELOW / 2 - rank / 1000)
         ax.add_collection(lines, autolim=False)
         name = plain_text(f"{plane.names[node]} ({tally[rank]:,})")
         rows.append(Line2D([], [], color=colour, linewidth=1 + 1.2 * width / size, label=name))
@@ -153,22 +156,25 @@ def _draw_decisions(
     from matplotlib.collections import LineCollection
     from matplotlib.patches import Patch, PathPatch
 
-    raster = len(plane) > RASTER
     names, look = checked_names(labels, outputs_of(plane)), looks(plane, decided, colors)
     total, rows = plane.area, list[tuple[float, Patch]]()
     for key, (colour, hatch) in look.items():
         members = [r for r in decided if (r.label, bool(r.tied)) == key]
-        dress: dict[str, Any] = {"facecolor": colour, "edgecolor": "#FFFFFFAA", "hatch": hatch, "linewidth": 0}
-        ax.add_patch(
-            PathPatch(_compound([ring.numpy() for r in members for ring in r.rings]), **dress, rasterized=raster)
-        )
+        dress: dict[str, Any] = {
+            "facecolor": colour,
+            "edgecolor": "#FFFFFFAA",
+            "hatch": hatch,
+            "linewidth": 0,
+            "zorder": BELOW,
+        }
+        ax.add_patch(PathPatch(_compound([ring.numpy() for r in members for ring in r.rings]), **dress))
         ties = sorted({r.tied for r in members})
         name = " or ".join(" = ".join(names[i] for i in tie) for tie in ties) if key[1] else names[key[0]]
         area = sum(r.area for r in members)
         rows.append((area, Patch(**dress, label=plain_text(f"{name}  {percent(area / total)}"))))
     between: Any = decided.boundaries.numpy()
     width = float(np.clip(40 / np.sqrt(max(len(between), 1)), 0.3, 1.1))
-    ax.add_collection(LineCollection(between, colors=INK, linewidths=width, rasterized=raster, zorder=3), autolim=False)
+    ax.add_collection(LineCollection(between, colors=INK, linewidths=width, zorder=BELOW / 2), autolim=False)
     least = sorted((area for area, _ in rows), reverse=True)[:LEGEND][-1]
     shown = [patch for area, patch in rows if area >= least][:LEGEND]
     which = "largest" if decided.order == "max" else "smallest"
