@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     from ..plane.restriction import PlaneRestriction
 
 SHADES = ("#20232A", "#2A2522", "#202823", "#2A2820", "#28222A", "#242424")  # of polygons on a dark page
-EARLY, LATE = ("#440154", "#F0E442"), ("#2A9D5C", "#56B4E9")  # edges of first and last nodes, light and dark page
+# Edges from the first node to the last, on a light page as in pictures, and on a dark one.
+INKS = ("#440154", "#3B528B", "#21918C", "#5DC863")
+LIGHTS = ("#FDE725", "#90D743", "#35B779", "#3FA7D6")
 
 
 def write_page(
@@ -113,8 +115,8 @@ def _nodes(plane: PlaneRestriction) -> list[dict[str, Any]]:
             "node": node,
             "name": plane.names[node],
             "count": count,
-            "light": _between(EARLY[0], LATE[0], i / last),
-            "dark": _between(EARLY[1], LATE[1], i / last),
+            "light": _along(INKS, i / last),
+            "dark": _along(LIGHTS, i / last),
         }
         for i, (node, count) in enumerate(some)
     ]
@@ -167,6 +169,12 @@ def _colour(region: Region, colors: Sequence[str] | None) -> str:
         for i in (region.tied[:2] or (region.label, region.label))
     )
     return _between(one, two, 0.5)
+
+
+def _along(stops: Sequence[str], share: float) -> str:
+    """The colour at a share of the way through several."""
+    place = min(int(share * (len(stops) - 1)), len(stops) - 2)
+    return _between(stops[place], stops[place + 1], share * (len(stops) - 1) - place)
 
 
 def _between(start: str, end: str, share: float) -> str:
