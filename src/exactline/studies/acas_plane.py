@@ -95,7 +95,8 @@ def run(
 
     Raises ArgumentError for networks of another shape and a reach that is none, FileError for bad files.
     """
-    if isinstance(reach, bool) or not isfinite(reach) or not 0 < reach <= FARTHEST:
+    number = isinstance(reach, (int, float)) and not isinstance(reach, bool) and isfinite(reach)
+    if not (number and 0 < reach <= FARTHEST):
         raise ArgumentError(
             f"The map must reach more than 0 and at most {FARTHEST:g} feet, not {reach!r}.",
             where="argument reach",
