@@ -179,3 +179,17 @@ def test_refusals_come_before_the_network_is_read(run):
         assert "torn" not in run("plane", "torn.nnet", *GRID, *more)[2]
     assert run("plane", "torn.nnet", *GRID)[0] == 6
     assert run("plane", "smooth.eran", *GRID)[0] == 3
+
+
+def test_a_published_network_fills_its_map(run, data):
+    file = data / "acasxu" / "nnet" / "ACASXU_run2a_1_1_batch_2000.nnet"
+    if not file.exists():
+        pytest.skip(f"{file.name} is not among the published networks at hand")
+    place = ("--base", "0,0,-3.1,150,150", "--axes", "0,1", "--box", "0,3000,-0.5,0.5")
+    found = json.loads(run("plane", file, *place, "--order", "min", "--json", "--html", "a.html")[1])
+    assert found["area"] == pytest.approx(3000, rel=1e-14)
+    assert sum(c["area"] for c in found["classes"]) == pytest.approx(3000, rel=1e-10)
+    assert found["pieces"] > 1000
+    rest = found["edges"] - sum(found["births"].values())
+    assert found["pieces"] + found["corners"] - found["edges"] == 1  # Euler: a disc without holes
+    assert rest >= 4  # the outline
