@@ -2,8 +2,8 @@
 
     python examples/plane.py [FOLDER]
 
-Distance and bearing of the intruder vary, its heading and both speeds stay. Writes two pictures and a web page to
-FOLDER, which is the current one if left out. The network ships with exactline; it is not ACAS Xu.
+Distance and bearing of the intruder vary, its heading and both speeds stay. With a FOLDER, two pictures and a web page
+are written to it. The network ships with exactline; it is not ACAS Xu.
 """
 
 import sys
@@ -13,7 +13,6 @@ import exactline as xl
 from exactline.view.plane import save_plane_picture
 from exactline.zoo.encounter import ADVISORIES, encounter
 
-folder = Path(sys.argv[1] if len(sys.argv) > 1 else ".")
 head_on = [0.0, 0.0, -3.1, 150.0, 150.0]  # distance, bearing, the intruder's heading, both speeds
 plane = xl.grid(encounter(), head_on, axes=(0, 1), box=((0.0, 8000.0), (-3.14, 3.14)))
 print(plane)
@@ -26,6 +25,8 @@ smallest = advice[-1]
 print(f"the smallest part, of {ADVISORIES[smallest.label]}, has an area of {smallest.area:.3g}, around")
 print("  {:.0f} ft, {:.3f} radians".format(*smallest.rings[0].mean(0).tolist()))
 
-save_plane_picture(plane.plot(), folder / "regions.png")
-save_plane_picture(plane.plot(style="decisions", order="min", labels=ADVISORIES), folder / "advice.png")
-plane.to_html(folder / "plane.html", style="decisions", order="min", labels=ADVISORIES, title="advice")
+if len(sys.argv) > 1:
+    folder = Path(sys.argv[1])
+    save_plane_picture(plane.plot(), folder / "regions.png")
+    save_plane_picture(plane.plot(style="decisions", order="min", labels=ADVISORIES), folder / "advice.png")
+    plane.to_html(folder / "plane.html", style="decisions", order="min", labels=ADVISORIES, title="advice")
