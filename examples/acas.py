@@ -1,9 +1,9 @@
-"""What a collision-avoidance network advises around the ownship, exactly, and what fifteen samples a line miss.
+"""What a collision-avoidance network advises around the ownship, exactly: lines, what samples miss, and a map.
 
     python examples/acas.py [NETWORK.nnet]
 
 Without a file it studies the small network that ships with exactline, which is not ACAS Xu.
-`exactline study acas --out DIR` draws all this.
+`exactline study acas --out DIR` draws the lines, `exactline study acas --plane --out DIR` the maps.
 """
 
 import sys
@@ -28,3 +28,11 @@ for m in sorted(study.missed, key=lambda m: m.line.track.length * m.stretch.widt
     x, y = m.line.track.place((m.stretch.start + m.stretch.stop) / 2)
     feet = m.line.track.length * m.stretch.width
     print(f"  {m.stretch.advisory}, {feet:.1f} ft wide, around x = {x:.0f} ft (ahead), y = {y:.0f} ft (left)")
+
+(m,) = xl.studies.acas_plane.run(study.advisor, [study.scene]).maps
+print(f"\nthe whole map to {m.reach:.0f} ft: {len(m.plane):,} polygons, {len(m.zones)} regions")
+for name, (regions, _, area) in m.totals.items():
+    print(f"  {name:17s} {regions} regions, {area / 5280**2:7.3f} square miles")
+x, y = m.smallest.place
+smallest = f"{m.smallest.advisory}, {m.smallest.area:.4g} square feet"
+print(f"  the smallest: {smallest}, around x = {x:.0f} ft, y = {y:.0f} ft")

@@ -290,8 +290,12 @@ def test_acas_xu_on_the_whole_polar_map(data: Path, reach: float, pieces: int):
     study, seconds = published(data, reach)
     m = study.maps[0]
     print(f"\nACAS Xu 1_1, rho to {reach:.0f} ft: {seconds:.1f} processor seconds for {len(study.maps)} maps")
+    print(f"  {sum(len(each.plane) for each in study.maps):,} polygons in all")
     for each in study.maps:
-        smallest = f"smallest {each.smallest.area:.3g} sq ft ({each.smallest.advisory})"
+        least = each.smallest
+        smallest = (
+            f"smallest {least.advisory}, {least.area:.3g} sq ft at {least.rho:.0f} ft, {np.degrees(least.theta):.0f}°"
+        )
         print(f"  {each.title}: {len(each.plane):,} polygons, {len(each.zones)} regions, {smallest}")
     assert len(m.plane) == pytest.approx(pieces, rel=0.001)
     assert seconds < 5 * len(study.maps)

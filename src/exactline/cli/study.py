@@ -71,6 +71,8 @@ def acas(
 
     Without --network it studies a small network that ships with exactline, which is not ACAS Xu.
 
+    With --plane it maps eight encounters whole instead: every region of constant advice, however small, and areas.
+
     Example: exactline study acas --network ACASXU_1_1.nnet --out acas
 
     Example: exactline study acas --plane --psi 90 --rho 60760 --out maps
