@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from . import studies as studies
     from .custom import register_pointwise as register_pointwise
     from .decide.falsify import falsify as falsify
+    from .density import Density as Density
+    from .density import density as density
     from .errors import ArgumentError as ArgumentError
     from .errors import CaptureError as CaptureError
     from .errors import ExactlineError as ExactlineError
@@ -39,6 +41,7 @@ __version__ = "0.1.0"
 _HOMES = {  # what is imported when it is first asked for, and from where: torch takes seconds
     "custom": ("register_pointwise",),
     "decide.falsify": ("falsify",),
+    "density": ("Density", "density"),
     "errors": (
         "ArgumentError",
         "CaptureError",
