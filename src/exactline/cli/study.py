@@ -93,11 +93,11 @@ def acas(
         from .study_plane import maps
 
         scenes = None if psi is v_own is v_int is None else [scene]
-        with _bar(progress and sys.stderr.isatty()) as report:
+        with bar(progress and sys.stderr.isatty()) as report:
             told = maps(network, scenes, rho, normalize, folder, report, pictures=pictures)
         told()
         return
-    with _bar(progress and sys.stderr.isatty()) as report:
+    with bar(progress and sys.stderr.isatty()) as report:
         found = study_of.run(
             network, scene, normalize=normalize, progress=lambda share, what: report(0.5 * share, what)
         )
@@ -124,7 +124,8 @@ def made(folder: Path) -> Path:
 
 
 @contextlib.contextmanager
-def _bar(shown: bool) -> Generator[Callable[[float, str], None]]:
+def bar(shown: bool) -> Generator[Callable[[float, str], None]]:
+    """A bar on standard error, moved by what it gives: a share from 0 to 1, and of what."""
     if not shown:
         yield lambda share, what: None
         return
@@ -132,11 +133,11 @@ def _bar(shown: bool) -> Generator[Callable[[float, str], None]]:
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
     columns = (BarColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
-    with Progress(*columns, transient=True, console=Console(stderr=True)) as bar:
-        task = bar.add_task("", total=1.0)
+    with Progress(*columns, transient=True, console=Console(stderr=True)) as shown_bar:
+        task = shown_bar.add_task("", total=1.0)
 
         def report(share: float, what: str) -> None:
-            bar.update(task, completed=share, description=what)
+            shown_bar.update(task, completed=share, description=what)
 
         yield report
 
