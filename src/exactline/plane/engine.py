@@ -11,14 +11,16 @@ import numpy as np
 from ..network.graph import Network
 from ..ops.base import Breaking, Input
 from ..sweep.engine import largest_of
+from ..sweep.noise import doubtful_size
 from ..sweep.plan import Plan, plan
-from ..sweep.walk import TINY
 from .cut import Cutter
 from .merge import merged
 from .mesh import Mesh
-from .noise import SHARE, contests_of, doubts
+from .noise import contests_of, doubts
 from .rows import Rows
 from .state import Frame, State
+
+Expected = tuple[float, float | None]  # errors at the input of a node: at worst, and usually
 
 
 def begin(network: Network, frame: Frame) -> State:
@@ -48,7 +50,7 @@ def cut_plane(network: Network, frame: Frame, points: int, deadline: float = flo
         yield state
 
 
-def _step(network: Network, facts: Plan, expected: dict[int, float], state: State, points: int) -> None:
+def _step(network: Network, facts: Plan, expected: dict[int, Expected], state: State, points: int) -> None:
     """Past the next node, or as far as so many corners allow."""
     i = state.node
     node = network.nodes[i]
@@ -65,12 +67,12 @@ def _step(network: Network, facts: Plan, expected: dict[int, float], state: Stat
     state.node = i + 1
 
 
-def branch_out(network: Network, state: State, op: Breaking, expected: float, points: int) -> bool:
+def branch_out(network: Network, state: State, op: Breaking, expected: Expected, points: int) -> bool:
     """Cut along everything that a breaking node compares, and evaluate it; whether that came to its end."""
     i = state.node
     source = network.nodes[i].inputs[0]
     largest = largest_of(state.live[source], network.nodes[i].name)
-    doubtful = SHARE[state.dtype] * state.eps * largest + expected + 64 * TINY
+    doubtful = doubtful_size(state.dtype, largest, *expected)
     before, edges = len(state.weights), len(state.mesh.ends)
     contests = contests_of(network, i)
     for number in range(0 if state.work is None else state.work.number, len(contests)):

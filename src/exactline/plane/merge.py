@@ -10,9 +10,10 @@ from ..network.graph import Network
 from ..ops.base import Breaking, flat
 from ..sweep.noise import SAFETY, estimate
 from ..sweep.state import on
-from .rows import Floats, Ints, Mask
+from .rows import Floats, Ints, Mask, components
 from .state import State
 
+STRAIGHT = 1e-6  # how far, as an angle, a corner may be from straight by rounding
 LOOK = 1 << 24  # numbers of a node's input looked at together
 
 
@@ -23,6 +24,7 @@ def merged(network: Network, state: State, op: Breaking, before: int, doubtful: 
     inner = inner[mesh.born[inner, 0] == state.node]
     false = np.zeros(len(mesh.ends), dtype=bool)
     false[inner] = _alike(network, state, op, mesh.sides[inner], doubtful)
+    false &= ~_bent(state, false)
     if not false.any():
         return
     movable = np.zeros(len(state.weights), dtype=bool)
@@ -32,6 +34,33 @@ def merged(network: Network, state: State, op: Breaking, before: int, doubtful: 
     kept = state.only(made, corners)
     state.mesh, state.live = kept.mesh, kept.live
     state.weights, state.births, state.spots = kept.weights, kept.births, kept.spots
+
+
+def _bent(state: State, edges: Mask) -> Mask:
+    """Edges whose polygons, all that hang together joined, would not be convex, (edges,).
+
+    The second largest of several lines may be one and the same on an L: such polygons stay apart.
+    """
+    mesh = state.mesh
+    company = components(len(mesh), *mesh.sides[edges].T)
+    some = np.flatnonzero(np.bincount(company, minlength=len(mesh))[company] > 1)
+    places, count = mesh.places(some)
+    first, corner = count.cumsum() - count, mesh.corners[places]
+    after, before = np.arange(len(places)) + 1, np.arange(len(places)) - 1
+    after[first + count - 1], before[first] = first, first + count - 1
+    spot = state.places[corner]
+    ahead, back = spot[after] - spot, spot[before] - spot
+    cross = ahead[:, 0] * back[:, 1] - ahead[:, 1] * back[:, 0]
+    angle = np.arctan2(np.abs(cross), (ahead * back).sum(1))
+    owner = company[some].repeat(count)
+    key, which = np.unique(owner * len(state.weights) + corner, return_inverse=True)
+    total = np.bincount(which, weights=angle, minlength=len(key))
+    reflex = (total > np.pi + STRAIGHT) & (total < 2 * np.pi - STRAIGHT)
+    bad = np.zeros(len(mesh), dtype=bool)
+    bad[key[reflex] // len(state.weights)] = True
+    found = np.zeros(len(edges), dtype=bool)
+    found[edges] = bad[company[mesh.sides[edges, 0]]]
+    return found
 
 
 def _alike(network: Network, state: State, op: Breaking, pairs: Ints, doubtful: float) -> Mask:

@@ -9,34 +9,28 @@ from torch import Tensor
 from ..network.graph import Network
 from ..ops.base import Breaking
 from ..ops.contest import Contest
-from ..sweep.noise import LOOK, SAFETY, estimate
+from ..sweep.noise import LOOK, SAFETY, SAMPLES, estimate, usual_errors
 from ..sweep.plan import plan
-from ..sweep.state import on
-from ..sweep.walk import PROBES, Walk
+from ..sweep.state import Size, first_sizes, on
+from ..sweep.walk import PROBES
 from .rows import Floats, Ints
 from .state import Frame, State
 
 NEAREST = 8 * float(np.finfo(np.float64).eps)  # weights this close are one corner
 
 
-SAMPLES = 16  # points that tell how large errors are at a node
-SPREAD = 1024.0  # how much larger than theirs, at most, any error can be
-SHARE = {torch.float64: 4096.0, torch.float32: 64.0}  # of rounding to the largest value, for a first look
-
-
-def doubts(network: Network, frame: Frame) -> dict[int, float]:
-    """For the input of every breaking node: a size beyond which no error is, told by a few points of the plane."""
-    corners = len(frame.places)
-    mixtures = np.random.default_rng(0).dirichlet(np.ones(corners), SAMPLES - min(corners, SAMPLES // 2))
-    walk = Walk(network, *frame.points(np.concatenate([np.eye(corners)[: SAMPLES // 2], mixtures])))
-    found = {}
-    last = plan(network).last
-    for i in network.breaking:
-        if i in last:
-            source = network.nodes[i].inputs[0]
-            errors = walk.to(source)
-            found[i] = SPREAD * float(errors.max()) if errors.numel() else 0.0
-    return found
+def doubts(network: Network, frame: Frame) -> dict[int, tuple[float, float | None]]:
+    """For the input of every breaking node: how large errors can be at worst, and how large they usually are."""
+    corners, facts = len(frame.places), plan(network)
+    mixtures = np.random.default_rng(0).dirichlet(np.ones(corners), SAMPLES)
+    points, errors = frame.points(np.concatenate([np.eye(corners)[:SAMPLES], mixtures]))
+    usual = usual_errors(network, points, errors) if facts.narrow else {}
+    live = dict(zip(network.inputs, frame.corners, strict=True))
+    sizes, eps = first_sizes(live), torch.finfo(frame.corners[0].dtype).eps
+    for i, node in enumerate(network.nodes):
+        if i in facts.last and i not in sizes:
+            sizes[i] = Size.after(facts, i, [sizes[j] for j in node.inputs], eps)
+    return {i: (sizes[network.nodes[i].inputs[0]].errors, usual.get(i)) for i in network.breaking if i in facts.last}
 
 
 def contests_of(network: Network, node: int) -> tuple[Contest, ...]:

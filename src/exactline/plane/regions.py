@@ -15,12 +15,12 @@ from torch import Tensor
 from ..errors import ArgumentError, MissingError
 from ..network.graph import Network, Node
 from ..ops.maximum import Maximum
-from ..sweep.noise import SAFETY, estimate
+from ..sweep.noise import SAFETY, doubtful_size, estimate
 from ..sweep.precise import precise
-from .engine import branch_out
+from .engine import Expected, branch_out
 from .merge import centres, mixed
 from .mesh import OUTSIDE, Mesh, ring_order
-from .noise import SHARE, doubts
+from .noise import doubts
 from .rows import Floats, Ints, Rows, components
 from .state import Frame, State
 
@@ -157,14 +157,14 @@ def _mesh(plane: PlaneRestriction) -> Mesh:
 
 
 def _labels(
-    judge: Network, state: State, source: int, sign: int, expected: float
+    judge: Network, state: State, source: int, sign: int, expected: Expected
 ) -> tuple[Ints, dict[int, tuple[int, ...]]]:
     """The output that decides on each polygon, (polygons,), and those that are tied with it there."""
     polygons = np.arange(len(state.mesh))
     inside = sign * mixed(state.live[source], state, polygons).flatten(1)
     best = inside.amax(1, keepdim=True)
     gap = best - inside
-    rough = SHARE[torch.float64] * torch.finfo(torch.float64).eps * best.abs() + expected
+    rough = doubtful_size(torch.float64, float(inside.abs().max()), *expected)
     rows = torch.nonzero((gap <= rough).sum(1) > 1)[:, 0]
     equal = gap == 0
     if len(rows):

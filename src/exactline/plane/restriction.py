@@ -357,7 +357,21 @@ def _fan(places: Floats, rings: Ints, first: Ints, count: Ints, corners: Floats)
     order = np.lexsort((-worst, which))
     lead = order[np.unique(which[order], return_index=True)[1]]
     kept = share[lead].clip(0)
-    return torch.from_numpy(triple[lead]), torch.from_numpy(kept / kept.sum(1, keepdims=True))
+    kept /= kept.sum(1, keepdims=True)
+    return torch.from_numpy(triple[lead]), torch.from_numpy(_fitted(places, corners[triple[lead]], kept))
+
+
+def _fitted(places: Floats, triangle: Floats, share: Floats) -> Floats:
+    """Shares that meet their point also where the triangle is thin: what is left goes along its longest side."""
+    left = places - (share[:, :, None] * triangle).sum(1)
+    side = np.roll(triangle, -1, 1) - triangle
+    length = (side**2).sum(2)
+    longest, row = length.argmax(1), np.arange(len(places))
+    way, size = side[row, longest], length[row, longest]
+    step = np.divide((left * way).sum(1), size, out=np.zeros(len(places)), where=size > 0)
+    share[row, (longest + 1) % 3] += step
+    share[row, longest] -= step
+    return share
 
 
 def _barycentric(p: Floats, a: Floats, b: Floats, c: Floats) -> Floats:

@@ -16,7 +16,7 @@ from ..errors import NumberError
 from ..line import Lines, between
 from ..network.graph import Network
 from ..ops.base import Breaking, Input, Passes
-from .noise import StateNoise, fuzz_of
+from .noise import SAMPLES, StateNoise, fuzz_of, usual_errors
 from .place import Births, place
 from .plan import Plan, plan
 from .state import Floats, Ints, Size, State, Step, begin, on
@@ -66,9 +66,11 @@ def sweep_lines(network: Network, lines: Lines, limits: Limits, watch: Watch | N
     if not len(lines):
         return
     facts = plan(network)
+    usual = _usual(network, lines) if facts.narrow else {}
     step = max(1, limits.points // 2)
     for first in range(0, len(lines), step):
         whole = begin(lines, first, min(first + step, len(lines)), network.inputs)
+        whole.usual = usual
         waiting = [iter([whole])]
         while waiting:
             state = next(waiting[-1], None)
@@ -82,6 +84,15 @@ def sweep_lines(network: Network, lines: Lines, limits: Limits, watch: Watch | N
                 yield _finished(network, following)
             else:
                 waiting.append(following)
+
+
+def _usual(network: Network, lines: Lines) -> dict[int, float]:
+    """Errors as they are at some points, spread over the lines."""
+    share = np.linspace(0.0, 1.0, SAMPLES)
+    line = np.rint(share * (len(lines) - 1)).astype(np.int64)
+    alphas = np.modf(share * (SAMPLES // 2 - 0.5))[0] if len(lines) > 1 else share
+    device = lines.starts[0].device
+    return usual_errors(network, *lines.at(on(device, line), on(device, alphas)))
 
 
 def _advance(

@@ -28,6 +28,11 @@ class Plan:
     reach: tuple[float, ...]  # how much it can enlarge values
     offset: tuple[float, ...]  # the largest constant it adds
 
+    @property
+    def narrow(self) -> bool:
+        """Whether a point is so small that looking at a few costs nothing; worst cases are then far off."""
+        return self.bytes_working <= NARROW * NUMBER
+
     def points(self, memory: int) -> int:
         """How many points a part may hold so that every level of the sweep fits at once."""
         return max(2, memory // max(1, self.bytes_held + self.bytes_working))

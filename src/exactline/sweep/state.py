@@ -54,6 +54,7 @@ class State:
     spots: Floats  # (n, 3) numbers of each point
     live: dict[int, Tensor] = field(default_factory=dict)  # (n, *shape) each
     sizes: dict[int, Size] = field(default_factory=dict)  # of every live tensor
+    usual: dict[int, float] = field(default_factory=dict)  # by node: errors at its input, as some points have them
     trail: Walk | None = None  # errors at all points, once most of them are in doubt
     traced: bool = False  # whether steps are kept
     step: Step | None = None  # the last one
