@@ -30,6 +30,7 @@ bench: $(READY)
 	$(BIN)/python benchmarks/bench.py
 	$(BIN)/python benchmarks/attribution.py
 	$(BIN)/python benchmarks/decisions.py
+	$(BIN)/python benchmarks/plane.py
 
 fuzz: $(READY)
 	$(BIN)/python -m pip install --quiet -e ".[fuzz]"
