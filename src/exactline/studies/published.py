@@ -28,6 +28,7 @@ TITLES = {"mnist": "MNIST", "cifar10": "CIFAR10"}
 MNIST = (0.1307, 0.3081)  # mean and deviation that the MNIST networks expect their input normalised by
 TRAINED = {"convmedium": "cifar10_convMed_nat", "convbig": "cifar10_convBig_nat"}
 OTHER = "the paper's shape, other weights: the paper's are not public any more"
+MANY = 100  # of our own digits, as many as the paper takes
 HINT = "Give a folder with eran/, images/ and trained/ as docs/paper.md describes, or leave out --data."
 
 
@@ -110,16 +111,16 @@ def ig_suite(folder: Path | None) -> Suite:
 
 
 def digits_suite() -> Suite:
-    """The three networks that ship with exactline, and digits they were not trained on."""
-    from ..zoo import digits_images, robust
+    """The three networks that ship with exactline, and a hundred digits they were not trained on."""
+    from ..zoo.digit_set import digits_set
+    from ..zoo.robust import robust
 
-    images, labels = digits_images()
-    subjects: list[Subject] = []
-    for name in KINDS:
-        network = as_network(robust(name.lower()), [images[0]])  # pyright: ignore[reportArgumentType]
-        subjects.append(Subject(name, network, "ships with exactline, not the paper's"))
-    pixels = images.double().numpy() * 255
-    return Suite(Images("digits", pixels, tuple(labels.tolist())), tuple(subjects), ours=True)
+    images, labels = (part[:MANY] for part in digits_set("test"))
+    subjects = tuple(
+        Subject(name, as_network(robust(name.lower()), [images[0]]), "ships with exactline, not the paper's")
+        for name in KINDS
+    )
+    return Suite(Images("digits", images.double().numpy() * 255, tuple(labels.tolist())), subjects, ours=True)
 
 
 def read_images(folder: Path, name: str) -> Images:

@@ -1,0 +1,247 @@
+"""The paper's tables with its published numbers beside ours: rows of text that every kind of file is made from."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from .ig import BEYOND, PAPER
+from .ig import Study as Integrated
+from .linearity import Linearity
+from .published import Floats
+
+PERCENTILES = (50, 25, 75)
+NONE = "-"  # where the paper has no number, or we have none
+KINDS = ("normal", "DiffAI", "PGD")
+TABLE3 = {  # median, 25 %, 75 %
+    ("MNIST", "normal"): "1.36 0.99 1.76",
+    ("MNIST", "DiffAI"): "0.98 0.92 1.38",
+    ("MNIST", "PGD"): "1.22 0.97 1.51",
+    ("CIFAR10", "normal"): "1.78 1.60 2.02",
+    ("CIFAR10", "DiffAI"): "1.67 1.47 2.03",
+    ("CIFAR10", "PGD"): "1.84 1.65 2.10",
+}
+TABLE4 = {
+    ("MNIST", "DiffAI", "FGSM"): "3.05 2.05 4.11",
+    ("MNIST", "PGD", "FGSM"): "0.88 0.66 1.14",
+    ("MNIST", "DiffAI", "random"): "2.50 1.67 3.00",
+    ("MNIST", "PGD", "random"): "0.80 0.62 1.00",
+    ("CIFAR10", "DiffAI", "FGSM"): "3.37 2.77 4.94",
+    ("CIFAR10", "PGD", "FGSM"): "1.48 1.22 1.67",
+    ("CIFAR10", "DiffAI", "random"): "3.43 2.78 4.42",
+    ("CIFAR10", "PGD", "random"): "1.51 1.21 1.80",
+}
+TANGENT = {("CIFAR10", "normal"): "over 250"}  # per cent
+TABLE1 = {"convsmall": "24.95"}  # per cent
+TABLE2 = {"convsmall": {"exact": "2582.74", "left": "136.74", "right": "139.40", "trapezoid": "91.67"}}
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table of text."""
+
+    name: str  # of its file
+    title: str
+    head: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    notes: tuple[str, ...] = ()
+
+    def csv(self) -> str:
+        """As comma-separated values."""
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerows([self.head, *self.rows])
+        return text.getvalue()
+
+
+def three(ratios: Floats) -> str:
+    """Median, 25 and 75 percentiles as the paper prints them.
+
+    >>> three(np.array([1.0, 2.0, 3.0, 4.0, 5.0]))
+    '3.00 2.00 4.00'
+    """
+    return " ".join(f"{q:.2f}" for q in np.percentile(ratios, PERCENTILES)) if len(ratios) else NONE
+
+
+def table3(found: Linearity) -> Table:
+    """How much denser FGSM directions are than random ones."""
+    rows: list[tuple[str, ...]] = []
+    for suite in found.suites:
+        for kind in KINDS:
+            ours = three(found.against_random(suite.name, kind))
+            right = f"{len(found.of(suite.name, kind))} of {len(suite.images)}"
+            rows.append((suite.name, kind, right, ours, *_beside(TABLE3.get((suite.name, kind)), ours)))
+    head = ("images", "training", "right", "median 25 % 75 %", "published", "equal")
+    return Table("table3", "Table 3: density along FGSM directions over density along random ones", head, tuple(rows))
+
+
+def table4(found: Linearity) -> Table:
+    """How much denser lines are in the normal network than in those trained to be robust."""
+    rows: list[tuple[str, ...]] = []
+    for suite in found.suites:
+        for kind in KINDS[1:]:
+            for direction in ("FGSM", "random"):
+                ours = three(found.against_normal(suite.name, kind, random=direction == "random"))
+                theirs = TABLE4.get((suite.name, kind, direction))
+                rows.append((suite.name, f"normal/{kind}", direction, ours, *_beside(theirs, ours)))
+    head = ("images", "networks", "direction", "median 25 % 75 %", "published", "equal")
+    return Table("table4", "Table 4: density in the normal network over density in the other", head, tuple(rows))
+
+
+def _beside(theirs: str | None, ours: str) -> tuple[str, str]:
+    """The published numbers, and how many of the three are the same."""
+    if theirs is None:
+        return NONE, NONE
+    same = sum(a == b for a, b in zip(theirs.split(), ours.split(), strict=False))
+    return theirs, f"{same} of 3"
+
+
+def equal_entries(found: Linearity) -> tuple[int, int]:
+    """How many entries of tables 3 and 4 are the published ones to the last digit, and how many there are."""
+    cells = [row[-1] for table in (table3(found), table4(found)) for row in table.rows if row[-1] != NONE]
+    return sum(int(cell.split()[0]) for cell in cells), 3 * len(cells)
+
+
+def tangent(found: Linearity) -> Table:
+    """How far gradients along the FGSM line are from the one at the image."""
+    rows: list[tuple[str, ...]] = []
+    for suite in found.suites:
+        for kind in KINDS:
+            numbers = [found.tangent(suite.name, kind, float32=single) for single in (False, True)]
+            worst = max(found.of(suite.name, kind).values(), key=lambda r: abs(r.tangent32 - r.tangent), default=None)
+            apart = NONE if worst is None else f"{worst.image}: {_percent(worst.tangent)}, {_percent(worst.tangent32)}"
+            rows.append((suite.name, kind, *map(_percent, numbers), TANGENT.get((suite.name, kind), NONE), apart))
+    head = ("images", "training", "exact %", "float32 %", "published %", "image that differs most: exact, float32 %")
+    note = (
+        "A relative error divides by the gradient: where one coordinate nearly vanishes, one image decides the mean,"
+        " and in float32 how nearly it vanishes is rounding."
+    )
+    return Table("tangent", "Tangent-plane error along FGSM directions", head, tuple(rows), (note,))
+
+
+def lines_table(found: Linearity) -> Table:
+    """Every line with its breaks and its length."""
+    names = ("fgsm", "random 0", "random 1", "random 2", "random 3")
+    rows: list[tuple[str, ...]] = []
+    for r in found.rows:
+        known = (r.images, r.network, str(r.image), str(r.label), str(r.predicted))
+        if not r.right:
+            rows.append((*known, *[""] * 6))
+        for k, name in enumerate(names[: len(r.breaks)]):
+            single = str(r.breaks32[k]) if r.breaks32 else ""
+            errors = (f"{r.tangent:.9g}", f"{r.tangent32:.9g}") if k == 0 else ("", "")
+            rows.append((*known, name, str(r.breaks[k]), single, repr(r.lengths[k]), *errors))
+    head = ("images", "network", "image", "label", "predicted", "direction", "breaks", "breaks_float32", "length")
+    return Table("lines", "Every line", (*head, "tangent_error", "tangent_error_float32"), tuple(rows))
+
+
+def float32_table(found: Linearity) -> Table:
+    """Where a sweep in float32 counts otherwise, and by how much."""
+    rows: list[tuple[str, ...]] = []
+    for suite in found.suites:
+        for kind in KINDS:
+            pairs = [p for r in found.of(suite.name, kind).values() for p in zip(r.breaks, r.breaks32, strict=False)]
+            more, less = (sum(sign * b > sign * a for a, b in pairs) for sign in (1, -1))
+            most = max((abs(b - a) for a, b in pairs), default=0)
+            rows.append((suite.name, kind, f"{len(pairs):,}", str(more), str(less), str(most)))
+    head = ("images", "training", "lines", "float32 counts more", "float32 counts fewer", "largest difference")
+    note = (
+        "Rounding in float32 moves breaks by 1e-4 of a line and more: two that lie closer become one, and a unit that"
+        " barely crosses zero seems not to, or to cross again. Which lines: lines.csv."
+    )
+    return Table("float32", "The same lines swept in float32", head, tuple(rows), (note,))
+
+
+def table1(found: Integrated) -> Table:
+    """What the usual heuristic's attributions are worth."""
+    rows = tuple(
+        (
+            s.name,
+            f"{len(found.of(s.name))} of {found.done(s.name)}",
+            f"{found.stop(s.name):.2f}",
+            _percent(found.stop_error(s.name)),
+            TABLE1.get(s.name, NONE) if not found.suite.ours else NONE,
+            s.note,
+        )
+        for s in found.suite.subjects
+    )
+    head = ("network", "images", "m-tilde", "error %", "published %", "weights")
+    return Table("table1", "Table 1: true error of left sums that add up to within 1 %", head, rows)
+
+
+def table2(found: Integrated) -> Table:
+    """How many gradients each way to integrate takes."""
+    rows: list[tuple[str, ...]] = []
+    for s in found.suite.subjects:
+        numbers = {"exact": found.pieces(s.name)} | {r: found.samples(s.name, r) for r in (*PAPER, *BEYOND)}
+        missed = {r: found.missed(s.name, r) for r in BEYOND}
+        cells = (f"{v:.2f}" + (f" ({missed[k]} never)" if missed.get(k) else "") for k, v in numbers.items())
+        rows.append((s.name, f"{len(found.of(s.name))} of {found.done(s.name)}", *cells))
+        if s.name in TABLE2 and not found.suite.ours:
+            rows.append((f"{s.name}, published", "", *(TABLE2[s.name].get(name, NONE) for name in numbers)))
+    head = ("network", "images", "exact", *PAPER, *BEYOND)
+    note = "Midpoint, Simpson and Gauss-Legendre are not in the paper."
+    return Table("table2", "Table 2: gradients until the error stays below 5 %", head, tuple(rows), (note,))
+
+
+def images_table(found: Integrated) -> Table:
+    """Every image with its pieces and samples."""
+    rows = tuple(
+        (r.network, *map(_text, (r.image, r.label, r.pieces, r.stop, r.stop_error)), *map(_text, r.samples.values()))
+        for r in found.rows
+    )
+    head = ("network", "image", "label", "pieces", "m_tilde", "m_tilde_error", *PAPER, *BEYOND)
+    return Table("images", "Every image", head, rows)
+
+
+def curves_table(found: Integrated) -> Table:
+    """The mean error of every rule with 1, 2, ... 128 samples."""
+    rows: list[tuple[str, ...]] = []
+    for s in found.suite.subjects:
+        curves = [found.curve(s.name, rule).tolist() for rule in (*PAPER, *BEYOND)]
+        rows += [(s.name, str(n), *(_text(e) for e in column)) for n, column in enumerate(zip(*curves, strict=True), 1)]
+    return Table("errors", "Mean error with so many samples", ("network", "samples", *PAPER, *BEYOND), tuple(rows))
+
+
+def _text(value: float | None) -> str:
+    if value is None or value != value:
+        return ""
+    return str(value) if isinstance(value, int) else f"{value:.9g}"
+
+
+def _percent(share: float | None) -> str:
+    return NONE if share is None or share != share else f"{100 * share:.2f}"
+
+
+def findings(found: Linearity) -> list[str]:
+    """Whether the paper's two findings hold for each kind of images, said plainly."""
+    said: list[str] = []
+    for suite in found.suites:
+        for kind in KINDS:
+            said.append(_finding(found.against_random(suite.name, kind), suite.name, kind))
+        both = [found.against_normal(suite.name, "DiffAI", random=random) for random in (False, True)]
+        medians = [float(np.median(b)) if len(b) else float("nan") for b in both]
+        verdict = "have fewer breaks than" if min(medians) > 1 else "do NOT have fewer breaks than"
+        numbers = f"{medians[0]:.2f} along FGSM lines, {medians[1]:.2f} along random ones"
+        said.append(f"{suite.name}: lines in the DiffAI network {verdict} in the normal one (median ratio {numbers}).")
+    return said
+
+
+def _finding(ratios: Floats, images: str, kind: str) -> str:
+    if not len(ratios):
+        return f"{images}, {kind}: there is no line to compare."
+    middle, share = float(np.median(ratios)), float((ratios > 1).mean())
+    verdict = "denser than" if middle > 1 else "NOT denser than"
+    return (
+        f"{images}, {kind}: FGSM directions are {verdict} random ones"
+        f" (median ratio {middle:.2f}, denser in {100 * share:.0f} % of pairs)."
+    )
+
+
+def files(tables: Sequence[Table]) -> dict[str, str]:
+    """Each table as the text of a file, by its name."""
+    return {f"{table.name}.csv": table.csv() for table in tables}
