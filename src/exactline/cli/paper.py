@@ -217,8 +217,8 @@ def _acas(folder: Path, data: Path | None, pictures: bool, move: Report) -> list
     mean, least, most = found.breaks("distance")
     points = (
         f"{found.advisor.name}; {found.advisor.note}.",
-        f"{len(found.of('distance'))} distance lines: {mean:.2f} breaks on average ({least} to {most}), both ends counted"
-        ".",
+        f"{len(found.of('distance'))} distance lines: {mean:.2f} breaks on average ({least} to {most}), both ends"
+        " counted.",
         f"{counted(len(found.missed), 'interval')} of constant advice lie between the samples of their lines.",
     )
     blocks: list[Any] = [Heading("Advice around an aircraft (figure 2)"), Points(points)]
