@@ -45,7 +45,7 @@ def test_the_readme_s_example_runs():
 def test_the_package_is_typed_and_small():
     package = Path(str(files("exactline")))
     assert (package / "py.typed").is_file()
-    assert sum(f.stat().st_size for f in package.rglob("*.safetensors")) < 200_000
+    assert sum(f.stat().st_size for f in package.rglob("*.safetensors")) < 260_000
 
 
 def test_import_needs_only_torch_and_numpy():
