@@ -52,6 +52,11 @@ def read_point(text: str, shape: Shape, where: str = "point") -> NDArray[np.floa
     return _fitted(values, shape, f"{where} {text}" if found else where)
 
 
+def read_array(path: Path, key: str | None = None) -> Array:
+    """All numbers of a .npy file, or of one array of a .npz, read as carefully as points are."""
+    return _npz(path, key, ()) if path.suffix.lower() == ".npz" else _npy(path, None, ())
+
+
 def _inline(text: str, where: str) -> Array:
     try:
         return np.array([float(number) for number in text.split(",")])

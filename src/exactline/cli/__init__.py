@@ -11,13 +11,16 @@ from .attribute import attribute
 from .convert import convert
 from .decide import decide
 from .demo import demo
+from .density import Greedy, density
 from .ending import dressed, flushed
 from .falsify import falsify
 from .info import info
 from .output import say
+from .paper import PAPER
 from .plane import plane
 from .restrict import restrict
 from .study import study
+from .train import train
 
 app = typer.Typer(
     name="exactline",
@@ -48,4 +51,8 @@ def version() -> None:
 
 for command in (info, convert, restrict, decide, attribute, plane, falsify, demo):
     app.command()(command)
+study.command(cls=Greedy)(density)
+for name, experiment in PAPER.items():
+    study.command(name)(experiment)
 app.add_typer(study)
+app.add_typer(train)
