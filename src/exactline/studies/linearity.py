@@ -6,7 +6,7 @@ From each image that a network classifies rightly five lines run to changed imag
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from time import process_time
@@ -86,17 +86,23 @@ class Linearity:
         """The images that a network classifies rightly, by number."""
         return {r.image: r for r in self.rows if (r.images, r.network) == (images, network) and r.right}
 
-    def against_random(self, images: str, network: str) -> Floats:
-        """Table 3: how much denser the FGSM line is than each random one."""
-        found = [r.densities[0] / r.densities[1:] for r in self.of(images, network).values()]
-        return _finite(found)
+    def random_ratios(self, images: str, network: str) -> list[Floats]:
+        """Table 3 image by image: how much denser the FGSM line is than each random one."""
+        return [_finite(r.densities[0] / r.densities[1:]) for r in self.of(images, network).values()]
 
-    def against_normal(self, images: str, network: str, *, random: bool) -> Floats:
-        """Table 4: how much denser lines are in the normal network than in another."""
+    def normal_ratios(self, images: str, network: str, *, random: bool) -> list[Floats]:
+        """Table 4 image by image: how much denser lines are in the normal network than in another."""
         normal, other = self.of(images, "normal"), self.of(images, network)
         lines = slice(1, None) if random else slice(0, 1)
-        found = [normal[i].densities[lines] / other[i].densities[lines] for i in normal if i in other]
-        return _finite(found)
+        return [_finite(normal[i].densities[lines] / other[i].densities[lines]) for i in normal if i in other]
+
+    def against_random(self, images: str, network: str) -> Floats:
+        """All ratios of table 3."""
+        return np.concatenate([np.zeros(0), *self.random_ratios(images, network)])
+
+    def against_normal(self, images: str, network: str, *, random: bool) -> Floats:
+        """All ratios of an entry of table 4."""
+        return np.concatenate([np.zeros(0), *self.normal_ratios(images, network, random=random)])
 
     def tangent(self, images: str, network: str, *, float32: bool = False) -> float:
         """The tangent plane's error, mean over images."""
@@ -251,7 +257,6 @@ def tangent_errors(network: Network, line: Restriction, target: int) -> tuple[fl
         return float(line.alphas.diff() @ found[0]), float(line.alphas.diff() @ found[1])
 
 
-def _finite(found: Sequence[Floats]) -> Floats:
-    """One row of numbers, without those of lines that have no length."""
-    flat = np.concatenate([np.atleast_1d(f) for f in found]) if found else np.zeros(0)
-    return flat[np.isfinite(flat)]
+def _finite(ratios: Floats) -> Floats:
+    """Without those of lines that have no length."""
+    return ratios[np.isfinite(ratios)]

@@ -81,7 +81,9 @@ def _rows(ax: Axes, fan: Fan, longest: float, seen: dict[int, str]) -> None:
     ax.set_yticks(range(len(names)), names, fontsize="x-small")
     ax.invert_yaxis()
     ax.set_xlim(0, 1.01 * longest)
-    ax.set_title(f"{fan.network} network: direction, breaks", fontsize="small", loc="left")
+    ax.set_title(
+        f"{fan.network} network; beside each direction its breaks, both ends counted", fontsize="small", loc="left"
+    )
 
 
 def _legend(figure: Figure, seen: dict[int, str]) -> None:
