@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from operator import index as as_index
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from ..sweep.precise import precise
 from ..sweep.progress import Report, reporter
 from .collect import Collector
 from .engine import cut_plane
-from .given import Outline, outline, shapes_fit
+from .given import OFF, Outline, outline, shapes_fit
 from .restriction import PlaneRestriction
 from .state import Frame
 
@@ -83,6 +84,7 @@ def grid(
     if first == second:
         raise PlaneError("Both axes are the same feature.", where="argument axes", hint="Name two features.")
     bounds = [_range(side) for side in _two(box, "box", "two ranges, such as ((0, 1), (0, 1))")]
+    _sides(bounds)
     places = np.array([[bounds[0][i], bounds[1][j]] for i, j in ((0, 0), (1, 0), (1, 1), (0, 1))])
     corners = start.reshape(1, -1).repeat(4, 1)
     corners[:, first], corners[:, second] = torch.from_numpy(places.T.copy())
@@ -175,10 +177,25 @@ def _range(side: Any) -> tuple[float, float]:
     return found
 
 
+def _sides(bounds: list[tuple[float, float]]) -> None:
+    """Refuse a box that float64 cannot tell from a line, or whose sides it cannot hold."""
+    one, two = (high / 2 - low / 2 for low, high in bounds)
+    if not np.isfinite([2 * one, 2 * two]).all():
+        raise PlaneError("The box is too large for float64.", where="argument box", hint="Give a smaller box.")
+    if min(one, two) <= OFF * max(one, two):
+        raise PlaneError(
+            f"One side of the box is {max(one, two) / max(min(one, two), 5e-324):.1e} times as long as the other.",
+            where="argument box",
+            hint="For a line there is xl.restrict; or let the features have units of about one size.",
+        )
+
+
 def _position(axis: Any, start: Tensor) -> int:
     """A feature's place in the flattened input."""
     try:
-        index = tuple(int(i) for i in axis) if isinstance(axis, (tuple, list)) else int(axis)
+        if any(isinstance(i, bool) for i in (axis if isinstance(axis, (tuple, list)) else (axis,))):
+            raise TypeError
+        index = tuple(map(as_index, axis)) if isinstance(axis, (tuple, list)) else as_index(axis)
         if isinstance(index, tuple):
             if len(index) != start.dim():
                 raise IndexError

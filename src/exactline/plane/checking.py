@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from ..checking import reference
+from ..checking import counted, reference
 from ..sweep.precise import precise
 
 if TYPE_CHECKING:
@@ -41,6 +41,7 @@ class PlaneCheck:
 
 def check(plane: PlaneRestriction, samples: int, seed: int) -> PlaneCheck:
     """Compare a plane with a forward pass at corners, at polygons' centres and at random points."""
+    counted(samples)
     network = plane.known_network("plane.check")
     theirs, against = reference(network)
     tail = against == "the module"

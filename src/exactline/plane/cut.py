@@ -15,6 +15,7 @@ from ..network.graph import Network
 from ..ops.base import Crossings
 from ..ops.contest import Contest
 from ..sweep.place import Births, place
+from .merge import LOOK, mixed
 from .noise import EdgeNoise, blurred
 from .rows import Floats, Ints, Mask, Rows, Signs, within
 from .state import Origins, State, Work
@@ -57,7 +58,7 @@ class Cutter:
         gaps = self.contest.gaps(self.state.live[self.source]).cpu().to(torch.float64).numpy()
         gaps, snapped = self._settled(gaps)
         if len(snapped[0]):
-            self._count_unresolved(gaps, np.unique(snapped[1]))
+            self._count_unresolved(gaps, *snapped)
             self._meet(*snapped)
         self.columns = np.flatnonzero((gaps.max(0, initial=0) > 0) & (gaps.min(0, initial=0) < 0))
         self.gaps = Rows(gaps[:, self.columns])
@@ -78,11 +79,23 @@ class Cutter:
         gaps[rows[row], column] = 0.0
         return gaps, (rows[row], column)
 
-    def _count_unresolved(self, gaps: Floats, columns: Ints) -> None:
+    def _count_unresolved(self, gaps: Floats, row: Ints, column: Ints) -> None:
+        """Count polygons on which a difference is nothing but rounding; equal functions differ by nothing at all."""
         mesh = self.state.mesh
         places, count = mesh.places(np.arange(len(mesh)))
-        zero = gaps[:, columns][mesh.corners[places]] == 0
-        self.state.unresolved += int(np.logical_and.reduceat(zero, count.cumsum() - count).sum())
+        first, corners = count.cumsum() - count, mesh.corners[places]
+        columns, which = np.unique(column, return_inverse=True)
+        changed = np.zeros((len(gaps), len(columns)), dtype=bool)
+        changed[row, which] = True
+        flat = np.logical_and.reduceat(gaps[:, columns][corners] == 0, first)
+        polygon, k = np.nonzero(flat & np.logical_or.reduceat(changed[corners], first))
+        some, back = np.unique(polygon, return_inverse=True)
+        x = self.state.live[self.source]
+        step = max(1, LOOK // max(1, x[0].numel()))
+        for at in range(0, len(some), step):
+            inside = self.contest.gaps(mixed(x, self.state, some[at : at + step])).cpu().numpy()
+            here = (back >= at) & (back < at + step)
+            self.state.unresolved += int((inside[back[here] - at, columns[k[here]]] != 0).sum())
 
     def _cut_edges(self) -> None:
         """Put a corner wherever a difference changes sign along an edge."""

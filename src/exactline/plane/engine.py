@@ -10,17 +10,16 @@ import numpy as np
 
 from ..network.graph import Network
 from ..ops.base import Breaking, Input
+from ..sweep.doubt import Size
 from ..sweep.engine import largest_of
-from ..sweep.noise import doubtful_size
 from ..sweep.plan import Plan, plan
+from ..sweep.state import first_sizes
 from .cut import Cutter
 from .merge import merged
 from .mesh import Mesh
-from .noise import contests_of, doubts
+from .noise import contests_of, usual
 from .rows import Rows
 from .state import Frame, State
-
-Expected = tuple[float, float | None]  # errors at the input of a node: at worst, and usually
 
 
 def begin(network: Network, frame: Frame) -> State:
@@ -30,12 +29,12 @@ def begin(network: Network, frame: Frame) -> State:
     births = np.zeros((count, 4), dtype=np.int64)
     births[:, 0] = -1
     rows = (Rows(np.eye(count)), Rows(births), Rows(np.zeros((count, 2))))
-    return State(frame, 0, Mesh.polygon(count), *rows, live)
+    return State(frame, 0, Mesh.polygon(count), *rows, live, first_sizes(live), usual(network, frame))
 
 
 def cut_plane(network: Network, frame: Frame, points: int, deadline: float = float("inf")) -> Iterator[State]:
     """All polygons, part after part of at most about so many corners; ends early at the deadline."""
-    facts, expected = plan(network), doubts(network, frame)
+    facts = plan(network)
     waiting = [begin(network, frame)]
     while waiting:
         state = waiting.pop()
@@ -46,33 +45,37 @@ def cut_plane(network: Network, frame: Frame, points: int, deadline: float = flo
                 state, later = state.halves()
                 waiting.append(later)
             else:
-                _step(network, facts, expected, state, points)
+                _step(network, facts, state, points)
         yield state
 
 
-def _step(network: Network, facts: Plan, expected: dict[int, Expected], state: State, points: int) -> None:
+def _step(network: Network, facts: Plan, state: State, points: int) -> None:
     """Past the next node, or as far as so many corners allow."""
     i = state.node
     node = network.nodes[i]
     if i not in facts.last:
         state.live.pop(i, None)
     elif isinstance(node.op, Breaking):
-        if not branch_out(network, state, node.op, expected[i], points):
+        if not branch_out(network, state, node.op, points):
             return
     elif not isinstance(node.op, Input):
         state.live[i] = node.op.evaluate(*(state.live[j] for j in node.inputs))
+        state.sizes[i] = Size.after(facts, i, [state.sizes[j] for j in node.inputs], state.eps)
     for j in set(node.inputs):
         if facts.last.get(j) == i:
             state.live.pop(j, None)
+            state.sizes.pop(j, None)
     state.node = i + 1
 
 
-def branch_out(network: Network, state: State, op: Breaking, expected: Expected, points: int) -> bool:
+def branch_out(network: Network, state: State, op: Breaking, points: int) -> bool:
     """Cut along everything that a breaking node compares, and evaluate it; whether that came to its end."""
     i = state.node
     source = network.nodes[i].inputs[0]
     largest = largest_of(state.live[source], network.nodes[i].name)
-    doubtful = doubtful_size(state.dtype, largest, *expected)
+    facts, size = plan(network), state.sizes[source]
+    doubtful = state.usual.doubtful(i, state.dtype, largest, size)
+    state.sizes[i] = Size(largest * facts.reach[i], size.errors * facts.gain[i])
     before, edges = len(state.weights), len(state.mesh.ends)
     contests = contests_of(network, i)
     for number in range(0 if state.work is None else state.work.number, len(contests)):

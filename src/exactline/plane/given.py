@@ -33,9 +33,10 @@ def outline(vertices: Any) -> Outline:
     """Check a user's corners and lay coordinates: from the first corner, first towards the second."""
     corners = _corners(vertices)
     flat = np.concatenate([c.reshape(len(c), -1).numpy() for c in corners], 1)
-    scale = float(np.abs(flat).max(initial=0.0)) or 1.0
+    # a power of two, so that points far from the origin keep all digits of their distances
+    scale = float(np.ldexp(1.0, int(np.frexp(np.abs(flat).max(initial=0.0))[1]) - 1))
     shifted = flat / scale - flat[0] / scale
-    size = float(np.abs(shifted).max())
+    size = float(np.abs(shifted).max(initial=0.0))
     where, apart = "argument vertices", _closest(shifted)
     if apart == 0:
         raise PlaneError("Two corners are the same point.", where=where, hint="Give each corner once.")
@@ -61,7 +62,11 @@ def outline(vertices: Any) -> Outline:
     if _area(places) < 0:
         places[:, 1], second = -places[:, 1], -second
     _convex(places, where)
-    return Outline(corners, places * scale, flat[0], np.stack([first, second]))
+    with np.errstate(over="ignore"):
+        found = places * scale
+    if not np.isfinite(found).all():
+        raise PlaneError("The polygon is too large for float64.", where=where, hint="Give corners closer together.")
+    return Outline(corners, found, flat[0], np.stack([first, second]))
 
 
 def _corners(vertices: Any) -> tuple[Tensor, ...]:
@@ -80,6 +85,8 @@ def _corners(vertices: Any) -> tuple[Tensor, ...]:
         raise PlaneError(
             f"A polygon needs three corners, not {len(corners[0])}.", where=where, hint="Give a tensor (corners, *in)."
         )
+    if not any(c.numel() for c in corners):
+        raise PlaneError("The corners hold no numbers.", where=where, hint="Give a tensor (corners, *in).")
     return corners
 
 
@@ -142,16 +149,17 @@ def plane_through(x0: Any, x1: Any, x2: Any, *, shape: str = "rectangle", margin
             "The three inputs have different shapes.", where="arguments x0, x1, x2", hint="Give three of one shape."
         )
     corners = tuple(torch.stack(group) for group in zip(*points, strict=True))
-    found = outline(corners)
+    given = outline(corners).places
+    given = given / np.abs(given).max()  # nothing overflows or vanishes in what follows
     if shape == "triangle":
-        middle = found.places.mean(0)
-        places = middle + (found.places - middle) * (1 + margin)
+        middle = given.mean(0)
+        places = middle + (given - middle) * (1 + margin)
     else:
-        low, high = found.places.min(0), found.places.max(0)
+        low, high = given.min(0), given.max(0)
         low, high = low - margin * (high - low), high + margin * (high - low)
         places = np.array([[low[0], low[1]], [high[0], low[1]], [high[0], high[1]], [low[0], high[1]]])
     # as mixtures of the three points, so that those that are corners stay what they are
-    mixing = np.linalg.solve(np.vstack([found.places.T, np.ones(3)]), np.vstack([places.T, np.ones(len(places))])).T
+    mixing = np.linalg.solve(np.vstack([given.T, np.ones(3)]), np.vstack([places.T, np.ones(len(places))])).T
     mixing = np.where(np.abs(mixing - mixing.round()) < 1e-14, mixing.round(), mixing)
     made = tuple((torch.from_numpy(mixing) @ c.reshape(3, -1)).view(len(places), *c.shape[1:]) for c in corners)
     return made if isinstance(x0, tuple) else made[0]

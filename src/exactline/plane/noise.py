@@ -9,9 +9,10 @@ from torch import Tensor
 from ..network.graph import Network
 from ..ops.base import Breaking
 from ..ops.contest import Contest
-from ..sweep.noise import LOOK, SAFETY, SAMPLES, estimate, usual_errors
+from ..sweep.doubt import SAMPLES, Usual, usual_errors
+from ..sweep.noise import LOOK, SAFETY, estimate
 from ..sweep.plan import plan
-from ..sweep.state import Size, first_sizes, on
+from ..sweep.state import on
 from ..sweep.walk import PROBES
 from .rows import Floats, Ints
 from .state import Frame, State
@@ -19,18 +20,17 @@ from .state import Frame, State
 NEAREST = 8 * float(np.finfo(np.float64).eps)  # weights this close are one corner
 
 
-def doubts(network: Network, frame: Frame) -> dict[int, tuple[float, float | None]]:
-    """For the input of every breaking node: how large errors can be at worst, and how large they usually are."""
-    corners, facts = len(frame.places), plan(network)
-    mixtures = np.random.default_rng(0).dirichlet(np.ones(corners), SAMPLES)
-    points, errors = frame.points(np.concatenate([np.eye(corners)[:SAMPLES], mixtures]))
-    usual = usual_errors(network, points, errors) if facts.narrow else {}
-    live = dict(zip(network.inputs, frame.corners, strict=True))
-    sizes, eps = first_sizes(live), torch.finfo(frame.corners[0].dtype).eps
-    for i, node in enumerate(network.nodes):
-        if i in facts.last and i not in sizes:
-            sizes[i] = Size.after(facts, i, [sizes[j] for j in node.inputs], eps)
-    return {i: (sizes[network.nodes[i].inputs[0]].errors, usual.get(i)) for i in network.breaking if i in facts.last}
+def sampled(frame: Frame) -> Floats:
+    """Weights of a few points, corners and others, (n, k)."""
+    corners = len(frame.places)
+    return np.concatenate([np.eye(corners)[:SAMPLES], np.random.default_rng(0).dirichlet(np.ones(corners), SAMPLES)])
+
+
+def usual(network: Network, frame: Frame) -> Usual:
+    """Errors as a few points of the plane have them, where that costs little."""
+    if not plan(network).narrow:
+        return Usual()
+    return Usual(usual_errors(network, *frame.points(sampled(frame))))
 
 
 def contests_of(network: Network, node: int) -> tuple[Contest, ...]:

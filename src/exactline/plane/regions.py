@@ -15,17 +15,22 @@ from torch import Tensor
 from ..errors import ArgumentError, MissingError
 from ..network.graph import Network, Node
 from ..ops.maximum import Maximum
-from ..sweep.noise import SAFETY, doubtful_size, estimate
+from ..sweep.doubt import Size
+from ..sweep.noise import SAFETY, estimate
+from ..sweep.plan import plan
 from ..sweep.precise import precise
-from .engine import Expected, branch_out
+from ..sweep.state import first_sizes
+from .engine import branch_out
 from .merge import centres, mixed
 from .mesh import OUTSIDE, Mesh, ring_order
-from .noise import doubts
+from .noise import sampled, usual
 from .rows import Floats, Ints, Rows, components
 from .state import Frame, State
 
 if TYPE_CHECKING:
     from .restriction import PlaneRestriction
+
+MORE = 16.0  # how much larger than at a few points a value may be elsewhere
 
 
 @dataclass(frozen=True)
@@ -106,9 +111,8 @@ def regions(plane: PlaneRestriction, order: str) -> Regions:
         op = judge.nodes[state.node].op
         if not isinstance(op, Maximum):
             raise TypeError("the last node judges")
-        expected = doubts(judge, state.frame)[state.node]
-        branch_out(judge, state, op, expected, sys.maxsize)
-        labels, tied = _labels(judge, state, judge.nodes[state.node].inputs[0], 1 if order == "max" else -1, expected)
+        branch_out(judge, state, op, sys.maxsize)
+        labels, tied = _labels(judge, state, judge.nodes[state.node].inputs[0], 1 if order == "max" else -1)
     return _joined(plane, state, labels, tied, order)
 
 
@@ -133,7 +137,26 @@ def _state(plane: PlaneRestriction, judge: Network) -> State:
     spots = np.zeros((len(plane.weights), 2))
     rows = (Rows(plane.weights.numpy().copy()), Rows(births), Rows(spots))
     frame = Frame(plane.vertices, places)
-    return State(frame, len(judge.nodes) - 1, _mesh(plane), *rows, live)
+    sizes = {source: _size(judge, frame, source)}
+    return State(frame, len(judge.nodes) - 1, _mesh(plane), *rows, live, sizes, usual(judge, frame))
+
+
+def _size(judge: Network, frame: Frame, source: int) -> Size:
+    """How large the outputs and their errors can be, told by the values at a few points."""
+    facts, eps = plan(judge), torch.finfo(torch.float64).eps
+    points, _ = frame.points(sampled(frame))
+    sizes = first_sizes(dict(zip(judge.inputs, points, strict=True)))
+    inputs = [judge.nodes[i].inputs[0] for i in judge.breaking if i in facts.last]
+    seen = judge.evaluate(points, inputs)
+    for i, node in enumerate(judge.nodes[: source + 1]):
+        if i in sizes or i not in facts.last:
+            continue
+        if i in judge.breaking:
+            largest = MORE * float(seen[node.inputs[0]].abs().max()) if seen[node.inputs[0]].numel() else 0.0
+            sizes[i] = Size(largest * facts.reach[i], sizes[node.inputs[0]].errors * facts.gain[i])
+        else:
+            sizes[i] = Size.after(facts, i, [sizes[j] for j in node.inputs], eps)
+    return sizes[source]
 
 
 def _mesh(plane: PlaneRestriction) -> Mesh:
@@ -156,15 +179,13 @@ def _mesh(plane: PlaneRestriction) -> Mesh:
     return Mesh(ends, plane.births.numpy().copy(), sides, offsets[:-1].copy(), count, rings, rims)
 
 
-def _labels(
-    judge: Network, state: State, source: int, sign: int, expected: Expected
-) -> tuple[Ints, dict[int, tuple[int, ...]]]:
+def _labels(judge: Network, state: State, source: int, sign: int) -> tuple[Ints, dict[int, tuple[int, ...]]]:
     """The output that decides on each polygon, (polygons,), and those that are tied with it there."""
     polygons = np.arange(len(state.mesh))
     inside = sign * mixed(state.live[source], state, polygons).flatten(1)
     best = inside.amax(1, keepdim=True)
     gap = best - inside
-    rough = doubtful_size(torch.float64, float(inside.abs().max()), *expected)
+    rough = state.usual.doubtful(state.node, torch.float64, float(inside.abs().max()), state.sizes[source])
     rows = torch.nonzero((gap <= rough).sum(1) > 1)[:, 0]
     equal = gap == 0
     if len(rows):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from operator import index as as_index
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,8 +13,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..errors import ArgumentError, MissingError, PlaneError
-from ..line import Lines
+from ..errors import ArgumentError, LineError, MissingError, PlaneError
+from ..line import Lines, points_of
 from ..network.graph import Network
 from ..restriction import TITLES, Born, Restriction, duration
 from .locate import Locator
@@ -70,13 +71,17 @@ class PlaneRestriction:
 
     def polygon(self, index: int) -> Polygon:
         """One polygon: where it lies, its values and its affine map."""
-        if not isinstance(index, int) or not -len(self) <= index < len(self):
+        try:
+            number = as_index(index)  # whole numbers of any kind, as locate() gives them
+        except TypeError:
+            number = len(self)
+        if not -len(self) <= number < len(self):
             raise ArgumentError(
                 f"There are {len(self)} polygons; {index!r} is not one of them.",
                 where="argument index",
                 hint=f"Count from 0 to {len(self) - 1}.",
             )
-        return Polygon(self, index % len(self))
+        return Polygon(self, number % len(self))
 
     @cached_property
     def corners(self) -> Tensor:
@@ -131,8 +136,13 @@ class PlaneRestriction:
 
     def coordinates(self, points: Any) -> Tensor:
         """Plane coordinates (n, 2) of input points (n, *in), dropped straight onto the plane."""
-        given = points if isinstance(points, tuple) else (points,)
-        rows = torch.cat([torch.as_tensor(p, dtype=torch.float64).reshape(len(p), -1) for p in given], 1)
+        try:
+            given = points_of(points, "points")
+        except LineError as problem:
+            raise PlaneError(problem.problem, where=problem.where, hint=problem.hint) from problem
+        if any(p.dim() == 0 for p in given) or len({len(p) for p in given}) != 1:
+            raise PlaneError("How many points?", where="argument points", hint="Give points of shape (n, *in).")
+        rows = torch.cat([p.reshape(len(p), p.shape[1:].numel()) for p in given], 1)
         if rows.shape[1] != len(self.origin):
             raise PlaneError(
                 f"Input points have {len(self.origin)} numbers, not {rows.shape[1]}.",

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from ..line import between
+from ..sweep.doubt import Size, Usual
 from ..sweep.state import on
 from .mesh import Mesh
 from .rows import Floats, Ints, Rows
@@ -68,6 +69,8 @@ class State:
     births: Rows  # (corners, 4) node or -1, contest, column, and whether the fuzz is as small as it can be told
     spots: Rows  # (corners, 2) rate and fuzz: how fast the crossing changes with distance, how far off it may be
     live: dict[int, Tensor]  # (corners, *shape) each
+    sizes: dict[int, Size]  # of every live tensor
+    usual: Usual
     unresolved: int = 0  # pairs of a polygon and a unit that cannot be told from a knot on it
     work: Work | None = None  # what was begun at the node and is not finished
     seams: list[int] = field(default_factory=lambda: [0])  # how many there are, shared by all parts
@@ -119,8 +122,11 @@ class State:
     def only(self, mesh: Mesh, corners: Ints) -> State:
         """Another mesh over some of the corners, which it numbers anew."""
         live = {i: t[on(t.device, corners)] for i, t in self.live.items()}
+        usual = replace(self.usual)  # what it learns from here on is its own
         weights, births, spots = (Rows(r.all[corners]) for r in (self.weights, self.births, self.spots))
-        return State(self.frame, self.node, mesh, weights, births, spots, live, seams=self.seams)
+        return State(
+            self.frame, self.node, mesh, weights, births, spots, live, dict(self.sizes), usual, seams=self.seams
+        )
 
     def halves(self) -> tuple[State, State]:
         """The polygons on either side of the middle, across the longer way."""

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 
 from ..errors import FileError
@@ -19,6 +20,7 @@ FACTS = ("names", "units", "several_inputs", "several_outputs", "seconds", "unre
 ARRAYS = ("outline", "origin", "axes", "weights", "edges", "births", "sides", "offsets", "rings")
 WHOLE = ("edges", "births", "sides", "offsets", "rings")
 HINT = "Give a file that plane.save() wrote."
+SLACK = 1e-6  # what rounding may do to places and areas, and damage hardly ever stays within
 
 
 def save(plane: PlaneRestriction, path: Path) -> None:
@@ -92,5 +94,51 @@ def _consistent(plane: PlaneRestriction) -> None:
     nodes = plane.births[:, 0]
     if nodes.numel() and (int(nodes.min()) < -1 or int(nodes.max()) >= len(plane.names)):
         raise ValueError("births name what is not there")
-    if plane.kept is not None and (not plane.kept or any(len(v) != corners for v in plane.kept)):
+    kept = plane.kept or ()
+    if plane.kept is not None and (not kept or any(len(v) != corners or v.dtype != plane.dtype for v in kept)):
         raise ValueError("there is not one value for each corner")
+    _known_facts(plane)
+    _closed(plane)
+    _placed(plane)
+
+
+def _known_facts(plane: PlaneRestriction) -> None:
+    """Refuse facts of other types than those that are written."""
+    plain = {"seconds": (int, float), "unresolved": int, "checksum": str, "until": (str, type(None))}
+    plain |= dict.fromkeys(("several_inputs", "several_outputs", "rewrite"), bool)
+    wrong = [name for name, kind in plain.items() if not isinstance(getattr(plane, name), kind)]
+    words, counts = [*plane.names, *plane.units], list(plane.units.values())
+    wrong += ["names"] * (not all(isinstance(word, str) for word in words))
+    wrong += ["units"] * (not all(isinstance(count, int) for count in counts))
+    if wrong or not np.isfinite(plane.seconds):
+        raise ValueError(f"{(wrong or ['seconds'])[0]} is not what it should be")
+
+
+def _closed(plane: PlaneRestriction) -> None:
+    """Refuse edges that are not the sides of the polygons, one for one."""
+    offsets, rings, ends, sides = (getattr(plane, n).numpy() for n in ("offsets", "rings", "edges", "sides"))
+    after = np.arange(len(rings)) + 1
+    after[offsets[1:] - 1] = offsets[:-1]
+    told = np.stack([np.arange(len(offsets) - 1).repeat(np.diff(offsets)), rings, rings[after]], 1)
+    seen = np.concatenate([np.column_stack([sides[:, 0], ends]), np.column_stack([sides[:, 1], ends[:, ::-1]])])
+    seen = seen[seen[:, 0] >= 0]
+    if len(told) != len(seen) or (told[np.lexsort(told.T)] != seen[np.lexsort(seen.T)]).any():
+        raise ValueError("edges and polygons do not fit")
+    if (sides[:, 0] == sides[:, 1]).any() or (ends[:, 0] == ends[:, 1]).any():
+        raise ValueError("edges lead nowhere")
+
+
+def _placed(plane: PlaneRestriction) -> None:
+    """Refuse places that are not those of the vertices, and polygons that do not fill the whole."""
+    if any(v.dtype != torch.float64 or not bool(torch.isfinite(v).all()) for v in plane.vertices):
+        raise ValueError("the vertices are not numbers of 64 bits")
+    if not plane.extent > 0:
+        raise ValueError("the outline has no extent")
+    flat = torch.cat([v.flatten(1) for v in plane.vertices], 1) / plane.extent
+    gap = (flat - plane.origin / plane.extent) @ plane.axes.T - plane.outline / plane.extent
+    if not float(gap.abs().max()) <= SLACK + 1e-9 * float(flat.abs().max()):
+        raise ValueError("the outline is not that of the vertices")
+    if not float((plane.weights.sum(1) - 1).abs().max()) <= SLACK or float(plane.weights.min()) < -SLACK:
+        raise ValueError("weights are no shares")
+    if not abs(float(plane.shares.sum()) - 1) <= SLACK or float(plane.shares.min()) < -SLACK:
+        raise ValueError("the polygons do not fill the whole")

@@ -16,10 +16,11 @@ from ..errors import NumberError
 from ..line import Lines, between
 from ..network.graph import Network
 from ..ops.base import Breaking, Input, Passes
-from .noise import SAMPLES, StateNoise, fuzz_of, usual_errors
+from .doubt import SAMPLES, Size, Usual, usual_errors
+from .noise import StateNoise, fuzz_of
 from .place import Births, place
 from .plan import Plan, plan
-from .state import Floats, Ints, Size, State, Step, begin, on
+from .state import Floats, Ints, State, Step, begin, on
 from .walk import Walk
 
 
@@ -70,7 +71,7 @@ def sweep_lines(network: Network, lines: Lines, limits: Limits, watch: Watch | N
     step = max(1, limits.points // 2)
     for first in range(0, len(lines), step):
         whole = begin(lines, first, min(first + step, len(lines)), network.inputs)
-        whole.usual = usual
+        whole.usual = Usual(usual)
         waiting = [iter([whole])]
         while waiting:
             state = next(waiting[-1], None)
@@ -137,7 +138,7 @@ def branch_out(network: Network, facts: Plan, state: State, limits: Limits) -> S
     source = node.inputs[0]
     x = state.live[source]
     largest = largest_of(x, node.name)
-    noise = StateNoise(network, state, source, largest, state.sizes[source].errors)
+    noise = StateNoise(network, state, source, largest, state.sizes[source])
     state.sizes[i] = Size(largest * facts.reach[i], state.sizes[source].errors * facts.gain[i])
     settled = op.settle(x, noise)
     births = place(op.crossings(settled, noise), noise)

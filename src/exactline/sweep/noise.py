@@ -11,15 +11,12 @@ from torch import Tensor
 
 from ..network.graph import Network
 from ..ops.base import Noise, flat
+from .doubt import Size
 from .plan import plan
 from .state import Floats, Ints, State, on
-from .walk import PROBES, TINY, Walk
+from .walk import PROBES, Walk
 
 SAFETY = 16.0  # estimates are multiplied by this before they decide
-FILTER = {torch.float64: 4096.0, torch.float32: 64.0}  # how much wider than that the first look is
-SAMPLES = 16  # points that tell how large errors usually are
-SPREAD = 1024.0  # how much larger than theirs an error may be
-WILD = 1e14  # where the worst case is so much larger than that, a few points may have missed something
 MANY = 64  # points in doubt before errors are kept: a few tell nothing of those to come
 LOOK = 1 << 27  # bytes of a walk over doubtful points
 TRAIL = 1 << 28  # bytes of a walk that is kept along with a state
@@ -33,25 +30,6 @@ def estimate(
 ) -> Tensor:
     """Estimated error (k, *shape) of one node, evaluated from the input."""
     return Walk(network, points, errors).to(place)
-
-
-def usual_errors(network: Network, points: list[Tensor], errors: list[Tensor]) -> dict[int, float]:
-    """The largest estimated error, over some points, at the input of every breaking node."""
-    walk, last, found = Walk(network, points, errors), plan(network).last, dict[int, float]()
-    for i in network.breaking:
-        if i in last:
-            size = walk.to(network.nodes[i].inputs[0])
-            found[i] = float(size.max()) if size.numel() else 0.0
-    return found
-
-
-def doubtful_size(dtype: torch.dtype, largest: float, worst: float, usual: float | None) -> float:
-    """How near to a knot a value may be in doubt, given the errors' worst case and what they usually are."""
-    wide = FILTER.get(dtype, 4096.0)
-    expected = wide * worst
-    if usual is not None and expected <= WILD * usual:
-        expected = min(expected, SPREAD * usual)
-    return wide * torch.finfo(dtype).eps * largest + expected + TINY * 64
 
 
 def fuzz_of(
@@ -72,13 +50,13 @@ def fuzz_of(
 class StateNoise(Noise):
     """The noise at the input of one breaking node, for the points of a state."""
 
-    def __init__(self, network: Network, state: State, place: int, largest: float, expected: float) -> None:
+    def __init__(self, network: Network, state: State, place: int, largest: float, size: Size) -> None:
         self.network, self.state, self.place, self.largest = network, state, place, largest
         same = state.joined
         gaps = np.flatnonzero(~same)
         self.joined, self.gaps = on(state.device, same), on(state.device, gaps)
         self.broken = len(gaps) > 0
-        self.doubtful = doubtful_size(state.dtype, largest, expected, state.usual.get(state.node))
+        self.doubtful = state.usual.doubtful(state.node, state.dtype, largest, size)
 
     @property
     def widths(self) -> Tensor:  # pyright: ignore[reportIncompatibleVariableOverride]

@@ -9,9 +9,10 @@ from torch import Tensor
 from ..line import Lines
 from ..network.graph import Network
 from ..ops.base import Breaking, Input
+from .doubt import Size
 from .noise import StateNoise
 from .plan import plan
-from .state import Size, State, first_sizes, unborn
+from .state import State, first_sizes, unborn
 
 
 def patterns(
@@ -40,7 +41,7 @@ def patterns(
         if isinstance(node.op, Breaking):
             x, source = args[0], node.inputs[0]
             largest = float(x.abs().max()) if x.numel() else 0.0
-            noise = StateNoise(network, state, source, largest, state.sizes[source].errors)
+            noise = StateNoise(network, state, source, largest, state.sizes[source])
             state.sizes[i] = Size(largest * facts.reach[i], state.sizes[source].errors * facts.gain[i])
             settled = node.op.settle(x, noise).x.view(x.shape)
             found[i] = node.op.branch(settled[0::2], settled[1::2])

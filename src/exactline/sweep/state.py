@@ -13,26 +13,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ..line import Lines
-from .plan import Plan
+from .doubt import Size, Usual
 from .walk import Walk
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
-
-
-@dataclass(frozen=True)
-class Size:
-    """How large the values of a tensor and their errors can be: only to see where a closer look is due."""
-
-    values: float  # what went into them, before anything cancelled
-    errors: float
-
-    @staticmethod
-    def after(facts: Plan, i: int, inputs: list[Size], eps: float) -> Size:
-        """The size of a node's output, given those of its inputs."""
-        values = facts.reach[i] * max(s.values for s in inputs) + facts.offset[i]
-        return Size(values, facts.gain[i] * max(s.errors for s in inputs) + eps * values)
 
 
 @dataclass(frozen=True)
@@ -54,7 +40,7 @@ class State:
     spots: Floats  # (n, 3) numbers of each point
     live: dict[int, Tensor] = field(default_factory=dict)  # (n, *shape) each
     sizes: dict[int, Size] = field(default_factory=dict)  # of every live tensor
-    usual: dict[int, float] = field(default_factory=dict)  # by node: errors at its input, as some points have them
+    usual: Usual = field(default_factory=Usual)
     trail: Walk | None = None  # errors at all points, once most of them are in doubt
     traced: bool = False  # whether steps are kept
     step: Step | None = None  # the last one
