@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
-from .errors import MissingError
+from .errors import ArgumentError, MissingError
 from .line import Lines
 from .network.graph import Network
 from .sweep.noise import estimate
@@ -49,6 +49,7 @@ class Check:
 
 def check(line: Restriction, network: Network, samples: int, seed: int) -> Check:
     """Compare a restriction with a forward pass at breaks, midpoints, one-float neighbours and random alphas."""
+    counted(samples)
     alphas = line.alphas
     if not len(line):
         raise MissingError(
@@ -80,6 +81,14 @@ def check(line: Restriction, network: Network, samples: int, seed: int) -> Check
                     worst[kind] = max(worst[kind], float((a - b).abs().max()))
                     scale = max(scale, float(b.abs().max()))
     return Check(**worst, scale=scale, points=count, against=against)
+
+
+def counted(samples: int) -> None:
+    """Refuse what is no number of samples."""
+    if isinstance(samples, bool) or not isinstance(samples, int) or samples < 0:
+        raise ArgumentError(
+            f"samples must be a whole number from 0, not {samples!r}.", where="argument samples", hint="Try 1000."
+        )
 
 
 def reference(network: Network) -> tuple[Callable[[list[Tensor]], tuple[Tensor, ...]], str]:

@@ -31,7 +31,7 @@ def capture(model: nn.Module, points: Sequence[Tensor], until: str | None = None
     refuse_training(model)
     program = export(model, points)
     network = read(program, until)
-    return network.sourced(weakref.ref(model))
+    return network if until is not None else network.sourced(weakref.ref(model))  # a part has no forward of its own
 
 
 def refuse_training(model: nn.Module) -> None:
