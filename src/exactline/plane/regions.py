@@ -212,8 +212,9 @@ def _joined(
     company = components(len(mesh), one[same], two[same])
     leads, region = np.unique(company, return_inverse=True)
     corners = state.weights.all @ plane.outline.numpy()
-    areas, rings = _rings(mesh, region, corners, len(leads))
-    order_ = np.argsort(-areas, kind="stable")
+    shares, rings = _rings(mesh, region, corners, len(leads), plane.extent)
+    areas = shares * plane.extent * plane.extent
+    order_ = np.argsort(-shares, kind="stable")
     made = tuple(
         Region(int(labels[leads[i]]), tied.get(int(leads[i]), ()), float(areas[i]), rings[i]) for i in order_.tolist()
     )
@@ -225,8 +226,10 @@ def _joined(
     return Regions(made, Tiles(*map(torch.from_numpy, arrays)), torch.from_numpy(between), order)
 
 
-def _rings(mesh: Mesh, region: Ints, corners: Floats, count: int) -> tuple[Floats, list[tuple[Tensor, ...]]]:
-    """The area of every region and its boundary: the outer ring first."""
+def _rings(
+    mesh: Mesh, region: Ints, corners: Floats, count: int, extent: float
+) -> tuple[Floats, list[tuple[Tensor, ...]]]:
+    """The area of every region, as if the extent were 1, and its boundary: the outer ring first."""
     places, sizes = mesh.places(np.arange(len(mesh)))
     start, edge = mesh.corners[places], mesh.rims[places]
     owner = region[np.arange(len(mesh)).repeat(sizes)]
@@ -241,7 +244,7 @@ def _rings(mesh: Mesh, region: Ints, corners: Floats, count: int) -> tuple[Float
     first = np.flatnonzero(np.insert(loop[1:] != loop[:-1], 0, True))
     length = np.diff(np.append(first, len(start)))
     spot = corners[start]
-    base = spot - spot[first].repeat(length, 0)
+    base = (spot - spot[first].repeat(length, 0)) / extent  # products of what is huge would overflow
     after = np.arange(len(start)) + 1
     after[first + length - 1] = first
     cross = base[:, 0] * base[after, 1] - base[:, 1] * base[after, 0]
