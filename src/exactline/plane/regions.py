@@ -213,7 +213,8 @@ def _joined(
     leads, region = np.unique(company, return_inverse=True)
     corners = state.weights.all @ plane.outline.numpy()
     shares, rings = _rings(mesh, region, corners, len(leads), plane.extent)
-    areas = shares * plane.extent * plane.extent
+    with np.errstate(over="ignore"):  # the area of what is huge is infinite, as that of the plane is
+        areas = shares * plane.extent * plane.extent
     order_ = np.argsort(-shares, kind="stable")
     made = tuple(
         Region(int(labels[leads[i]]), tied.get(int(leads[i]), ()), float(areas[i]), rings[i]) for i in order_.tolist()
