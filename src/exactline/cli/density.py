@@ -141,16 +141,15 @@ def _given(
     images: int,
 ) -> tuple[list[Subject], Labelled, list[Subject]]:
     """The networks, the images and the checkpoints; what is left out is ours."""
-    from ..studies.density import embedded, subjects_of
+    from ..studies.density import embedded, subjects_of, unseen_digits
     from ..studies.labelled import read_labelled
 
     if images < 1:
         raise ArgumentError(f"There are no {images} images.", where="option --images", hint="Give at least 1.")
-    ours, digits = embedded()
-    subjects = subjects_of(networks, shape) if networks else ours
+    subjects = subjects_of(networks, shape) if networks else embedded()
     moments = subjects_of(checkpoints, shape) if checkpoints else []
     size = subjects[0].network.nodes[subjects[0].network.inputs[0]].shape
-    given = digits if data is None else read_labelled(data, size, scale)
+    given = unseen_digits() if data is None else read_labelled(data, size, scale)
     for subject in (*subjects, *moments):
         wanted = subject.network.nodes[subject.network.inputs[0]].shape
         if tuple(wanted) != given.points.shape[1:]:
