@@ -20,6 +20,7 @@ from exactline.studies import density as study
 from exactline.studies import density_tables as tables
 from exactline.studies.density_report import moved, report
 from exactline.studies.labelled import labelled, read_labelled
+from exactline.studies.published import read_images
 from exactline.view.density import draw
 
 
@@ -252,3 +253,18 @@ def test_kept_parts_are_plain_json(subjects, images, tmp_path):
     (path,) = (tmp_path / "kept").iterdir()
     part = json.loads(path.read_text())["part"]
     assert set(part) == {"breaks", "lengths", "births", "within", "predicted", "label"}
+
+
+@pytest.mark.slow
+def test_the_paper_s_fgsm_ratios_of_cifar_come_out_of_the_general_study(data):
+    """Table 4's FGSM entries, to the last digit; its random signs are drawn in another order than ours."""
+    pictures = read_images(data, "cifar10")
+    images = labelled("CIFAR10", pictures.pixels / 255, pictures.labels, (3, 32, 32), "images")
+    files = [data / "eran/cifar10" / f"convSmallRELU__{word}.onnx" for word in ("Point", "DiffAI", "PGDK")]
+    plan = study.Plan(eps=0.03, multiplicative=True, levels=255, random=1, reach=0.0)
+    found = study.run(study.subjects_of(files), images, plan)
+    normal, diffai, pgd = (s.name for s in found.subjects)
+    assert [len(found.of(s.name)) for s in found.subjects] == [59, 53, 70]
+    for other, published in ((diffai, (3.37, 2.77, 4.94)), (pgd, (1.48, 1.22, 1.67))):
+        ratios = tables.quarters(tables.against_other(found, normal, other, "FGSM"))
+        assert tuple(round(ratio, 2) for ratio in ratios) == published

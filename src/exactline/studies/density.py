@@ -67,9 +67,11 @@ class Plan:
         >>> Plan(eps=0.25, multiplicative=True).changed(np.array([0.0, 0.8, 0.9]), np.array([1.0, -1.0, 1.0])).tolist()
         [0.0, 0.6000000000000001, 1.0]
         """
-        step = self.eps * point if self.multiplicative else np.full_like(point, self.eps)
-        if self.levels is not None:
-            step = np.floor(step * self.levels) / self.levels
+        base = point if self.multiplicative else np.ones_like(point)
+        if self.levels is None:
+            step = self.eps * base
+        else:  # a whole level is a whole number again, so that 3 % of 100 levels are 3
+            step = np.floor(self.eps * np.round(base * self.levels, 9)) / self.levels
         return np.clip(point + step * sign, self.low, self.high)
 
     def sign(self, shape: tuple[int, ...], image: int, direction: int) -> Floats:
