@@ -106,9 +106,18 @@ def _findings(found: Densities) -> list[str]:
             held = "are denser than" if median > 1 else "are **not** denser than"
             texts.append(f"* {network}: FGSM directions {held} random ones (median ratio {median:.2f}).")
         else:
-            held = "more" if median > 1 else "**no more**"
-            texts.append(f"* {direction} lines have {held} breaks in {network} than in {other} ({median:.2f} times).")
+            held = "denser" if median > 1 else "**no denser**"
+            texts.append(f"* {direction} lines are {held} in {network} than in {other} (median ratio {median:.2f}).")
+    if len(found.lengths):
+        texts += [f"* {_longest(found, kind)}" for kind in KINDS]
     return ["\n".join(texts)] if texts else []
+
+
+def _longest(found: Densities, kind: str) -> str:
+    """Whether what holds near the images holds far from them."""
+    last = [row for row in length_rows(found) if row[1] == kind and row[2] == float(found.lengths[-1])]
+    means = ", ".join(f"{row[0]} {row[4]:.1f}" for row in last)
+    return f"{kind} lines of length {found.lengths[-1]:.4g} have so many pieces on average: {means}."
 
 
 def _shown(found: Densities, length: object) -> bool:
