@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -21,37 +22,43 @@ def _births(made: PlaneRestriction) -> dict[str, int]:
     return {made.names[n]: k for n, k in zip(nodes.tolist(), tally.tolist(), strict=True) if n >= 0}
 
 
-def _classes(made: PlaneRestriction, decided: Regions, names: list[str] | None) -> list[dict[str, Any]]:
+def _finite(area: float) -> float | None:
+    """An area for JSON, which knows no infinity: none where a plane is too large to have one."""
+    return area if isfinite(area) else None
+
+
+def _classes(decided: Regions, names: list[str] | None) -> list[dict[str, Any]]:
     """The largest first."""
-    totals = sorted(decided.totals.items(), key=lambda item: -item[1])
+    totals, shares = decided.totals, sorted(decided.shares.items(), key=lambda item: -item[1])
     return [
         {
             "label": label,
             "name": str(label) if names is None else names[label],
-            "area": area,
-            "share": area / made.area,
+            "area": _finite(totals[label]),
+            "share": share,
             "regions": sum(r.label == label for r in decided),
-            "tied_area": sum(r.area for r in decided if r.label == label and r.tied),
+            "tied_area": _finite(sum(r.area for r in decided if r.label == label and r.tied)),
+            "tied_share": sum(r.share for r in decided if r.label == label and r.tied),
         }
-        for label, area in totals
+        for label, share in shares
     ]
 
 
 def document(file: str, made: PlaneRestriction, decided: Regions | None, names: list[str] | None) -> dict[str, Any]:
     """What ``--json`` prints."""
-    smallest = int(made.areas.argmin())
+    smallest = int(made.shares.argmin())
     return {
         "file": file,
         "pieces": len(made),
         "corners": len(made.corners),
         "edges": len(made.edges),
-        "area": made.area,
+        "area": _finite(made.area),
         "outline": made.outline.tolist(),
         "order": None if decided is None else decided.order,
-        "classes": None if decided is None else _classes(made, decided, names),
+        "classes": None if decided is None else _classes(decided, names),
         "smallest": {
             "polygon": smallest,
-            "area": float(made.areas[smallest]),
+            "area": _finite(float(made.areas[smallest])),
             "corners": made.polygon(smallest).corners.tolist(),
         },
         "births": _births(made),
@@ -63,7 +70,7 @@ def document(file: str, made: PlaneRestriction, decided: Regions | None, names: 
 
 def report(made: PlaneRestriction, decided: Regions | None, names: list[str] | None) -> list[Any]:
     """Lines and tables for the terminal."""
-    smallest = int(made.areas.argmin())
+    smallest = int(made.shares.argmin())
     rows: list[Any] = [
         str(made),
         f"  area           {made.area:.10g}",
@@ -71,7 +78,7 @@ def report(made: PlaneRestriction, decided: Regions | None, names: list[str] | N
         f"  smallest piece {float(made.areas[smallest]):.6g} (polygon {smallest:,})",
     ]
     if decided is not None:
-        rows.append(_class_table(_classes(made, decided, names), decided))
+        rows.append(_class_table(_classes(decided, names), decided))
     births = _births(made)
     return [*rows, _birth_table(births)] if births else rows
 
@@ -87,10 +94,11 @@ def _class_table(classes: list[dict[str, Any]], decided: Regions) -> Table:
     for name in ("output", "area", "share", "regions"):
         table.add_column(name, justify="left" if name == "output" else "right")
     for row in classes[:ROWS]:
-        tied = "" if not row["tied_area"] else f" ({percent(row['tied_area'] / row['area'])} of it tied)"
-        table.add_row(Text(f"{row['name']}{tied}"), f"{row['area']:.6g}", percent(row["share"]), f"{row['regions']:,}")
+        tied = "" if not row["tied_share"] else f" ({percent(row['tied_share'] / row['share'])} of it tied)"
+        area = "infinite" if row["area"] is None else f"{row['area']:.6g}"
+        table.add_row(Text(f"{row['name']}{tied}"), area, percent(row["share"]), f"{row['regions']:,}")
     if rest := classes[ROWS:]:
-        table.add_row(f"{len(rest):,} more", f"{sum(row['area'] for row in rest):.6g}", "", "")
+        table.add_row(f"{len(rest):,} more", "", percent(sum(row["share"] for row in rest)), "")
     return table
 
 

@@ -40,6 +40,7 @@ class Region:
     label: int  # the output; of a tie the lowest
     tied: tuple[int, ...]  # all outputs that share the decision throughout; () where one decides alone
     area: float
+    share: float  # of the whole plane's area
     rings: tuple[Tensor, ...]  # (n, 2) each: the outer boundary counterclockwise, then holes clockwise
 
 
@@ -85,6 +86,11 @@ class Regions(Sequence[Region]):
     def totals(self) -> dict[int, float]:
         """The area where each output decides."""
         return {label: sum(r.area for r in self.regions if r.label == label) for label in self.labels}
+
+    @property
+    def shares(self) -> dict[int, float]:
+        """The same as a share of the whole, which huge and tiny planes have too."""
+        return {label: sum(r.share for r in self.regions if r.label == label) for label in self.labels}
 
     def __repr__(self) -> str:
         shares = ", ".join(f"{label}: {area:.4g}" for label, area in self.totals.items())
@@ -216,8 +222,10 @@ def _joined(
     with np.errstate(over="ignore"):  # the area of what is huge is infinite, as that of the plane is
         areas = shares * plane.extent * plane.extent
     order_ = np.argsort(-shares, kind="stable")
+    parts = shares / shares.sum()
     made = tuple(
-        Region(int(labels[leads[i]]), tied.get(int(leads[i]), ()), float(areas[i]), rings[i]) for i in order_.tolist()
+        Region(int(labels[leads[i]]), tied.get(int(leads[i]), ()), float(areas[i]), float(parts[i]), rings[i])
+        for i in order_.tolist()
     )
     rank = np.empty_like(order_)
     rank[order_] = np.arange(len(order_))

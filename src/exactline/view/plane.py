@@ -157,7 +157,7 @@ def _draw_decisions(
     from matplotlib.patches import Patch, PathPatch
 
     names, look = checked_names(labels, outputs_of(plane)), looks(plane, decided, colors)
-    total, rows = plane.area, list[tuple[float, Patch]]()
+    rows = list[tuple[float, Patch]]()
     for key, (colour, hatch) in look.items():
         members = [r for r in decided if (r.label, bool(r.tied)) == key]
         dress: dict[str, Any] = {
@@ -170,13 +170,13 @@ def _draw_decisions(
         ax.add_patch(PathPatch(_compound([ring.numpy() for r in members for ring in r.rings]), **dress))
         ties = sorted({r.tied for r in members})
         name = " or ".join(" = ".join(names[i] for i in tie) for tie in ties) if key[1] else names[key[0]]
-        area = sum(r.area for r in members)
-        rows.append((area, Patch(**dress, label=plain_text(f"{name}  {percent(area / total)}"))))
+        share = sum(r.share for r in members)
+        rows.append((share, Patch(**dress, label=plain_text(f"{name}  {percent(share)}"))))
     between: Any = decided.boundaries.numpy()
     width = float(np.clip(40 / np.sqrt(max(len(between), 1)), 0.3, 1.1))
     ax.add_collection(LineCollection(between, colors=INK, linewidths=width, zorder=BELOW / 2), autolim=False)
-    least = sorted((area for area, _ in rows), reverse=True)[:LEGEND][-1]
-    shown = [patch for area, patch in rows if area >= least][:LEGEND]
+    least = sorted((share for share, _ in rows), reverse=True)[:LEGEND][-1]
+    shown = [patch for share, patch in rows if share >= least][:LEGEND]
     which = "largest" if decided.order == "max" else "smallest"
     _legend(ax, shown, f"{which} output" if len(rows) <= LEGEND else f"{LEGEND} of {len(rows)} classes")
     return f"{len(decided):,} region{'' if len(decided) == 1 else 's'}, {len(plane):,} polygons"

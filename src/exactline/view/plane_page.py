@@ -5,10 +5,10 @@ from __future__ import annotations
 import html
 import json
 from base64 import b64encode
-from collections import Counter
 from collections.abc import Sequence
 from importlib import resources
 from itertools import pairwise
+from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -128,13 +128,12 @@ def _classes(
     count = outputs_of(plane)
     names = checked_names(labels, count)
     colors = checked_colors(colors, count)
-    total = plane.area
     rings = [ring.numpy() for region in decided for ring in region.rings]
     ends = np.cumsum([0, *map(len, rings)]).tolist()
     spans = pairwise(ends)
-    areas: Counter[tuple[tuple[int, ...], str, str]] = Counter()
+    groups: dict[tuple[tuple[int, ...], str, str], list[Region]] = {}
     for r in decided:
-        areas[(r.label, *r.tied), _name(r, names), _colour(r, colors)] += r.area  # pyright: ignore[reportArgumentType]
+        groups.setdefault(((r.label, *r.tied), _name(r, names), _colour(r, colors)), []).append(r)
     return {
         "title": f"classes: the {'largest' if decided.order == 'max' else 'smallest'} output",
         "rings": _doubles(np.concatenate(rings)),
@@ -143,17 +142,27 @@ def _classes(
             {
                 "name": _name(region, names),
                 "color": _colour(region, colors),
-                "area": region.area,
+                "area": _told(region.area),
                 "box": [*region.rings[0].min(0).values.tolist(), *region.rings[0].max(0).values.tolist()],
                 "rings": [next(spans) for _ in region.rings],
             }
             for region in decided
         ],
         "classes": [
-            {"name": name, "color": colour, "area": area, "share": percent(area / total)}
-            for (_, name, colour), area in sorted(areas.items())
+            {
+                "name": name,
+                "color": colour,
+                "area": _told(sum(r.area for r in some)),
+                "share": percent(sum(r.share for r in some)),
+            }
+            for (_, name, colour), some in sorted(groups.items(), key=lambda item: item[0])
         ],
     }
+
+
+def _told(area: float) -> float | str:
+    """An area for the page, whose data know no infinity."""
+    return area if isfinite(area) else "infinite"
 
 
 def _name(region: Region, names: Sequence[str]) -> str:
