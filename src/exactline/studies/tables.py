@@ -246,9 +246,11 @@ def verdict(ratios: Sequence[Floats], one: str, other: str) -> str:
     there = [r for r in ratios if len(r)]
     if not there:
         return f"there are no {one} lines to compare with {other}"
-    random = np.random.default_rng(0)
-    drawn = [[there[k] for k in random.integers(len(there), size=len(there))] for _ in range(DRAWS)]
-    low, high = np.percentile([np.median(np.concatenate(d)) for d in drawn], (2.5, 97.5))
+    table = np.full((len(there), max(map(len, there))), np.nan)  # an image in each row
+    for row, own in zip(table, there, strict=True):
+        row[: len(own)] = own
+    drawn = table[np.random.default_rng(0).integers(len(there), size=(DRAWS, len(there)))]
+    low, high = np.percentile(np.nanmedian(drawn.reshape(DRAWS, -1), axis=1), (2.5, 97.5))
     how = "ARE denser" if low > 1 else "are NOT denser but sparser" if high < 1 else "are neither denser nor sparser"
     middle = np.median(np.concatenate(there))
     return f"{one} lines {how} than {other} (median ratio {middle:.2f}, 95 % interval {low:.2f} to {high:.2f})"
