@@ -127,7 +127,8 @@ def _restricted(
     extent = float(np.ptp(made.places, axis=0).max())
     frame = Frame(tuple(c.to(place, dtype) for c in made.corners), made.places / extent - made.places[0] / extent)
     collector = Collector(network, values)
-    most = max(FEWEST, plan(moved).points(free_memory(place) if budget is None else budget))
+    # wherever the network is, the polygons are kept in the memory of the host
+    most = max(FEWEST, plan(moved).points(free_memory(torch.device("cpu")) if budget is None else budget))
     with reporter(progress) as report, precise():
         done = 0.0
         for part in cut_plane(moved, frame, most):
