@@ -218,6 +218,8 @@ def test_the_file_is_small_and_loading_it_spends_no_random_numbers():
     assert torch.equal(torch.get_rng_state(), before)
     with pytest.raises(ArgumentError, match="no training method"):
         robust("magic")
+    with pytest.raises(ArgumentError, match="no part"):
+        digits_set("all")
 
 
 @pytest.mark.slow

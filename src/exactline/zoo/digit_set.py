@@ -14,6 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ..errors import ArgumentError
+
 IMAGES = "digits_all.npz"
 LEVELS = 16  # a pixel counts the dark ones among 16 finer ones
 
@@ -23,8 +25,12 @@ def digits_set(part: str = "test") -> tuple[Tensor, Tensor]:
 
     >>> images, labels = digits_set("test")
     >>> images.shape, labels[:4].tolist(), digits_set("train")[0].shape
-    (torch.Size([450, 1, 8, 8]), [6, 6, 9, 1], torch.Size([1347, 1, 8, 8]))
+    (torch.Size([450, 1, 8, 8]), [1, 4, 8, 6], torch.Size([1347, 1, 8, 8]))
+
+    Raises ArgumentError for other parts.
     """
+    if part not in ("test", "train"):
+        raise ArgumentError(f"There is no part {part!r}.", where="argument part", hint="Give 'test' or 'train'.")
     data = resources.files("exactline.zoo").joinpath(IMAGES).read_bytes()
     with np.load(io.BytesIO(data), allow_pickle=False) as stored:
         chosen = stored["test"] if part == "test" else ~stored["test"]
