@@ -23,7 +23,7 @@ from .classes import exact_regions, ring_area, unit_area, winding
 from .truth import Function, dense, mlp, refused, relus
 
 SQUARE = torch.tensor([[-1.0, -1.0], [1.0, -1.0], [1.0, 1.0], [-1.0, 1.0]], dtype=torch.float64)
-QUICK, ALL = range(0, 38, 5), range(400)  # networks whose regions are compared
+QUICK, ALL = range(0, 38, 7), range(400)  # networks whose regions are compared
 
 
 def holds(plane: PlaneRestriction, vertices: Tensor, lines: int = 5) -> None:
@@ -370,3 +370,26 @@ def test_damaged_files_are_refused_or_harmless(tmp_path: Path):
     for at in range(0, len(raw), len(raw) // 40):
         bad.write_bytes(raw[:at])
         refused(xl.FileError, PlaneRestriction.load, bad)
+
+
+@pytest.mark.parametrize("size", ["1e200", "1e-200"])
+def test_the_command_has_valid_json_and_pages_for_planes_of_any_size(size: str, tmp_path: Path, monkeypatch: Any):
+    from typer.testing import CliRunner
+
+    from exactline.cli import app
+
+    monkeypatch.chdir(tmp_path)
+    as_network(mlp(2, 4, 3), [torch.zeros(2)]).save("n.onnx")
+    box = ["--base", "0,0", "--axes", "0,1", "--box", f"-{size},{size},-{size},{size}"]
+    names = ["--labels", "<script>x</script>,</script><b>,[red]$^"]
+    found = CliRunner().invoke(app, ["plane", "n.onnx", *box, *names, "--json", "--html", "p.html", "--plot", "p.svg"])
+    assert found.exit_code == 0, found.output
+
+    def no_constants(name: str) -> None:
+        raise AssertionError(f"{name} is no JSON")
+
+    said = json.loads(found.stdout.splitlines()[-1], parse_constant=no_constants)
+    assert abs(sum(row["share"] for row in said["classes"]) - 1) <= 1e-12
+    page = Path("p.html").read_text()
+    assert "<script>x" not in page
+    assert "</script><b>" not in page

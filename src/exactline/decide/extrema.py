@@ -132,6 +132,10 @@ def _functional(line: Restriction, weights: Any, output: int | None, where: str)
 
 def _weights(weights: Any, count: int) -> tuple[Floats, bool]:
     """A user's functionals as rows, and whether there was only one."""
+    if not count:
+        raise ArgumentError(
+            "The network has no outputs.", where="argument weights", hint="Give a network with outputs."
+        )
     if isinstance(weights, (int, np.integer)) and not isinstance(weights, bool):
         if not 0 <= weights < count:
             raise ArgumentError(

@@ -165,11 +165,16 @@ class _Search:
         timed = (time.monotonic() - self.began) / max(self.until - self.began, 1e-9)
         return min(max(timed, 0.0 if self.limit is None else covered.lines / self.limit), 1.0)
 
+    def _violated(self, covered: Covered) -> bool:
+        """Whether a line broke the property; where a constraint is strict, touching it does not."""
+        strict = covered.case is not None and bool(self.asked.cases[covered.case].strict.any())
+        return covered.margin < 0 if strict else covered.margin <= 0
+
     def _answer(self, covered: Covered, seen: Witness | None, note: str = "") -> Falsified:
         if seen is not None and not seen.strict:
             what = "box" if seen.holds else "constraints" if seen.inside else "box and the constraints"
             note = f"The {what} hold{'s' if what == 'box' else ''} within tolerance, not strictly."
-        if seen is None and covered.margin <= 0:
+        if seen is None and self._violated(covered):
             note = f"Lines have violations, but {self.replay.by} confirms none of those tried."
         return Falsified(
             "unknown" if seen is None else "sat",

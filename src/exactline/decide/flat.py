@@ -80,6 +80,12 @@ def fitted(network: Network, asked: Property) -> None:
                 where=asked.source or "argument property",
                 hint="Give the property of this network.",
             )
+    if not all(bool(torch.isfinite(box.width).all()) for box in asked.boxes):
+        raise ArgumentError(
+            "The bounds of an input are further apart than any double.",
+            where=asked.source or "argument property",
+            hint="Give a box of less than 1.7e308.",
+        )
     tails = [(t, network.nodes[i].shape) for t, i in zip(network.tails, network.outputs, strict=True) if t is not None]
     if not tails or all(_only_order(asked, t, shape, network) for t, shape in tails):
         return

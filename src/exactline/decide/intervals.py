@@ -131,7 +131,11 @@ class Decisions(Sequence[Interval]):
         Raises ArgumentError off the line, or past where its sweep was stopped.
         """
         starts, stops = self.table.starts[self._span], self.table.stops[self._span]
-        if not len(starts) or not starts[0] <= alpha <= stops[-1]:
+        try:
+            within = len(starts) > 0 and bool(starts[0] <= float(alpha) <= stops[-1])
+        except (TypeError, ValueError):
+            within = False
+        if not within:
             known = f"{starts[0]:g} to {stops[-1]:g}" if len(starts) else "no alpha at all"
             raise ArgumentError(
                 f"alpha is {alpha!r}; what is decided is {known}.", where="argument alpha", hint="Ask within it."
