@@ -184,7 +184,7 @@ def test_pictures_show_every_network_and_kind(found, tmp_path):
     "wrong",
     [
         *({"eps": 0.0}, {"eps": float("nan")}, {"low": 1.0}, {"random": 0}, {"reach": -1.0}, {"seed": -1}),
-        *({"levels": 0}, {"high": float("inf")}),
+        *({"levels": 0}, {"high": float("inf")}, {"eps": "wide"}, {"random": 2.5}, {"eps": True}, {"seed": None}),
     ],
     ids=str,
 )
@@ -201,6 +201,14 @@ def test_networks_that_cannot_be_compared_are_refused(images):
     wrong = replace(images, labels=(0, 1, 2, 3, 0))
     with pytest.raises(ArgumentError, match="class 3, and the network knows 3"):
         study.run(study.subjects_of({"a": classifier(0)}, (1, 2, 3)), wrong)
+
+
+def test_bytes_that_nobody_divided_are_refused(subjects, images):
+    with pytest.raises(ArgumentError, match="Pixels run from") as caught:
+        study.run(subjects, replace(images, points=images.points * 255))
+    assert "--scale 255" in str(caught.value)
+    wide = study.Plan(low=0.0, high=255.0, eps=20.0, reach=0.0)
+    assert study.run(subjects, replace(images, points=images.points * 255).first(1), wide).rows[0].lengths[0] > 1
 
 
 def test_images_come_out_of_files(tmp_path):

@@ -9,80 +9,20 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from ..density import density
 from ..errors import ArgumentError
 from ..network import Network, as_network
 from ..sweep.precise import precise
+from .density_plan import Floats as Floats
+from .density_plan import Plan as Plan
 from .kept import Kept
 from .labelled import Labelled
 from .linearity import gradient_at
 from .published import Subject
 
-Floats: TypeAlias = NDArray[np.float64]
 Progress: TypeAlias = Callable[[float, str], None]
 VERSION = "density 1"  # of the definitions below: what was kept under others is not used
-CURVE = 24  # lengths at which pieces are counted
-FARTHER = 4.0  # the longest line, in lengths of an additive perturbation
-
-
-@dataclass(frozen=True)
-class Plan:
-    """Which lines run from an image.
-
-    Each pixel moves by ``eps`` (or, multiplicative, by ``eps`` times itself) along a sign; with ``levels`` the step is
-    rounded down to whole levels of so many in the range 1, as an image file has them. The end is clipped to low..high.
-    """
-
-    eps: float = 0.1
-    multiplicative: bool = False
-    levels: int | None = None
-    low: float = 0.0
-    high: float = 1.0
-    random: int = 4  # directions of each image
-    reach: float | None = None  # the longest line of the curve of lengths; four perturbations if left out; 0 for none
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        sound = {
-            "eps": 0 < self.eps < float("inf"),
-            "levels": self.levels is None or 1 <= self.levels <= 2**31,
-            "low": float("-inf") < self.low < self.high < float("inf"),
-            "random": 1 <= self.random <= 1000,
-            "reach": self.reach is None or 0 <= self.reach < float("inf"),
-            "seed": 0 <= self.seed < 2**31,
-        }
-        for name, good in sound.items():
-            if not good:
-                raise ArgumentError(
-                    f"{name} cannot be {getattr(self, name)!r}.",
-                    where=f"argument {name}",
-                    hint="eps and reach are above 0, low is below high, random is from 1 to 1000, seed at least 0.",
-                )
-
-    def changed(self, point: Floats, sign: Floats) -> Floats:
-        """The image at the end of a line.
-
-        >>> Plan(eps=0.25, multiplicative=True).changed(np.array([0.0, 0.8, 0.9]), np.array([1.0, -1.0, 1.0])).tolist()
-        [0.0, 0.6000000000000001, 1.0]
-        """
-        base = point if self.multiplicative else np.ones_like(point)
-        if self.levels is None:
-            step = self.eps * base
-        else:  # a whole level is a whole number again, so that 3 % of 100 levels are 3
-            step = np.floor(self.eps * np.round(base * self.levels, 9)) / self.levels
-        return np.clip(point + step * sign, self.low, self.high)
-
-    def sign(self, shape: tuple[int, ...], image: int, direction: int) -> Floats:
-        """A random direction of an image."""
-        drawn = np.random.RandomState((self.seed + max(20, self.random) * image + direction) % 2**32)
-        return drawn.choice([-1, 1], shape).astype(np.float64)
-
-    def lengths(self, shape: tuple[int, ...]) -> Floats:
-        """Lengths at which pieces are counted, ascending."""
-        reach = FARTHER * self.eps * float(np.sqrt(np.prod(shape))) if self.reach is None else self.reach
-        return reach * np.arange(1, CURVE + 1) / CURVE if reach else np.zeros(0)
 
 
 @dataclass(frozen=True)
@@ -189,9 +129,17 @@ def run(
 ) -> Densities:
     """Count the breaks along FGSM and random lines from every image, in every network and checkpoint.
 
-    Raises ArgumentError for labels that are no class of the networks, and what restrict raises.
+    Raises ArgumentError for labels that are no class of the networks and for pixels outside the plan's range, and
+    what restrict raises.
     """
     plan = plan or Plan()
+    if images.points.min() < plan.low or images.points.max() > plan.high:
+        raise ArgumentError(
+            f"Pixels run from {images.points.min():g} to {images.points.max():g}, and lines end inside {plan.low:g} to "
+            f"{plan.high:g}.",
+            where=images.name,
+            hint="Divide them (--scale 255), or give their range (--clip).",
+        )
     kept = Kept(folder, VERSION)
     jobs = [(s, plan, i, False) for s in subjects for i in range(len(images))]
     jobs += [(s, replace(plan, reach=0.0), i, True) for s in checkpoints for i in range(len(images))]

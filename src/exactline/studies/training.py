@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
 from ..errors import ArgumentError
@@ -177,8 +177,3 @@ def _whole(name: str, value: Any, least: int) -> int:
             hint="Leave it out for the usual one.",
         )
     return value
-
-
-def parameters(network: nn.Module) -> int:
-    """How many numbers a network has learnt."""
-    return sum(p.numel() for p in network.parameters())
