@@ -163,3 +163,28 @@ def plane_through(x0: Any, x1: Any, x2: Any, *, shape: str = "rectangle", margin
     mixing = np.where(np.abs(mixing - mixing.round()) < 1e-14, mixing.round(), mixing)
     made = tuple((torch.from_numpy(mixing) @ c.reshape(3, -1)).view(len(places), *c.shape[1:]) for c in corners)
     return made if isinstance(x0, tuple) else made[0]
+
+
+def place_of(value: Any, name: str) -> Any:
+    """A user's point of the plane as an array (2,)."""
+    found = np.asarray(value.detach().cpu() if isinstance(value, Tensor) else value)
+    if found.shape != (2,):
+        raise PlaneError(f"{name} is not a point of the plane.", where=f"argument {name}", hint="Give two coordinates.")
+    return found
+
+
+def places_of(points: Any) -> Floats:
+    """A user's points of the plane as an array (n, 2)."""
+    try:
+        found = np.asarray(points.detach().cpu() if isinstance(points, Tensor) else points, dtype=np.float64)
+    except (TypeError, ValueError) as problem:
+        raise PlaneError(
+            f"These are no points: {problem}", where="argument points", hint="Give (n, 2) numbers."
+        ) from problem
+    if found.ndim != 2 or found.shape[1] != 2 or not np.isfinite(found).all():
+        raise PlaneError(
+            f"Points of the plane are finite numbers of shape (n, 2), not {found.shape}.",
+            where="argument points",
+            hint="plane.coordinates(x) turns input points into them.",
+        )
+    return found

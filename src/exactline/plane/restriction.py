@@ -17,9 +17,11 @@ from ..errors import ArgumentError, LineError, MissingError, PlaneError
 from ..line import Lines, points_of
 from ..network.graph import Network
 from ..restriction import TITLES, Born, Restriction, duration
+from .given import place_of, places_of
 from .locate import Locator
 from .polygon import Polygon
-from .rows import Floats, Ints, within
+from .rows import Floats, Ints
+from .triangles import area_of, fan
 
 if TYPE_CHECKING:
     from .checking import PlaneCheck
@@ -117,7 +119,7 @@ class PlaneRestriction:
     @property
     def shares(self) -> Tensor:
         """(polygons,) each area as a share of the whole."""
-        return self._unit_areas / _area(self.outline / self.extent)
+        return self._unit_areas / area_of(self.outline / self.extent)
 
     @cached_property
     def _unit_areas(self) -> Tensor:
@@ -132,7 +134,7 @@ class PlaneRestriction:
     @property
     def area(self) -> float:
         """Of the whole."""
-        return _area(self.outline / self.extent) * self.extent * self.extent
+        return area_of(self.outline / self.extent) * self.extent * self.extent
 
     def coordinates(self, points: Any) -> Tensor:
         """Plane coordinates (n, 2) of input points (n, *in), dropped straight onto the plane."""
@@ -153,11 +155,11 @@ class PlaneRestriction:
 
     def locate(self, points: Any) -> Tensor:
         """The polygon that holds each point (n, 2) of the plane, (n,); on an edge one of its two."""
-        return torch.from_numpy(self._located(_places(points)))
+        return torch.from_numpy(self._located(places_of(points)))
 
     def at(self, points: Any, *, tail: bool = False) -> Values:
         """The network's exact values (n, *out) at points (n, 2) of the plane."""
-        places = _places(points)
+        places = places_of(points)
         triangle, share = self._triangles(places, self._located(places))
         outs = tuple(
             sum((share[:, k].to(v.dtype).view(-1, *[1] * (v.dim() - 1)) * v[i] for k, (v, i) in enumerate(row)))
@@ -185,13 +187,13 @@ class PlaneRestriction:
 
     def lift(self, points: Any) -> Values:
         """Input points (n, *in) of points (n, 2) of the plane."""
-        return self.mixed(torch.from_numpy(self._shares(_places(points))))
+        return self.mixed(torch.from_numpy(self._shares(places_of(points))))
 
     def line(self, a: Any, b: Any) -> Restriction:
         """The network on the line between two points (2,) of the plane, read off the polygons."""
         from .along import crossed
 
-        ends = _places([_pair(a, "a"), _pair(b, "b")])
+        ends = places_of([place_of(a, "a"), place_of(b, "b")])
         self._located(ends)
         unit = ends / self.extent
         alpha, edge, count = crossed(self._unit, self.edges.numpy(), self.sides.numpy(), unit[0], unit[1])
@@ -326,7 +328,7 @@ class PlaneRestriction:
         """Three corners of the polygon around each point, (n, 3), and the shares of each, (n, 3)."""
         rings, offsets = self.rings.numpy(), self.offsets.numpy()
         count = offsets[polygon + 1] - offsets[polygon]
-        return _fan(places / self.extent, rings, offsets[polygon], count, self._unit)
+        return fan(places / self.extent, rings, offsets[polygon], count, self._unit)
 
     def _shares(self, places: Floats) -> Floats:
         """Mixtures (n, k) of the vertices for points of the plane."""
@@ -334,7 +336,7 @@ class PlaneRestriction:
         count = len(self.outline)
         ring, none = np.arange(count), np.zeros(len(places), dtype=np.int64)
         outline = (self.outline / self.extent).numpy()
-        triangle, share = _fan(places / self.extent, ring, none, none + count, outline)
+        triangle, share = fan(places / self.extent, ring, none, none + count, outline)
         made = np.zeros((len(places), count))
         np.put_along_axis(made, triangle.numpy(), share.numpy(), 1)
         return made
@@ -348,74 +350,3 @@ class PlaneRestriction:
         network = self.known_network("plane.at")
         some, rows = torch.unique(corners, return_inverse=True)
         return [(v, rows) for v in evaluated(network, self.input_points(self.weights[some]))]
-
-
-def _area(corners: Tensor) -> float:  # (k, 2)
-    x, y = (corners - corners[0]).T
-    return float((x * y.roll(-1) - y * x.roll(-1)).sum() / 2)
-
-
-def _fan(places: Floats, rings: Ints, first: Ints, count: Ints, corners: Floats) -> tuple[Tensor, Tensor]:
-    """Of the triangles that a polygon's first corner makes with its sides, the one around each point."""
-    which = np.arange(len(places)).repeat(count - 2)
-    step = within(count - 2)
-    base = first[which]
-    triple = np.stack([rings[base], rings[base + step + 1], rings[base + step + 2]], 1)
-    a, b, c = (corners[triple[:, k]] for k in range(3))
-    share = _barycentric(places[which], a, b, c)
-    worst = share.min(1)
-    order = np.lexsort((-worst, which))
-    lead = order[np.unique(which[order], return_index=True)[1]]
-    kept = share[lead].clip(0)
-    kept /= kept.sum(1, keepdims=True)
-    return torch.from_numpy(triple[lead]), torch.from_numpy(_fitted(places, corners[triple[lead]], kept))
-
-
-def _fitted(places: Floats, triangle: Floats, share: Floats) -> Floats:
-    """Shares that meet their point also where the triangle is thin: what is left goes along its longest side."""
-    left = places - (share[:, :, None] * triangle).sum(1)
-    side = np.roll(triangle, -1, 1) - triangle
-    length = (side**2).sum(2)
-    longest, row = length.argmax(1), np.arange(len(places))
-    way, size = side[row, longest], length[row, longest]
-    step = np.divide((left * way).sum(1), size, out=np.zeros(len(places)), where=size > 0)
-    share[row, (longest + 1) % 3] += step
-    share[row, longest] -= step
-    return share
-
-
-def _barycentric(p: Floats, a: Floats, b: Floats, c: Floats) -> Floats:
-    def cross(u: Floats, v: Floats) -> Floats:
-        return u[:, 0] * v[:, 1] - u[:, 1] * v[:, 0]
-
-    parts = np.stack([cross(b - p, c - p), cross(c - p, a - p), cross(a - p, b - p)], 1)
-    total = parts.sum(1, keepdims=True)
-    flat = total[:, 0] <= 0
-    with np.errstate(all="ignore"):
-        found = parts / total
-    found[flat] = [-np.inf, 0.0, 0.0]  # three corners on one line hold nothing
-    return found
-
-
-def _pair(value: Any, name: str) -> Any:
-    found = np.asarray(value.detach().cpu() if isinstance(value, Tensor) else value)
-    if found.shape != (2,):
-        raise PlaneError(f"{name} is not a point of the plane.", where=f"argument {name}", hint="Give two coordinates.")
-    return found
-
-
-def _places(points: Any) -> Floats:
-    """A user's points of the plane as an array (n, 2)."""
-    try:
-        found = np.asarray(points.detach().cpu() if isinstance(points, Tensor) else points, dtype=np.float64)
-    except (TypeError, ValueError) as problem:
-        raise PlaneError(
-            f"These are no points: {problem}", where="argument points", hint="Give (n, 2) numbers."
-        ) from problem
-    if found.ndim != 2 or found.shape[1] != 2 or not np.isfinite(found).all():
-        raise PlaneError(
-            f"Points of the plane are finite numbers of shape (n, 2), not {found.shape}.",
-            where="argument points",
-            hint="plane.coordinates(x) turns input points into them.",
-        )
-    return found
