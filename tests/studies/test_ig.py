@@ -91,9 +91,9 @@ def test_digits_have_the_errors_that_evaluated_gradients_have():
 def test_an_image_that_misses_a_value_is_left_out(monkeypatch, kink):
     monkeypatch.setattr(ig, "ig_suite", lambda data: kink)
     (row,) = ig.run().rows
-    gone = ig.Row("convsmall", 1, 3, 90, None, None, row.samples, row.errors)
-    never = ig.Row("convsmall", 2, 3, 90, 20, 0.5, row.samples | {"left": None}, row.errors)
-    beyond = ig.Row("convsmall", 3, 3, 4, 20, 0.5, row.samples | {"gauss-legendre": None}, row.errors)
+    gone = ig.Row("convsmall", 1, 3, 90, None, None, row.samples, row.errors, row.lossy, None)
+    never = ig.Row("convsmall", 2, 3, 90, 20, 0.5, row.samples | {"left": None}, row.errors, row.lossy, 0.5)
+    beyond = ig.Row("convsmall", 3, 3, 4, 20, 0.5, row.samples | {"gauss-legendre": None}, row.errors, row.lossy, 0.5)
     study = ig.Study(kink, (row, gone, never, beyond), 0)
     assert study.of("convsmall") == [row, beyond]
     assert study.pieces("convsmall") == 3
@@ -103,6 +103,15 @@ def test_an_image_that_misses_a_value_is_left_out(monkeypatch, kink):
     assert "(1 never)" in text
     assert "published" not in text.split("\n")[1]
     assert len(tables.images_table(study).rows) == 4
+
+
+def test_a_sum_that_loses_pieces_loses_those_between_batches(monkeypatch):
+    """With end points taken two at a time every second piece is lost."""
+    monkeypatch.setattr(ig, "BATCH", 2)
+    line = xl.restrict(torch.nn.ReLU(), [-1.0, -3.0], [3.0, 1.0])  # breaks at 1/4 and 3/4
+    steps = torch.tensor([[1.0], [10.0], [100.0]], dtype=torch.float64)
+    assert ig.Pieces(line, steps).exact.tolist() == [0.25 + 5 + 25]
+    assert ig.Lossy(line, steps).exact.tolist() == [0.25 + 25]
 
 
 def test_a_second_run_finds_the_first_ones_results(tmp_path):
@@ -131,4 +140,10 @@ def test_the_convsmall_row_of_tables_1_and_2(data: Path, capsys: pytest.CaptureF
         print(f"\n{found.seconds('convsmall'):.1f} s of processor time")
         print(tables.table1(found).csv(), tables.table2(found).csv(), sep="\n")
     assert len(found.of("convsmall")) == 100
+    torn = found.lossy("convsmall")
     assert found.pieces("convsmall") == pytest.approx(2582.7, abs=0.5)
+    assert 100 * found.stop_error("convsmall") == pytest.approx(24.8, abs=0.3)
+    for rule, published, apart in (("left", 136.74, 5), ("right", 139.40, 6), ("trapezoid", 91.67, 3)):
+        assert found.samples("convsmall", rule) == pytest.approx(published, abs=apart)
+    for rule, published, apart in (("left", 136.74, 5), ("right", 139.40, 5), ("trapezoid", 91.67, 1)):
+        assert torn[rule] == pytest.approx(published, abs=apart)
