@@ -137,22 +137,34 @@ def wrong_level(
 ) -> str | None:
     """What is wrong with the places where a functional equals c, or None.
 
-    Where the level is not ``sharp``, that is within rounding of a turning point, one place may stand for two or
-    none; but none is missed, and the functional is as good as equal at each.
+    Where the level is not ``sharp``, that is within rounding of a turning point or of a flat stretch, one place may
+    stand for two or none, and a stretch for a place at its end; but none is missed, and the functional is as good as
+    equal at each.
     """
     places, stretches = exact_level(exact, weights, c)
     if sharp and (len(found) != len(places) or len(found.stretches) != len(stretches)):
         return f"{found.alphas.tolist()}, {found.stretches}: not {[float(p) for p in places]}, {stretches}"
     ours = list(zip(found.alphas.tolist(), found.errors.tolist(), strict=True))
+    flat = [] if sharp else [(Fraction(a), Fraction(b)) for a, b in found.stretches]
+    near = Fraction(1, 10**11)
     for truth in places:
-        if not any(abs(Fraction(at) - truth) <= Fraction(error) for at, error in ours):
+        met = any(abs(Fraction(at) - truth) <= Fraction(error) for at, error in ours)
+        if not met and not any(a - near <= truth <= b + near for a, b in flat):
             return f"{float(truth)!r} is missed: {ours}"
     scale = max(abs(h) for h in exact_heights(exact, weights)) + abs(c)
     for at, _ in ours:
         height = sum((w * v for w, v in zip(weights, exact.value(at), strict=True)), -c)
         if abs(height) > scale * Fraction(1, 10**11):
             return f"at {at!r} it is {float(height):.1e} away"
-    for mine, true in zip(found.stretches, stretches, strict=sharp):
+    if not sharp:
+        for a, b in flat:
+            heights = [
+                sum((w * v for w, v in zip(weights, exact.value(x), strict=True)), -c) for x in (a, (a + b) / 2, b)
+            ]
+            if max(map(abs, heights)) > scale * near:
+                return f"on the stretch from {float(a)!r} to {float(b)!r} it is not {float(c)!r}"
+        return None
+    for mine, true in zip(found.stretches, stretches, strict=True):
         if any(abs(Fraction(a) - b) > Fraction(1, 10**11) for a, b in zip(mine, true, strict=True)):
             return f"the stretch {mine} is not {true}"
     return None

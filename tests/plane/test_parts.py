@@ -100,7 +100,7 @@ def test_progress_rises_to_the_end():
 def test_a_million_polygons_in_less_than_two_gibibytes():
     peak, lines = peak_of(
         "from tests.plane.test_parts import SQUARE, bent\n"
-        "plane = xl.restrict_plane(bent(2, 320, 320, 320, 320, 4), SQUARE, values=False)\n"
+        "plane = xl.restrict_plane(bent(2, 512, 512, 512, 4), SQUARE, values=False)\n"
         "print(len(plane), len(plane.weights) - len(plane.edges) + len(plane), abs(float(plane.shares.sum()) - 1))"
     )
     count, euler, off = lines[-1].split()
