@@ -15,6 +15,7 @@ from .errors import FileError, MissingError
 from .line import Lines
 
 if TYPE_CHECKING:
+    from .network.graph import Network
     from .restriction import Restriction
 
 FORMAT = "exactline.restriction.1"
@@ -60,13 +61,18 @@ def load(path: Path, model: Any = None) -> Restriction:
     if model is None:
         return line
     network = as_network(model, [t[0] for t in lines.starts], rewrite=line.rewrite, until=line.until)
-    if tuple(n.name for n in network.nodes) != line.names or network.checksum() != line.weights:
+    same_network(network, line.names, line.weights, path)
+    return line.with_network(network)
+
+
+def same_network(network: Network, names: tuple[str, ...], weights: str, path: Path) -> None:
+    """Refuse a network that is not the one a file was made with."""
+    if tuple(n.name for n in network.nodes) != names or network.checksum() != weights:
         raise FileError(
             "The model is not the one the file was made with.",
             where=str(path),
             hint="Give the same model with the same weights.",
         )
-    return line.with_network(network)
 
 
 def write_atomically(path: Path, data: bytes) -> None:

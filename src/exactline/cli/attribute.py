@@ -6,15 +6,14 @@ import contextlib
 import sys
 from collections.abc import Generator
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..errors import ArgumentError, MissingError, NumberError
-from .output import SHAPE, counted, dims, remark, say_json, say_rich, writable
+from ..errors import ArgumentError, NumberError
+from .output import PICTURES, SHAPE, counted, dims, ready, remark, say_json, say_rich
 from .restrict import POINT, byte_count, given_point
 
 if TYPE_CHECKING:
@@ -80,7 +79,7 @@ def attribute(
 
     Example: exactline attribute loan.nnet --input 20,30 --baseline 30,50 --target 0
     """
-    _ready(out, plot)
+    ready({"--out": (out, (".npz",)), "--plot": (plot, PICTURES)})
     limit = None if memory is None else byte_count(memory)
     from ..formats import load
 
@@ -98,20 +97,6 @@ def attribute(
         say_json(_document(str(file), answer, network.several_inputs))
     else:
         say_rich(*_report(answer), _table(answer))
-
-
-def _ready(out: Path | None, plot: Path | None) -> None:
-    """Refuse what could not be written before the work begins."""
-    for path, option, endings in ((out, "--out", (".npz",)), (plot, "--plot", (".png", ".pdf", ".svg"))):
-        if path is None:
-            continue
-        writable(path, option)
-        if path.suffix.lower() not in endings:
-            raise ArgumentError(
-                f"Files are {' or '.join(endings)} here.", where=f"{option} {path}", hint="Name the file so."
-            )
-    if plot is not None and find_spec("matplotlib") is None:
-        raise MissingError("Pictures need matplotlib.", where="--plot", hint='pip install "exactline[plot]"')
 
 
 def _line(network: Network, given: list[str], baseline: list[str]) -> Lines:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
 from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..errors import ArgumentError, MissingError
-from .output import SHAPE, counted, dims, remark, say_json, say_rich, writable
+from ..errors import ArgumentError
+from .output import PICTURES, SHAPE, counted, dims, ready, remark, say_json, say_rich
 from .restrict import POINT, byte_count, given_point
 
 if TYPE_CHECKING:
@@ -47,7 +46,7 @@ def decide(
 
     Example: exactline decide loan.nnet --from 20,30 --to 30,50 --labels no,yes
     """
-    _ready(out, plot)
+    ready({"--out": (out, (".csv",)), "--plot": (plot, PICTURES)})
     limit = None if memory is None else byte_count(memory)
     from .. import restrict as answer
     from ..formats import load
@@ -70,20 +69,6 @@ def decide(
         say_json(_document(str(file), decided, names))
     else:
         say_rich(_summary(decided), _table(decided, names))
-
-
-def _ready(out: Path | None, plot: Path | None) -> None:
-    """Refuse what could not be written before the sweep, which may take long."""
-    for path, option, endings in ((out, "--out", (".csv",)), (plot, "--plot", (".png", ".pdf", ".svg"))):
-        if path is None:
-            continue
-        writable(path, option)
-        if path.suffix.lower() not in endings:
-            raise ArgumentError(
-                f"Files are {' or '.join(endings)} here.", where=f"{option} {path}", hint="Name the file so."
-            )
-    if plot is not None and find_spec("matplotlib") is None:
-        raise MissingError("Pictures need matplotlib.", where="--plot", hint='pip install "exactline[plot]"')
 
 
 def _names(labels: str | None, decided: Decisions) -> list[str]:

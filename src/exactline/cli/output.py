@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import typer
 
-from ..errors import ArgumentError, FileError
+from ..errors import ArgumentError, FileError, MissingError
 from .ending import UNHEARD, hush
+
+PICTURES = (".png", ".pdf", ".svg")
 
 
 def say(text: str) -> None:
@@ -53,6 +56,20 @@ def writable(path: Path, option: str) -> Path:
             hint="Give the name of a file in a folder that is there.",
         )
     return path
+
+
+def ready(files: dict[str, tuple[Path | None, tuple[str, ...]]]) -> None:
+    """Refuse what could not be written before the work begins: by option, a path and the endings it may have."""
+    for option, (path, endings) in files.items():
+        if path is None:
+            continue
+        writable(path, option)
+        if path.suffix.lower() not in endings:
+            raise ArgumentError(
+                f"Files are {' or '.join(endings)} here.", where=f"{option} {path}", hint="Name the file so."
+            )
+        if option == "--plot" and find_spec("matplotlib") is None:
+            raise MissingError("Pictures need matplotlib.", where=option, hint='pip install "exactline[plot]"')
 
 
 def shaped(shape: tuple[Any, ...]) -> str:

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from ..errors import FileError
-from ..storage import DTYPES, numbered, read_arrays, write_arrays
+from ..storage import DTYPES, numbered, read_arrays, same_network, write_arrays
 
 if TYPE_CHECKING:
     from .restriction import PlaneRestriction
@@ -51,12 +51,7 @@ def load(path: Path, model: Any = None) -> PlaneRestriction:
     if model is None:
         return plane
     network = as_network(model, [t[0] for t in plane.vertices], rewrite=plane.rewrite, until=plane.until)
-    if tuple(n.name for n in network.nodes) != plane.names or network.checksum() != plane.checksum:
-        raise FileError(
-            "The model is not the one the file was made with.",
-            where=str(path),
-            hint="Give the same model with the same weights.",
-        )
+    same_network(network, plane.names, plane.checksum, path)
     return plane.with_network(network)
 
 
