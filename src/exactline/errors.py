@@ -95,6 +95,25 @@ class FileError(ExactlineError):
     exit_status = 6
 
 
+class ServiceError(ExactlineError):
+    """A server cannot be reached, or cannot do its work now."""
+
+    code = "service"
+    exit_status = 7
+
+
+class AccessError(ServiceError):
+    """A server does not know the caller: its token is missing or wrong."""
+
+    code = "access"
+
+
+class LimitError(ServiceError):
+    """A call asks for more than a limit of the server allows; the limit is named."""
+
+    code = "limit"
+
+
 ERRORS: tuple[type[ExactlineError], ...] = (
     ExactlineError,
     LineError,
@@ -106,4 +125,7 @@ ERRORS: tuple[type[ExactlineError], ...] = (
     NumberError,
     MissingError,
     FileError,
+    ServiceError,
+    AccessError,
+    LimitError,
 )
