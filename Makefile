@@ -9,7 +9,7 @@ READY := .venv/.ready
 # for each reader of files
 FUZZ_SECONDS ?= 1200
 
-.PHONY: demo test test-all bench fuzz lint format clean
+.PHONY: demo test test-all bench fuzz lint format protos clean
 .DEFAULT_GOAL := test
 
 $(READY): pyproject.toml
@@ -46,6 +46,9 @@ lint: $(READY)
 format: $(READY)
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
+
+protos: $(READY)
+	$(BIN)/python scripts/protos.py
 
 clean:
 	rm -rf .venv build dist demo-out .coverage .pytest_cache .ruff_cache .hypothesis

@@ -1,0 +1,1 @@
+"""Messages of the service, and the code made from them by `make protos`."""
