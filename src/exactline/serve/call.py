@@ -49,7 +49,7 @@ class Call:
         self.pool, self.job, self.deadline = pool, job, deadline  # the deadline is on time.monotonic's clock
         self.facts: dict[str, Any] = {}  # what the worker said of the job at its end
         self.cancelled = self.expired = False
-        self.stuck: Callable[[], None] | None = None  # called where the client does not even read that it is late
+        self.stuck: Callable[[], object] | None = None  # called where the client does not even read that it is late
         self._fetch = fetch
         self._taken = False
         self._worker: Worker | None = None

@@ -9,6 +9,8 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from ..errors import ExactlineError, UnsupportedError
+
 JOB, DATA, NO_MORE = b"J", b"D", b"Z"  # to a worker: a job, more input for it, the end of that input
 TAKEN, NEED = b"T", b"N"  # from it: the job is begun, the model's file is needed,
 MESSAGE, END, ERROR = b"M", b"E", b"X"  # a message for the client, the end of the job, an end by an error
@@ -58,3 +60,9 @@ def told(frame: bytes) -> dict[str, Any]:
     """The facts of a frame."""
     found = json.loads(frame[1:])
     return found if isinstance(found, dict) else {}
+
+
+def facts_of(error: ExactlineError) -> dict[str, Any]:
+    """An error of ours in plain values."""
+    parts: dict[str, Any] = {"code": error.code, "problem": error.problem, "where": error.where, "hint": error.hint}
+    return parts | ({"nodes": list(error.nodes)} if isinstance(error, UnsupportedError) else {})

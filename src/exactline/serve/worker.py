@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ..errors import ArgumentError, ExactlineError, LimitError, UnsupportedError
+from ..errors import ArgumentError, ExactlineError, LimitError
 from . import frames
 from .cache import Cache
-from .frames import Job
+from .frames import Job, facts_of
 from .limits import Limits
 
 if TYPE_CHECKING:
@@ -62,6 +62,10 @@ class Task:
     def _fetched(self) -> bytes:
         self._desk.send(frames.NEED)
         return next(self.inputs(), b"")
+
+    def say(self, message: bytes) -> None:
+        """A message for the client ahead of those that are yielded, such as progress."""
+        self._desk.send(frames.MESSAGE + message)
 
     def inputs(self) -> Iterator[bytes]:
         """What the server sends after the job itself, until it says that there is no more."""
@@ -159,16 +163,10 @@ def _told(problem: Exception, limits: Limits) -> tuple[dict[str, Any], bool]:
             where="limit worker_bytes",
             hint="Ask for fewer lines at a time, or give memory=.",
         )
-        return error_facts(problem), False
+        return facts_of(problem), False
     if isinstance(problem, ExactlineError):
-        return error_facts(problem), True
+        return facts_of(problem), True
     return {"code": "internal", "problem": type(problem).__name__}, True
-
-
-def error_facts(error: ExactlineError) -> dict[str, Any]:
-    """An error of ours in plain values."""
-    facts: dict[str, Any] = {"code": error.code, "problem": error.problem, "where": error.where, "hint": error.hint}
-    return facts | ({"nodes": list(error.nodes)} if isinstance(error, UnsupportedError) else {})
 
 
 def nap(task: Task) -> Iterator[bytes]:
