@@ -72,19 +72,27 @@ def sweep_lines(network: Network, lines: Lines, limits: Limits, watch: Watch | N
     for first in range(0, len(lines), step):
         whole = begin(lines, first, min(first + step, len(lines)), network.inputs)
         whole.usual = Usual(usual)
-        waiting = [iter([whole])]
-        while waiting:
-            state = next(waiting[-1], None)
-            if state is None:
-                waiting.pop()
-                continue
-            following = _advance(network, facts, state, limits, watch)
-            if limits.stopped:
-                return
-            if isinstance(following, State):
-                yield _finished(network, following)
-            else:
-                waiting.append(following)
+        yield from advance_all(network, whole, limits, watch)
+        if limits.stopped:
+            return
+
+
+def advance_all(network: Network, state: State, limits: Limits, watch: Watch | None = None) -> Iterator[Part]:
+    """A state to the end of the network, in parts where it holds too many points."""
+    facts = plan(network)
+    waiting = [iter([state])]
+    while waiting:
+        following = next(waiting[-1], None)
+        if following is None:
+            waiting.pop()
+            continue
+        found = _advance(network, facts, following, limits, watch)
+        if limits.stopped:
+            return
+        if isinstance(found, State):
+            yield _finished(network, found)
+        else:
+            waiting.append(found)
 
 
 def _usual(network: Network, lines: Lines) -> dict[int, float]:
