@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from . import attr as attr
     from . import exact as exact
+    from . import scale as scale
     from . import studies as studies
     from .custom import register_pointwise as register_pointwise
     from .decide.falsify import falsify as falsify
@@ -62,7 +63,7 @@ _HOMES = {  # what is imported when it is first asked for, and from where: torch
     "restrictions": ("Restrictions",),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
-_PARTS = ("attr", "errors", "exact", "formats", "network", "ops", "studies", "view", "zoo")
+_PARTS = ("attr", "errors", "exact", "formats", "network", "ops", "scale", "studies", "view", "zoo")
 
 
 class _Package(ModuleType):

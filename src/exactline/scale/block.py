@@ -1,0 +1,130 @@
+"""Lines on their way to a worker: blocks that are swept together, and batches of them that travel together.
+
+A block is always the same lines, whoever computes it and whenever: values depend in their last bit on what is swept
+together, so that this alone makes every engine give the same bits.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .note import Note
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+Digests = NDArray[np.uint32]
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """Some lines by their numbers; those that cannot be used carry a note instead of ends."""
+
+    numbers: Ints  # (n,) ascending
+    digests: Digests  # (n,) a checksum of each line's ends
+    starts: tuple[Floats, ...]  # (m, *in) each, of the lines without a note
+    ends: tuple[Floats, ...]  # (m, *in) each
+    bad: Mapping[int, Note] = field(default_factory=dict[int, Note])
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    @property
+    def good(self) -> Ints:
+        """(m,) numbers of the lines that have ends."""
+        return self.numbers[~np.isin(self.numbers, list(self.bad))] if self.bad else self.numbers
+
+    @property
+    def bytes(self) -> int:
+        """What the ends take."""
+        return 2 * sum(s.nbytes for s in self.starts)
+
+    @property
+    def length(self) -> float:
+        """Euclidean lengths, summed over the lines: longer lines have more breaks."""
+        rows = len(self.good)
+        squares = np.zeros(rows)
+        with np.errstate(over="ignore"):
+            for a, b in zip(self.starts, self.ends, strict=True):
+                squares += np.square((b - a).reshape(rows, -1)).sum(1)
+            return float(np.minimum(np.sqrt(squares), 1e300).sum())
+
+    def some(self, mask: NDArray[np.bool_]) -> Block:  # mask is (n,)
+        """Only some of the lines."""
+        good = mask[np.isin(self.numbers, self.good)]
+        numbers = self.numbers[mask]
+        kept = set(numbers.tolist())
+        bad = {number: note for number, note in self.bad.items() if number in kept}
+        starts, ends = (tuple(t[good] for t in side) for side in (self.starts, self.ends))
+        return Block(numbers, self.digests[mask], starts, ends, bad)
+
+    def only(self, numbers: Sequence[int] | Ints) -> Block:
+        """The lines with these numbers."""
+        return self.some(np.isin(self.numbers, numbers))
+
+    def halves(self) -> list[Block]:
+        """Two blocks of about the same size; one line stays as it is."""
+        if len(self) < 2:
+            return [self]
+        first = np.arange(len(self)) < len(self) // 2
+        return [self.some(first), self.some(~first)]
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """Blocks that one worker computes and one shard holds."""
+
+    blocks: tuple[Block, ...]
+    expected: float = 0.0  # seconds
+    tries: int = 1  # the how manieth this is
+    deaths: int = 0  # of workers that had it in hand
+    last: bool = False  # whether lines that fail are now recorded with their error
+    avoid: int = -1  # a worker that has failed with it
+
+    @property
+    def numbers(self) -> Ints:
+        """Of all lines, ascending."""
+        return np.concatenate([b.numbers for b in self.blocks])
+
+    @property
+    def digests(self) -> Digests:
+        """Of all lines."""
+        return np.concatenate([b.digests for b in self.blocks])
+
+    @property
+    def length(self) -> float:
+        """Of all lines together."""
+        return sum(b.length for b in self.blocks)
+
+    def __len__(self) -> int:
+        return sum(len(b) for b in self.blocks)
+
+    def halves(self) -> list[Batch]:
+        """Two batches, blocks kept whole where there are several."""
+        middle = len(self.blocks) // 2
+        groups = [self.blocks[:middle], self.blocks[middle:]]
+        if middle == 0:
+            groups = [(half,) for block in self.blocks for half in block.halves()]
+        return [replace(self, blocks=g, expected=self.expected / len(groups)) for g in groups]
+
+
+def digest(data: bytes | NDArray[np.uint32], before: int = 0) -> int:
+    """A checksum that can go on from the one before it."""
+    return zlib.crc32(np.ascontiguousarray(data).tobytes() if isinstance(data, np.ndarray) else data, before)
+
+
+def runs(numbers: Ints) -> list[tuple[int, int]]:
+    """Ascending numbers as stretches without a gap, first and one past the last.
+
+    >>> runs(np.array([0, 1, 2, 5, 6]))
+    [(0, 3), (5, 7)]
+    """
+    if not len(numbers):
+        return []
+    cut = np.flatnonzero(np.diff(numbers) != 1)
+    firsts, lasts = np.append(0, cut + 1), np.append(cut, len(numbers) - 1)
+    return [(int(numbers[a]), int(numbers[b]) + 1) for a, b in zip(firsts, lasts, strict=True)]
