@@ -102,6 +102,47 @@ def restrict_many(
     return _restricted(model, lines, options)
 
 
+def restrict_parts(
+    model: Any,
+    starts: Point,
+    ends: Point,
+    *,
+    dtype: torch.dtype = torch.float64,
+    device: torch.device | str | None = None,
+    memory: int | None = None,
+    values: bool = True,
+    rewrite: bool = True,
+    until: str | None = None,
+    max_breaks: int | None = None,
+    seconds: float | None = None,
+) -> tuple[Limits, Iterator[Part]]:
+    """The answer of ``restrict_many`` in parts, each as soon as it is final and in bounded memory.
+
+    Joined, the parts are that answer; the limits say at the end why the sweep was stopped early, if it was.
+
+    >>> limits, parts = restrict_parts(torch.nn.ReLU(), [[-1.0], [1.0]], [[1.0], [2.0]], memory=1)
+    >>> [(part.line.tolist(), part.alphas.tolist()) for part in parts], limits.stopped
+    ([([0, 0], [0.0, 0.5]), ([0], [1.0]), ([1, 1], [0.0, 1.0])], '')
+    """
+    lines = lines_of(starts, ends, ("starts", "ends"), many=True)
+    options = _options(model, dtype, device, memory, values, False, rewrite, until, max_breaks, seconds)
+    network, moved = _networks(model, lines, options)
+    limits = _limits(moved, options)
+    shapes = [network.nodes[i].shape for i in network.outputs] if values else None
+    collector = Collector(len(lines), shapes, options.max_breaks, limits)
+    parts = sweep_lines(moved, lines.to(options.device, options.dtype), limits)
+    return limits, _precisely(collector.settled(parts))
+
+
+def _precisely(parts: Iterator[Part]) -> Iterator[Part]:
+    while True:
+        with precise():
+            part = next(parts, None)
+        if part is None:
+            return
+        yield part
+
+
 def restrict_path(model: Any, points: Point, **options: Any) -> Restrictions:
     """A polyline: the lines between neighbouring points (points, *in), swept together.
 

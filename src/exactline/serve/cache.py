@@ -12,8 +12,6 @@ from .frames import Model
 if TYPE_CHECKING:
     from ..network import Network
 
-WEIGHT = 8  # bytes of a number: files hold four or fewer, networks are kept in double precision
-
 
 class Cache:
     """Networks by the digest of their file and the way it is read."""
@@ -22,6 +20,7 @@ class Cache:
         self.most = most
         self.held: OrderedDict[Model, tuple[Network, int]] = OrderedDict()
         self.bytes = self.hits = self.misses = 0
+        self._checksums: dict[Model, str] = {}
 
     def network(self, model: Model, fetch: Callable[[], bytes]) -> Network:
         """The network of a model, read from its file where it is not at hand."""
@@ -41,8 +40,16 @@ class Cache:
         self.held[model] = network, size
         self.bytes += size
         while self.bytes > self.most:
-            _, (_, gone) = self.held.popitem(last=False)
+            model, (_, gone) = self.held.popitem(last=False)
             self.bytes -= gone
+            self._checksums.pop(model, None)
+
+    def checksum(self, model: Model, network: Network) -> str:
+        """A short name for the numbers of a network, worked out once for those that are kept."""
+        found = self._checksums.get(model) or network.checksum()
+        if model in self.held:
+            self._checksums[model] = found
+        return found
 
     def facts(self) -> dict[str, Any]:
         """How full it is."""

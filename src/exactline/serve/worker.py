@@ -26,6 +26,12 @@ if TYPE_CHECKING:
     from ..network import Network
 
 WORK = {  # what a job of each kind calls; functions take a Task and yield messages
+    "describe": "exactline.serve.describe:describe",
+    "restrict": "exactline.serve.answers:restrict",
+    "sweep": "exactline.serve.answers:sweep",
+    "decide": "exactline.serve.decided:decide",
+    "attribute": "exactline.serve.attributed:attribute",
+    "plane": "exactline.serve.planes:plane",
     "nap": "exactline.serve.worker:nap",
 }
 WAITING = 8  # frames read ahead
@@ -58,6 +64,10 @@ class Task:
         if self.job.model is None:
             raise ArgumentError("No model is named.", where="model", hint="Give a name or sha256:<digest>.")
         return self._desk.cache.network(self.job.model, self._fetched)
+
+    def checksum(self) -> str:
+        """Of the numbers in the job's model."""
+        return "" if self.job.model is None else self._desk.cache.checksum(self.job.model, self.network())
 
     def _fetched(self) -> bytes:
         self._desk.send(frames.NEED)

@@ -29,6 +29,17 @@ class Collector:
                 break
         return self._joined()
 
+    def settled(self, parts: Iterator[Part]) -> Iterator[Part]:
+        """The parts one by one: each when the next has had its say about the point they share."""
+        for part in parts:
+            self._add(part)
+            if len(self.parts) > 1:
+                yield self.parts.pop(0)
+            if self.limits.stopped:
+                break
+        yield from self.parts
+        self.parts = []
+
     def _add(self, part: Part) -> None:
         if part.continues and self.parts:
             # the shared point ends one part and starts a piece of the other, which knows that piece

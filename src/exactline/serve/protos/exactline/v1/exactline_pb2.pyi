@@ -171,20 +171,22 @@ class RestrictRequest(_message.Message):
     def __init__(self, options: _Optional[_Union[Options, _Mapping]] = ..., starts: _Optional[_Union[Point, _Mapping]] = ..., ends: _Optional[_Union[Point, _Mapping]] = ...) -> None: ...
 
 class DecideRequest(_message.Message):
-    __slots__ = ("options", "starts", "ends", "order", "top", "output")
+    __slots__ = ("options", "starts", "ends", "order", "top", "output", "one_line")
     OPTIONS_FIELD_NUMBER: _ClassVar[int]
     STARTS_FIELD_NUMBER: _ClassVar[int]
     ENDS_FIELD_NUMBER: _ClassVar[int]
     ORDER_FIELD_NUMBER: _ClassVar[int]
     TOP_FIELD_NUMBER: _ClassVar[int]
     OUTPUT_FIELD_NUMBER: _ClassVar[int]
+    ONE_LINE_FIELD_NUMBER: _ClassVar[int]
     options: Options
     starts: Point
     ends: Point
     order: str
     top: int
     output: int
-    def __init__(self, options: _Optional[_Union[Options, _Mapping]] = ..., starts: _Optional[_Union[Point, _Mapping]] = ..., ends: _Optional[_Union[Point, _Mapping]] = ..., order: _Optional[str] = ..., top: _Optional[int] = ..., output: _Optional[int] = ...) -> None: ...
+    one_line: bool
+    def __init__(self, options: _Optional[_Union[Options, _Mapping]] = ..., starts: _Optional[_Union[Point, _Mapping]] = ..., ends: _Optional[_Union[Point, _Mapping]] = ..., order: _Optional[str] = ..., top: _Optional[int] = ..., output: _Optional[int] = ..., one_line: bool = ...) -> None: ...
 
 class Index(_message.Message):
     __slots__ = ("places",)
