@@ -305,6 +305,38 @@ class Restriction:
 
         return plot_line(self, ax)
 
+    def to_html(
+        self,
+        path: str | Path,
+        *,
+        labels: Sequence[str] | None = None,
+        features: Sequence[str] | None = None,
+        title: str | None = None,
+        image: bool | tuple[int, ...] | None = None,
+        order: str = "max",
+        output: int = 0,
+    ) -> Path:
+        """Write one web page to explore the line in: a slider along alpha, classes, breaks by layer, outputs, zoom.
+
+        ``labels`` names the outputs, ``features`` the numbers of the input. An input of the shape of an image is shown
+        as one: ``image=False`` makes it a table, a shape such as ``(28, 28)`` a picture of a flat input. ``order`` and
+        ``output`` are those of `decisions`. The page is one file and fetches nothing.
+
+        Raises ArgumentError for options that do not fit, MissingError for a line without pieces, NumberError, FileError.
+        """
+        from .view.report_line import write_report
+
+        return write_report(
+            self,
+            path,
+            labels=labels,
+            features=features,
+            title=title,
+            image=image,
+            order=order,
+            output=output,
+        )
+
     def __str__(self) -> str:
         units = " and ".join(f"{count:,} {TITLES.get(name, name)}" for name, count in self.units.items()) or "no"
         parts = [
@@ -320,6 +352,11 @@ class Restriction:
 
     def __repr__(self) -> str:
         return f"<Restriction: {self}>"
+
+    def _repr_html_(self) -> str:
+        from .view.repr_html import line_html
+
+        return line_html(self)
 
     def known_network(self, what: str) -> Network:
         """The network, for what asks it further; raises MissingError where it is not known."""

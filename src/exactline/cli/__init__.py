@@ -18,6 +18,7 @@ from .info import info
 from .output import say
 from .paper import PAPER
 from .plane import plane
+from .report import report
 from .restrict import restrict
 from .study import study
 from .train import train
@@ -49,7 +50,7 @@ def version() -> None:
     say(version("exactline"))
 
 
-for command in (info, convert, restrict, decide, attribute, plane, falsify, demo):
+for command in (info, convert, restrict, decide, attribute, plane, falsify, report, demo):
     app.command()(command)
 study.command(cls=Greedy)(density)
 for name, experiment in PAPER.items():

@@ -1,0 +1,216 @@
+// What one asks and is told: slider, keys, pointers, buttons, legends, files.
+const LEAST = 2 ** -48; // of the numbers at hand, a range is no narrower: sixteen of them across
+function show(lo, width) {
+  const least = LEAST * Math.max(Math.abs(lo), Math.abs(lo + width), 2 ** -60);
+  view.width = clamp(width, Math.min(least, STOP - START), STOP - START);
+  view.lo = clamp(lo, START, STOP - view.width);
+  redraw();
+}
+function zoom(factor, x = sx(clamp(cursor, view.lo, view.lo + view.width))) {
+  const share = clamp((x - box.left) / box.wide, 0, 1), at = view.lo + share * view.width, width = clamp(view.width / factor, LEAST * Math.abs(at), STOP - START);
+  show(at - share * width, width);
+}
+const pan = dx => show(view.lo - dx / box.wide * view.width, view.width);
+function showRange(a, b, pad = 0) { show(a - pad * (b - a), (b - a) * (1 + 2 * pad)); }
+function showPiece(alpha = cursor) { const i = pieceAt(alpha); showRange(alphas[i], alphas[i + 1], .15); }
+function go(alpha, follow = true) {
+  cursor = clamp(alpha, START, STOP);
+  if (follow && cursor < view.lo) show(cursor - .1 * view.width, view.width);
+  else if (follow && cursor > view.lo + view.width) show(cursor - .9 * view.width, view.width);
+  tell();
+}
+function step(way, pages = 1) { // a little of what is shown, and at least to the next number there is
+  const next = cursor + way * pages * view.width / 200;
+  go(next !== cursor ? next : cursor + way * 2 ** -52 * Math.max(Math.abs(cursor), 2 ** -60));
+}
+let wanted = false, later = 0;
+function redraw() {
+  if (wanted) return;
+  wanted = true;
+  requestAnimationFrame(() => {
+    wanted = false;
+    draw(); front(); frontWhole();
+    const [from, until] = visibleBreaks(), inside = until - from + 1, more = markers.reduce((n, m) => n + m.count, 0);
+    $("range").textContent = `shown: alpha ${view.lo} to ${view.lo + view.width}, ${counted(inside, "break")}`
+      + (more ? `; ${counted(more, "class interval")} too narrow to see, under ${counted(markers.length, "marker")}` : "");
+  });
+}
+
+function rows(list, alpha, brief) { // what is known at an alpha
+  list.replaceChildren();
+  const row = (name, value, key) => { made("dt", name, list); const d = made("dd", value, list); if (key) d.dataset.told = key; };
+  const piece = pieceAt(alpha), near = nearestBreak(alpha);
+  if (brief) row("alpha", String(alpha), "alpha");
+  if (bands) {
+    const band = intervalAt(alpha), { margin, rival } = marginAt(alpha, piece, band);
+    row("class", bands.classes[bands.of[band]].name, "class");
+    row("margin", `${D.sure ? "" : "at most "}${margin}${rival ? ` over ${rival.name}` : ""}`, "margin");
+    if (!brief) row("decided", `alpha ${bands.starts[band]} to ${stopOf(band)}`, "band");
+  }
+  row("piece", `${piece} (of 0 to ${N - 2})${doubts[piece] ? `, ${counted(doubts[piece], "unit")} unresolved` : ""}`, "piece");
+  if (brief) row("nearest break", `${alphas[near]}: ${birthText(near)}`, "born");
+  else {
+    row("from", `${alphas[piece]}: ${birthText(piece)}`, "from");
+    row("to", `${alphas[piece + 1]}: ${birthText(piece + 1)}`, "to");
+  }
+}
+function tell() {
+  const piece = pieceAt(cursor), field = $("alpha"), slider = $("slider");
+  rows($("told"), cursor, false);
+  if (document.activeElement !== field || field.dataset.typed !== "1") field.value = String(cursor);
+  for (const c of curves) c.cell.textContent = String(c.here = valueAt(c.values, cursor, piece));
+  showInputs(cursor);
+  const band = bands ? bands.classes[bands.of[intervalAt(cursor)]] : null;
+  const text = `alpha ${cursor}${band ? `, class ${band.name}` : ""}, piece ${piece} of 0 to ${N - 2}`;
+  for (const [name, value] of [["min", START], ["max", STOP], ["now", cursor], ["text", text]]) slider.setAttribute(`aria-value${name}`, value);
+  if (bands) curves.forEach((c, k) => c.row.classList.toggle("leads", bands.classes[bands.of[intervalAt(cursor)]].curve === k));
+  front(); frontWhole();
+  clearTimeout(later);
+  later = setTimeout(() => { $("live").textContent = band ? `${text}, margin ${marginAt(cursor, piece, intervalAt(cursor)).margin.toPrecision(6)}` : text; }, 400);
+}
+
+function hover(x, y) {
+  if (x < box.left || x > box.left + box.wide) return leave();
+  const alpha = alphaAt(x), tip = $("tip"), marker = y > box.band - 16 && y < box.band ? markers.find(m => Math.abs(m.x - x) < 7) : null;
+  pointer = { alpha };
+  tip.replaceChildren();
+  if (marker) {
+    made("div", `${counted(marker.count, "narrow interval")}; click to see`, tip);
+    const list = made("dl", undefined, tip);
+    for (let j = marker.from, k = 0; j <= marker.to && k < 5; j++, k++) { made("dt", bands.classes[bands.of[j]].name, list); made("dd", `${bands.starts[j]}, width ${stopOf(j) - bands.starts[j]}`, list); }
+  } else rows(made("dl", undefined, tip), alpha, true);
+  tip.hidden = false;
+  const free = tip.offsetWidth + 16;
+  tip.style.left = `${clamp(x + 14 + free > wide ? x - free : x + 14, 0, Math.max(0, wide - free))}px`;
+  tip.style.top = `${clamp(y > high / 2 ? y - tip.offsetHeight - 12 : y + 14, 0, Math.max(0, high - tip.offsetHeight - 4))}px`;
+  front();
+}
+function leave() { pointer = null; $("tip").hidden = true; front(); }
+
+function visibleBreaks() { const from = last(alphas, view.lo); return [from >= 0 && alphas[from] === view.lo ? from : from + 1, last(alphas, view.lo + view.width)]; }
+function csv() { // what is shown, whole: its breaks, and its two edges where they are none
+  const [from, until] = visibleBreaks(), edge = view.lo + view.width;
+  const lines = [["alpha", "kind", "piece", "node", "unit", "count", ...(bands ? ["class"] : []), ...curves.map(c => cell(c.name))].join(",")];
+  const add = (alpha, kind, i) => {
+    const piece = pieceAt(alpha), birth = i >= 0 && bornBy[i] >= 0 ? [cell(nodeOf.get(bornBy[i]).name), unitOf[i], tieOf[i]] : ["", "", ""];
+    const values = curves.map(c => i >= 0 ? c.values[i] : valueAt(c.values, alpha, piece));
+    lines.push([alpha, kind, piece, ...birth, ...(bands ? [cell(bands.classes[bands.of[intervalAt(alpha)]].name)] : []), ...values].join(","));
+  };
+  if (alphas[from] !== view.lo || from > until) add(view.lo, "edge", -1);
+  for (let i = from; i <= until; i++) add(alphas[i], "break", i);
+  if (alphas[until] !== edge && edge <= STOP) add(edge, "edge", -1);
+  return `${lines.join("\n")}\n`;
+}
+function png(done) { // the picture with its title and the classes by name
+  const out = document.createElement("canvas"), p = out.getContext("2d"), head = 46 * dots;
+  out.width = base.width; out.height = base.height + head;
+  p.fillStyle = css("--paper"); p.fillRect(0, 0, out.width, out.height);
+  p.drawImage(base, 0, head); p.drawImage(cover, 0, head);
+  p.setTransform(dots, 0, 0, dots, 0, 0);
+  p.fillStyle = css("--ink"); p.font = "600 15px system-ui, sans-serif"; p.fillText(D.title, 12, 19, wide - 24);
+  p.fillStyle = css("--soft"); p.font = FONT; p.fillText($("range").textContent, 12, 37, wide - 24);
+  out.toBlob(done, "image/png");
+}
+
+function legends() {
+  $("title").textContent = D.title; $("facts").textContent = D.facts; $("notes").textContent = D.notes.join(" ");
+  cover.setAttribute("aria-label", `Outputs, classes and breaks along alpha. ${D.facts}`);
+  $("outputs").hidden = !curves.length; $("layers").hidden = !nodes.length; $("jumps").hidden = $("bands").hidden = $("fit").hidden = !bands;
+  if (bands) $("outputtitle").textContent = `outputs; the ${bands.order === "max" ? "largest" : "smallest"} decides`;
+  const toggled = (thing, parent, name, more) => {
+    const row = made("label", undefined, parent), tick = made("input", undefined, row);
+    tick.type = "checkbox"; tick.checked = true;
+    tick.onchange = () => { thing.shown = tick.checked; redraw(); };
+    thing.chip = made("span", undefined, row);
+    made("span", name, row);
+    thing.cell = made("b", more, row); thing.row = row;
+  };
+  for (const c of curves) { toggled(c, $("curves"), c.name, ""); c.cell.dataset.output = c.output; }
+  for (const node of nodes) toggled(node, $("nodes"), node.name, node.count.toLocaleString("en"));
+  if (!bands) return;
+  const some = bands.margins.length;
+  $("bandsum").textContent = `${counted(bands.starts.length, "class interval")}: ` + bands.classes.slice(0, 12).map(c => `${c.name} (${c.share})`).join(", ") + (bands.classes.length > 12 ? ", ..." : "");
+  for (let j = 0; j < some; j++) {
+    const row = made("tr", undefined, $("intervals")), kind = bands.classes[bands.of[j]];
+    for (const text of [bands.starts[j], stopOf(j), kind.name, bands.margins[j]]) made("td", String(text), row);
+    const button = made("button", "show", made("td", undefined, row));
+    button.type = "button"; button.setAttribute("aria-label", `show interval ${j}, class ${kind.name}`);
+    button.onclick = () => { showRange(bands.starts[j], stopOf(j), .3); go((bands.starts[j] + stopOf(j)) / 2, false); };
+  }
+  if (some < bands.starts.length) { const row = made("tr", undefined, $("intervals")); made("td", `${(bands.starts.length - some).toLocaleString("en")} more: zoom to see them`, row).colSpan = 5; }
+}
+function chips() { // colours follow the page's
+  for (const c of curves) c.chip.replaceChildren(swatch(null, look(c), c.hatch));
+  for (const node of nodes) node.chip.replaceChildren(swatch(null, look(node), 0));
+}
+function dress() { chips(); drawWhole(); redraw(); }
+function resize() {
+  wide = Math.max(1, $("chart").clientWidth); high = Math.max(1, $("chart").clientHeight); dots = window.devicePixelRatio || 1;
+  for (const c of [base, cover]) { c.width = Math.round(wide * dots); c.height = Math.round(high * dots); }
+  layout(); drawWhole(); redraw(); front();
+}
+
+gestures(cover, {
+  hover, leave,
+  drag: dx => pan(dx),
+  brush: (span, done) => {
+    brushed = done ? null : span;
+    if (done && span) { const [a, b] = span.map(alphaAt).sort((p, q) => p - q); if (b > a) showRange(a, b); }
+    front();
+  },
+  pinch: (factor, x, y, dx) => { pan(dx); zoom(factor, x); },
+  tap: (x, y) => {
+    const m = y > box.band - 16 && y < box.band ? markers.find(k => Math.abs(k.x - x) < 7) : null;
+    if (m) { showRange(bands.starts[m.from], stopOf(m.to), .5); go((bands.starts[m.from] + stopOf(m.from)) / 2, false); } else go(alphaAt(x));
+  },
+  wheel: (dx, dy, x, y, e) => { if (e.shiftKey || Math.abs(dx) > Math.abs(dy)) pan(-(dx || dy)); else zoom(Math.exp(-dy / 300), x); },
+});
+const along = x => clamp(START + (x - box.left) / box.wide * (STOP - START), START, STOP);
+let grip = null;
+gestures(strip, {
+  hover: () => {}, leave: () => {}, pinch: (factor, x) => zoom(factor, x), wheel: (dx, dy) => zoom(Math.exp(-dy / 300)), tap: x => { grip = null; go(along(x)); },
+  drag: () => {},
+});
+strip.addEventListener("pointerdown", e => { const at = along(e.offsetX), whole = view.width > .999 * (STOP - START); grip = { at, x: e.offsetX, moves: !whole && at >= view.lo && at <= view.lo + view.width, lo: view.lo }; });
+strip.addEventListener("pointermove", e => {
+  if (!grip || Math.abs(e.offsetX - grip.x) < 3) return;
+  const now = along(e.offsetX);
+  if (grip.moves) show(grip.lo + now - grip.at, view.width); else if (now !== grip.at) showRange(Math.min(now, grip.at), Math.max(now, grip.at));
+});
+for (const kind of ["pointerup", "pointercancel"]) strip.addEventListener(kind, () => { grip = null; });
+gestures($("slider"), { hover: () => {}, leave: () => {}, pinch: () => {}, drag: () => {}, wheel: () => false });
+for (const kind of ["pointerdown", "pointermove"]) $("slider").addEventListener(kind, e => { if (e.buttons & 1) { $("slider").focus({ preventScroll: true }); go(alphaAt(e.offsetX), false); } });
+
+const onSlider = {
+  ArrowLeft: e => e.shiftKey ? go(nextBreak(cursor, -1)) : step(-1), ArrowRight: e => e.shiftKey ? go(nextBreak(cursor, 1)) : step(1),
+  ArrowDown: e => e.shiftKey ? go(nextBreak(cursor, -1)) : step(-1), ArrowUp: e => e.shiftKey ? go(nextBreak(cursor, 1)) : step(1),
+  Home: () => go(START), End: () => go(STOP),
+  PageUp: () => bands ? go(nextBoundary(cursor, 1)) : step(1, 20), PageDown: () => bands ? go(nextBoundary(cursor, -1)) : step(-1, 20),
+};
+const anywhere = { "+": () => zoom(1.5), "=": () => zoom(1.5), "-": () => zoom(1 / 1.5), 0: () => show(START, STOP - START), z: () => showPiece() };
+document.addEventListener("keydown", e => {
+  const mine = e.target === $("slider") || e.target === document.body;
+  const act = e.ctrlKey || e.metaKey || e.altKey || !mine ? null : anywhere[e.key] ?? (e.target === $("slider") || e.key === "ArrowLeft" || e.key === "ArrowRight" ? onSlider[e.key] : null);
+  if (act) { e.preventDefault(); act(e); }
+});
+$("alpha").addEventListener("input", () => {
+  const text = $("alpha").value.trim().replace(",", "."), at = Number(text), good = text !== "" && at >= START && at <= STOP;
+  $("alpha").dataset.typed = "1"; $("alpha").setAttribute("aria-invalid", !good);
+  $("odd").hidden = good; $("odd").textContent = good ? "" : `Give a number from ${START} to ${STOP}.`;
+  if (good) go(at);
+});
+$("alpha").addEventListener("blur", () => { $("alpha").dataset.typed = ""; $("alpha").value = String(cursor); $("alpha").setAttribute("aria-invalid", "false"); $("odd").hidden = true; });
+for (const [id, act] of Object.entries({
+  in: () => zoom(2), out: () => zoom(.5), all: () => show(START, STOP - START), piece: () => showPiece(),
+  fit: () => { fitted = !fitted; $("fit").setAttribute("aria-pressed", fitted); redraw(); },
+  before: () => go(nextBreak(cursor, -1)), after: () => go(nextBreak(cursor, 1)), earlier: () => go(nextBoundary(cursor, -1)), later: () => go(nextBoundary(cursor, 1)),
+  csv: () => keep(new Blob([csv()], { type: "text/csv" }), `${plainName(D.title)}.csv`), png: () => png(blob => keep(blob, `${plainName(D.title)}.png`)),
+})) $(id).addEventListener("click", act);
+window.addEventListener("resize", resize);
+
+legends();
+inputs.forEach(openInput);
+themed(dress);
+resize(); chips(); tell();
+window.exactline = { go, show, csv, png, draw, view, times, state: () => ({ cursor, lo: view.lo, width: view.width, markers: markers.map(m => ({ x: m.x, count: m.count })), box: { ...box } }), values: () => curves.map(c => c.here) };
+root.dataset.ready = "1";

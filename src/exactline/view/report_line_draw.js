@@ -1,0 +1,245 @@
+// The picture: outputs above, classes in a band, breaks in a row for each layer; only what one can see is touched.
+const view = { lo: START, width: STOP - START }; // the range shown; places are reckoned from its start, so that none loses digits
+let cursor = (START + STOP) / 2, pointer = null, brushed = null, wide = 1, high = 1, dots = 1, box = null, markers = [], fitted = false;
+const base = $("base"), cover = $("top"), strip = $("whole");
+const pen = base.getContext("2d"), over = cover.getContext("2d"), small = strip.getContext("2d");
+const times = []; // how long the last pictures took, in ms
+const FONT = "12px system-ui, sans-serif", DASHES = [[], [7, 4], [2, 3]], BAND = 26, AXIS = 38, NARROW = 5;
+const sx = alpha => box.left + (alpha - view.lo) / view.width * box.wide;
+const alphaAt = x => clamp(view.lo + (x - box.left) / box.wide * view.width, Math.max(START, view.lo), Math.min(STOP, view.lo + view.width));
+
+function layout() {
+  const slim = wide < 520, rows = Math.min(nodes.length, 60), row = rows ? clamp(96 / rows, 2, 13) : 0;
+  const left = curves.length ? slim ? 46 : 66 : 14, right = slim ? 10 : 92, bottom = high - AXIS;
+  const ticks = bottom - rows * row, band = bands ? ticks - 6 - BAND : ticks;
+  box = { left, wide: Math.max(1, wide - left - right), top: 8, low: Math.max(20, bands ? band - 22 : ticks - 8), band, ticks, row, rows, bottom, slim };
+  for (const [name, size] of [["--left", left], ["--right", right]]) $("slider").style.setProperty(name, `${size}px`);
+}
+
+function draw() {
+  const began = performance.now();
+  pen.setTransform(dots, 0, 0, dots, 0, 0);
+  pen.fillStyle = css("--paper"); pen.fillRect(0, 0, wide, high);
+  pen.font = FONT; pen.lineCap = "butt"; pen.lineJoin = "bevel";
+  const to = view.lo + view.width, from = last(alphas, view.lo), until = last(alphas, to); // breaks from + 1 ... until are inside
+  const count = Math.max(1, Math.round(box.wide * Math.min(dots, 2))), edges = new Int32Array(count + 1);
+  if (until - from > 2 * count) // the first break at or after the start of each column of pixels
+    for (let c = 0, i = Math.max(from, 0); c <= count; c++) edges[c] = i = c === count ? until + 1 : last(alphas, view.lo + c / count * view.width, i, until + 1) + 1;
+  const columns = until - from > 2 * count ? edges : null;
+  drawGrid();
+  const scale = drawScale(from, until);
+  if (bands) drawBand();
+  drawCurves(scale, from, until, columns);
+  drawTicks(from, until, columns);
+  drawAxis();
+  times.push(performance.now() - began);
+  if (times.length > 200) times.shift();
+}
+
+function drawGrid() {
+  pen.strokeStyle = css("--rule"); pen.lineWidth = 1;
+  pen.strokeRect(box.left - .5, box.top - .5, box.wide + 1, box.low - box.top + 1);
+}
+function decisive() { // the outputs that lead or come second at places along the range
+  const found = new Set();
+  for (let k = 0; k <= 8; k++) {
+    const alpha = clamp(view.lo + k / 8 * view.width, START, STOP), j = intervalAt(alpha), { rival } = marginAt(alpha, pieceAt(alpha), j);
+    found.add(curves[bands.classes[bands.of[j]].curve]);
+    if (rival) found.add(rival);
+  }
+  return found;
+}
+function drawScale(from, until) { // heights of values, and the numbers beside them
+  const some = fitted && bands ? decisive() : null;
+  let low = Infinity, most = -Infinity;
+  const take = v => { if (v < low && v > -Infinity) low = v; if (v > most && v < Infinity) most = v; };
+  for (const c of curves) {
+    if (!c.shown || some && !some.has(c)) continue;
+    for (const alpha of [view.lo, view.lo + view.width]) take(valueAt(c.values, clamp(alpha, START, STOP)));
+    const inner = extremes(c, from + 1, until + 1);
+    take(inner.low); take(inner.high);
+  }
+  if (!(most >= low)) return null;
+  const pad = .06 * (most - low) || Math.max(1, Math.abs(low)) * 1e-3;
+  low -= pad; most += pad;
+  const span = most - low, y = v => box.low - clamp((v - low) / span, -1, 2) * (box.low - box.top);
+  const { base, ticks } = axisTicks(low, most, Math.max(2, (box.low - box.top) / 48));
+  pen.fillStyle = css("--soft"); pen.textAlign = "right"; pen.textBaseline = "middle";
+  for (const { share, text } of ticks) {
+    const at = box.low - share * (box.low - box.top);
+    pen.globalAlpha = .5; pen.fillStyle = css("--rule"); pen.fillRect(box.left, at - .5, box.wide, 1);
+    pen.globalAlpha = 1; pen.fillStyle = css("--soft"); pen.fillText(text, box.left - 6, clamp(at, box.top + 6, box.low - 6), box.left - 8);
+  }
+  if (base !== null) { pen.textAlign = "left"; pen.fillText(`${base} +`, box.left + 6, box.top + 10); }
+  return { y };
+}
+
+function drawCurves(scale, from, until, columns) {
+  if (!scale) return;
+  const { y } = scale, tags = [], to = view.lo + view.width;
+  pen.save();
+  pen.beginPath(); pen.rect(box.left, box.top, box.wide, box.low - box.top); pen.clip();
+  const order = [...curves].sort((a, b) => a.leads - b.leads);
+  for (const c of order) {
+    if (!c.shown) continue;
+    const v = c.values, first = valueAt(v, clamp(view.lo, START, STOP)), end = valueAt(v, clamp(to, START, STOP));
+    const thick = c.leads || !bands ? 2 : 1.2;
+    pen.globalAlpha = c.leads || !bands ? 1 : .75;
+    if (columns) { // between the least and the largest value of each column of pixels
+      const count = columns.length - 1, step = box.wide / count;
+      pen.fillStyle = look(c);
+      for (let k = 0, left = first; k < count; k++) {
+        const right = columns[k + 1] > 0 && columns[k + 1] < N ? valueAt(v, view.lo + (k + 1) / count * view.width, columns[k + 1] - 1) : end;
+        let { low, high } = extremes(c, columns[k], columns[k + 1]);
+        low = Math.min(low, left, right); high = Math.max(high, left, right);
+        if (high >= low) pen.fillRect(box.left + k * step, y(high) - thick / 2, step, y(low) - y(high) + thick);
+        left = right;
+      }
+    } else {
+      pen.strokeStyle = look(c); pen.lineWidth = thick; pen.setLineDash(DASHES[c.dash]);
+      pen.beginPath(); pen.moveTo(box.left, y(first));
+      for (let i = from + 1; i <= until; i++) if (Number.isFinite(v[i])) pen.lineTo(sx(alphas[i]), y(v[i]));
+      pen.lineTo(box.left + box.wide, y(end));
+      pen.stroke();
+    }
+    if (y(end) >= box.top && y(end) <= box.low) tags.push({ c, at: y(end) });
+  }
+  pen.restore();
+  pen.setLineDash([]); pen.globalAlpha = 1;
+  if (box.slim || curves.length < 2) return;
+  pen.textAlign = "left"; pen.textBaseline = "middle"; pen.font = "600 12px system-ui, sans-serif";
+  const room = Math.floor((box.low - box.top) / 14), some = tags.sort((a, b) => b.c.leads - a.c.leads).slice(0, room).sort((a, b) => a.at - b.at);
+  for (let i = 0, least = box.top + 6; i < some.length; i++) least = (some[i].at = Math.max(some[i].at, least)) + 14;
+  for (let i = some.length - 1, most = box.low - 5; i >= 0; i--) most = (some[i].at = Math.min(some[i].at, most)) - 14;
+  for (const { c, at } of some) { pen.fillStyle = look(c); pen.fillText(shortened(c.name, 82), box.left + box.wide + 6, at); }
+  pen.font = FONT;
+}
+function shortened(text, room) {
+  if (pen.measureText(text).width <= room) return text;
+  let n = text.length;
+  while (n > 1 && pen.measureText(`${text.slice(0, n)}\u2026`).width > room) n--;
+  return `${text.slice(0, n)}\u2026`;
+}
+
+function drawBand() { // classes; those too narrow to see are gathered under markers, and none is left out
+  markers = [];
+  const to = view.lo + view.width, right = box.left + box.wide;
+  let column = -1;
+  pen.save();
+  pen.beginPath(); pen.rect(box.left, 0, box.wide, high); pen.clip();
+  for (let j = Math.max(0, last(bands.starts, view.lo)); j < bands.starts.length && bands.starts[j] <= to; j++) {
+    if (stopOf(j) < view.lo) continue;
+    const a = Math.max(box.left, sx(bands.starts[j])), b = Math.min(right, sx(stopOf(j))), kind = bands.classes[bands.of[j]], curve = curves[kind.curve];
+    const whole = sx(stopOf(j)) - sx(bands.starts[j]);
+    if (b - a >= 1 || Math.floor(a) !== column) {
+      pen.fillStyle = fillOf(pen, look(curve), kind.tie ? 6 : curve.hatch);
+      pen.fillRect(a, box.band, Math.max(1, b - a), BAND);
+      column = Math.floor(a);
+      if (j && whole >= 2) { pen.fillStyle = css("--ink"); pen.fillRect(a - .5, box.band - 3, 1, BAND + 6); pen.globalAlpha = .25; pen.fillRect(a - .5, box.top, 1, box.low - box.top); pen.globalAlpha = 1; }
+    }
+    if (whole < NARROW) {
+      const x = (a + b) / 2, before = markers.at(-1);
+      if (before && x - before.x < 10) { before.to = j; before.count++; before.kinds.add(bands.of[j]); } else markers.push({ x, from: j, to: j, count: 1, kinds: new Set([bands.of[j]]) });
+    } else if (b - a > 14) {
+      const text = shortened(kind.name, b - a - 10), room = pen.measureText(text).width;
+      if (room <= b - a - 10 && (text === kind.name || b - a > 44)) {
+        pen.fillStyle = look(curve); pen.fillRect((a + b - room) / 2 - 4, box.band + 5, room + 8, BAND - 10);
+        pen.fillStyle = inkOn(look(curve)); pen.textAlign = "center"; pen.textBaseline = "middle"; pen.fillText(text, (a + b) / 2, box.band + BAND / 2 + .5);
+      }
+    }
+  }
+  pen.restore();
+  pen.font = "10px system-ui, sans-serif"; pen.textAlign = "left"; pen.textBaseline = "middle";
+  markers.forEach((m, i) => {
+    const one = m.kinds.size === 1 ? curves[bands.classes[[...m.kinds][0]].curve] : null, y = box.band - 4;
+    pen.beginPath(); pen.moveTo(m.x - 4.5, y - 7); pen.lineTo(m.x + 4.5, y - 7); pen.lineTo(m.x, y); pen.closePath();
+    pen.fillStyle = one ? look(one) : css("--soft"); pen.fill();
+    pen.strokeStyle = css("--ink"); pen.lineWidth = 1; pen.stroke();
+    const text = m.count.toLocaleString("en");
+    pen.fillStyle = css("--soft");
+    if (m.count > 1 && m.x + 8 + pen.measureText(text).width < Math.min(markers[i + 1]?.x ?? Infinity, wide) - 6) pen.fillText(text, m.x + 8, y - 4);
+  });
+  pen.font = FONT;
+}
+
+function drawTicks(from, until, columns) { // breaks, each layer in its row
+  nodes.forEach((node, n) => {
+    if (!node.shown) return;
+    const y = box.ticks + Math.floor(n * box.rows / nodes.length) * box.row, tall = Math.max(1, box.row - (box.row > 4 ? 2 : .5));
+    const a = last(node.at, from) + 1, b = last(node.at, until);
+    pen.fillStyle = look(node);
+    if (!columns || b - a < 2 * columns.length) for (let k = a; k <= b; k++) pen.fillRect(sx(alphas[node.at[k]]) - .5, y, 1, tall);
+    else {
+      const count = columns.length - 1, step = box.wide / count;
+      for (let k = 0, i = a, since = 0, shade = 0; k <= count; k++) { // columns as dense as each other are one
+        const next = k < count ? last(node.at, columns[k + 1] - 1, i, b + 1) + 1 : i, now = next > i ? Math.min(5, next - i) : 0;
+        if (now !== shade || k === count) {
+          if (shade) { pen.globalAlpha = .4 + .12 * shade; pen.fillRect(box.left + since * step, y, (k - since) * step, tall); }
+          since = k; shade = now;
+        }
+        i = next;
+      }
+      pen.globalAlpha = 1;
+    }
+    if (box.row >= 9 && !box.slim) { pen.font = "11px system-ui, sans-serif"; pen.textAlign = "left"; pen.textBaseline = "middle"; pen.fillText(shortened(node.name, 84), box.left + box.wide + 6, y + tall / 2); pen.font = FONT; }
+  });
+}
+function drawAxis() {
+  const { base, ticks } = axisTicks(view.lo, view.lo + view.width, Math.max(2, box.wide / (box.slim ? 70 : 95)));
+  pen.strokeStyle = pen.fillStyle = css("--soft"); pen.textBaseline = "top"; pen.lineWidth = 1;
+  pen.fillRect(box.left, box.bottom + 3, box.wide, 1);
+  for (const { share, text } of ticks) {
+    const x = box.left + share * box.wide;
+    pen.fillRect(x - .5, box.bottom + 3, 1, 4);
+    pen.textAlign = x > box.left + box.wide - 14 ? "right" : x < box.left + 14 && base !== null ? "left" : "center";
+    pen.fillText(text, x, box.bottom + 8);
+  }
+  pen.textAlign = "center";
+  pen.fillText(base === null ? "alpha" : `alpha = ${base} + ...`, box.left + box.wide / 2, box.bottom + 22);
+}
+
+function front() { // the slider's line, the pointer's, and a range that is being chosen
+  over.setTransform(dots, 0, 0, dots, 0, 0);
+  over.clearRect(0, 0, wide, high);
+  const inside = cursor >= view.lo && cursor <= view.lo + view.width, rule = (x, colour, thick, dash) => {
+    over.strokeStyle = colour; over.lineWidth = thick; over.setLineDash(dash);
+    over.beginPath(); over.moveTo(x, box.top); over.lineTo(x, box.bottom + 3); over.stroke();
+  };
+  if (pointer) rule(sx(pointer.alpha), css("--soft"), 1, [3, 3]);
+  if (inside) rule(sx(cursor), css("--accent"), 1.6, []);
+  if (brushed) {
+    const [a, b] = brushed.map(x => clamp(x, box.left, box.left + box.wide)).sort((p, q) => p - q);
+    over.globalAlpha = .22; over.fillStyle = css("--accent"); over.fillRect(a, box.top, b - a, box.bottom - box.top); over.globalAlpha = 1;
+  }
+  $("thumb").style.left = `${clamp(sx(cursor), box.left - 4, box.left + box.wide + 4)}px`;
+  $("thumb").classList.toggle("away", !inside);
+}
+
+// the whole line below: where in it the range lies
+const backdrop = document.createElement("canvas");
+function drawWhole() {
+  const w = box.wide, h = 34, p = backdrop.getContext("2d");
+  strip.width = backdrop.width = Math.round(wide * dots); strip.height = backdrop.height = Math.round(h * dots);
+  p.setTransform(dots, 0, 0, dots, 0, 0); p.clearRect(0, 0, wide, h);
+  const at = alpha => box.left + (alpha - START) / (STOP - START) * w;
+  if (bands) for (let j = 0, column = -1; j < bands.starts.length; j++) {
+    const a = at(bands.starts[j]), b = at(stopOf(j)), c = bands.classes[bands.of[j]];
+    if (b - a < 1 && Math.floor(a) === column) continue;
+    p.fillStyle = fillOf(p, look(curves[c.curve]), c.tie ? 6 : curves[c.curve].hatch); p.fillRect(a, 5, Math.max(1, b - a), 14);
+    column = Math.floor(a);
+  }
+  p.fillStyle = css("--soft");
+  for (let x = 0, i = 0, most = Math.max(4, 3 * N / w); x < w; x++) {
+    const next = last(alphas, START + (x + 1) / w * (STOP - START), i) + 1;
+    if (next > i) { const tall = 10 * Math.sqrt(Math.min(1, (next - i) / most)); p.fillRect(box.left + x, (bands ? 32 : 27) - tall, 1, tall); }
+    i = next;
+  }
+}
+function frontWhole() {
+  const at = alpha => box.left + (alpha - START) / (STOP - START) * box.wide, a = at(view.lo), b = Math.max(a + 3, at(view.lo + view.width));
+  small.setTransform(1, 0, 0, 1, 0, 0); small.clearRect(0, 0, strip.width, strip.height); small.drawImage(backdrop, 0, 0);
+  small.setTransform(dots, 0, 0, dots, 0, 0);
+  small.fillStyle = css("--paper"); small.globalAlpha = .6; small.fillRect(box.left, 0, a - box.left, 34); small.fillRect(b, 0, box.left + box.wide - b, 34); small.globalAlpha = 1;
+  small.strokeStyle = css("--accent"); small.lineWidth = 2; small.strokeRect(a, 2, b - a, 31);
+  small.fillStyle = css("--accent"); small.fillRect(at(cursor) - 1, 0, 2, 34);
+}
