@@ -16,7 +16,11 @@ from typing import Any
 
 FORK = b"F"
 PID = 8  # bytes
-HEAVY = ("torch.nn.functional", "exactline.restrict", "exactline.decide.decisions", "exactline.attr", "exactline.plane")
+HEAVY = (
+    *("torch.nn.functional", "torch.fx.experimental.symbolic_shapes"),  # the latter takes half a second
+    *("exactline.restrict", "exactline.checking", "exactline.decide.decisions", "exactline.attr"),
+    *("exactline.plane", "exactline.plane.regions", "numpy.random", "numpy.ma"),
+)
 USEFUL = ("onnx", "exactline.formats.onnx")  # where they are installed
 
 

@@ -4,15 +4,36 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from google.protobuf.message import DecodeError
 
 from .limits import Limits
+from .protos import syrenn_server_pb2 as wire
 from .syrenn_answers import Answerer, ends_of
 from .syrenn_layers import Extent, Layer, bad, read_layer
 from .syrenn_network import network_of
 from .syrenn_polygon import polytopes_of
 
-METHOD = "/syrenn_server.SyReNNTransformer/Transform"
+if TYPE_CHECKING:
+    from .worker import Task
+
+
+def work(task: Task) -> Iterator[bytes]:
+    """A worker's part: nothing for a layer, the answer for a line or a polytope, as bytes in and out."""
+    transformer = Transformer(task.limits)
+    for data in task.inputs():
+        made = transformer.take(read_request(data))
+        task.facts = {"lines": transformer.asked, "breaks": transformer.breaks}
+        yield b"" if made is None else made.SerializeToString()
+
+
+def read_request(data: bytes) -> Any:
+    """A TransformRequest out of its bytes."""
+    try:
+        return wire.TransformRequest.FromString(data)
+    except DecodeError:
+        raise bad("A message cannot be read.", "the call", "Send messages of syrenn_server.TransformRequest.") from None
 
 
 def transform(requests: Iterable[Any], limits: Limits) -> Iterator[Any]:
@@ -35,6 +56,7 @@ class Transformer:
     layers: list[Layer] = field(default_factory=list[Layer])
     extent: Extent | None = None  # what the last layer gives, as far as it is known
     asked: int = 0
+    breaks: int = 0  # in all answers
     answerer: tuple[int, Answerer] | None = None  # the network, for points of so many numbers
 
     def take(self, request: Any) -> Any:
@@ -49,7 +71,9 @@ class Transformer:
         self.limits.within("lines_per_call", self.asked, "lines and polytopes")
         if kind == "line":
             start, end = ends_of(request.line, f"line {self.asked}")
-            return self._answerer(len(start)).line(start, end, request.include_post)
+            made = self._answerer(len(start)).line(start, end, request.include_post)
+            self.breaks += len(made.transformed_line.endpoints)
+            return made
         asked = request.upolytope
         polytopes = polytopes_of(asked, f"polytope {self.asked}")
         return self._answerer(asked.space_dimensions).upolytope(polytopes, asked.subspace_dimensions)

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
+import torch
+
 from ..formats.sketch import Sketch
 from ..network.builder import Data, Refused
 from ..network.graph import Network
@@ -90,11 +92,15 @@ class _Pen:
     def _concat(self, layer: Concat, x: Drawn, after: Extent) -> Data:
         made = [_Pen(self.sketch, f"{self.name}.{i + 1}").layer(part, x) for i, part in enumerate(layer.parts)]
         if layer.along == FLAT or after.image is None:
-            return self._call(layer, "cat", [self.flattened(part, layer.where).data for part in made], 1)
+            return self._joined([self.flattened(part, layer.where).data for part in made], layer.where)
         height, width, _ = after.image
         sizes = [part.extent.size // (height * width) for part in made]
         images = [self._image(p, (height, width, c), layer.where) for p, c in zip(made, sizes, strict=True)]
-        return self._call(layer, "cat", images, 1)
+        return self._joined(images, layer.where)
+
+    def _joined(self, parts: list[Data], where: str) -> Data:
+        self.sketch.at(f"{self.name}.cat", where)
+        return self.sketch.builder.rearranged(lambda *xs: torch.cat(xs, 1), parts, "cat")
 
     def _window(self, layer: Window, x: Data) -> Data:
         kernel, stride, pad = list(layer.kernel), list(layer.stride), list(layer.pad)

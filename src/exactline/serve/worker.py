@@ -32,6 +32,7 @@ WORK = {  # what a job of each kind calls; functions take a Task and yield messa
     "decide": "exactline.serve.decided:decide",
     "attribute": "exactline.serve.attributed:attribute",
     "plane": "exactline.serve.planes:plane",
+    "transform": "exactline.serve.syrenn:work",
     "nap": "exactline.serve.worker:nap",
 }
 WAITING = 8  # frames read ahead
