@@ -20,7 +20,7 @@ PAUSE = 0.5  # seconds without a message after which the worker is let go
 AHEAD = 1  # messages that are read while a worker is at the one before
 
 
-def handler(door: Door) -> grpc.GenericRpcHandler[bytes, bytes]:
+def handler(door: Door) -> grpc.GenericRpcHandler:
     """The one method there is, for a gRPC server."""
     return grpc.method_handlers_generic_handler(NAME, {"Transform": door.many_to_many("Transform", transform)})
 
