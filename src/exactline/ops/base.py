@@ -151,6 +151,10 @@ class Noise(ABC):
     def bound(self, rows: Tensor) -> Tensor:
         """Error bounds (rows, elements) of the node's input at some points."""
 
+    def doubtful_at(self, elements: Tensor) -> Tensor | float:
+        """The same limit for some elements, smaller for those whose weights are."""
+        return self.doubtful
+
 
 @dataclass(frozen=True, eq=False)
 class Settled:

@@ -89,7 +89,9 @@ class Pointwise(Breaking):
                 if not owned:
                     flat, owned = flat.clone(), True
                 snapped = _snap(flat, level, rows, columns, above, below, noise)
-                if snapped is not None and len(flat) > 1:
+                if snapped is None and holds(differ(above, below)):
+                    below = None
+                elif snapped is not None and len(flat) > 1:
                     extra = snapped.along(above, below, noise) + snapped.beside(flat, level, above, below, noise)
                     unresolved = extra if unresolved is None else unresolved + extra
             else:
@@ -243,7 +245,11 @@ def _snap(
     """Put values that cannot be told from the knot on it; the entries that were moved."""
     at = level[0, columns] if isinstance(level, Tensor) else level
     gap = flat[rows, columns] - at
-    near = gap != 0
+    clear = gap.abs() > noise.doubtful_at(columns)
+    if bool(clear.any()):  # units that training left with tiny weights are near the knot everywhere, and yet clear
+        above[rows[clear], columns[clear]] = gap[clear] > 0
+        below[rows[clear], columns[clear]] = gap[clear] < 0
+    near = (gap != 0) & ~clear
     if not bool(near.any()):
         return None
     rows, columns, gap = rows[near], columns[near], gap[near]

@@ -14,7 +14,7 @@ from ..ops.base import Noise, flat
 from .doubt import Size
 from .plan import plan
 from .state import Floats, Ints, State, on
-from .walk import PROBES, Walk
+from .walk import PROBES, TINY, Walk
 
 SAFETY = 16.0  # estimates are multiplied by this before they decide
 MANY = 64  # points in doubt before errors are kept: a few tell nothing of those to come
@@ -56,7 +56,7 @@ class StateNoise(Noise):
         gaps = np.flatnonzero(~same)
         self.joined, self.gaps = on(state.device, same), on(state.device, gaps)
         self.broken = len(gaps) > 0
-        self.doubtful = state.usual.doubtful(state.node, state.dtype, largest, size)
+        self.doubtful = state.usual.doubtful(state.node, state.dtype, largest, size, state.live[place].numel())
 
     @property
     def widths(self) -> Tensor:  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -70,6 +70,10 @@ class StateNoise(Noise):
         if self.state.trail is not None:
             return flat(self.state.trail.to(self.place))[rows] * SAFETY
         return self._errors(self.place, rows.cpu().numpy()) * SAFETY
+
+    def doubtful_at(self, elements: Tensor) -> Tensor | float:
+        shares = plan(self.network).shares.get(self.place)
+        return self.doubtful if shares is None else self.doubtful * shares[elements] + 64 * TINY
 
     def fuzz(self, rows: Ints) -> Floats:
         """How far in alpha the breaks at some points may be from the truth, (rows,); found once for each."""

@@ -7,12 +7,14 @@ from dataclasses import dataclass
 from math import prod
 
 import torch
+from torch import Tensor
 
 from ..network.graph import Network
 from ..ops.base import Affine, Breaking, Input
 
 NUMBER = 8  # bytes
 NARROW = 4096  # numbers of one point at the widest place
+SLACK = 256.0  # errors of an element may be so much larger than its weights tell
 _plans: weakref.WeakKeyDictionary[Network, Plan] = weakref.WeakKeyDictionary()
 
 
@@ -27,6 +29,7 @@ class Plan:
     gain: tuple[float, ...]  # how much a node can enlarge independent errors
     reach: tuple[float, ...]  # how much it can enlarge values
     offset: tuple[float, ...]  # the largest constant it adds
+    shares: dict[int, Tensor]  # by node, (elements,): how much smaller than those an element's errors are at most
 
     @property
     def narrow(self) -> bool:
@@ -47,7 +50,8 @@ def plan(network: Network) -> Plan:
             _growth(network, i, working <= NARROW) if i in last else (1.0, 1.0, 0.0) for i in range(len(network.nodes))
         ]
         gain, reach, offset = zip(*growth, strict=True)
-        _plans[network] = Plan(last, held * NUMBER, working * NUMBER, live * NUMBER, gain, reach, offset)
+        shares = {} if working <= NARROW else _shares(network, last, gain, offset)
+        _plans[network] = Plan(last, held * NUMBER, working * NUMBER, live * NUMBER, gain, reach, offset, shares)
     return _plans[network]
 
 
@@ -64,15 +68,34 @@ def _growth(network: Network, i: int, narrow: bool) -> tuple[float, float, float
         return node.op.steepness, node.op.steepness, 0.0
     if not isinstance(node.op, Affine):
         raise TypeError(f"{node.name} is neither affine nor breaking")
-    shapes = [network.nodes[j].shape for j in node.inputs]
-    zeros = [torch.zeros(1, *s, device=network.device, dtype=network.dtype) for s in shapes]
-    size = node.op.spread(*(torch.ones_like(z) for z in zeros))
-    constant = node.op.evaluate(*zeros)
+    size, constant = _weights(network, i, node.op)
     if not size.numel():
         return 1.0, 1.0, 0.0
     worst = float(size.max())
     typical = worst * float((size / worst).square().mean().sqrt()) if worst > 0 else 0.0
     return (worst if narrow else typical), worst, float(constant.abs().max())
+
+
+def _weights(network: Network, i: int, op: Affine) -> tuple[Tensor, Tensor]:
+    """How much each element of an affine node enlarges independent errors, and the constant it adds, (1, *shape)."""
+    shapes = [network.nodes[j].shape for j in network.nodes[i].inputs]
+    zeros = [torch.zeros(1, *s, device=network.device, dtype=network.dtype) for s in shapes]
+    return op.spread(*(torch.ones_like(z) for z in zeros)), op.evaluate(*zeros)
+
+
+def _shares(
+    network: Network, last: dict[int, int], gain: tuple[float, ...], offset: tuple[float, ...]
+) -> dict[int, Tensor]:
+    """For affine nodes that a breaking one reads, where training left some elements with hardly any weight."""
+    found: dict[int, Tensor] = {}
+    for i in {network.nodes[j].inputs[0] for j in network.breaking if j in last}:
+        op = network.nodes[i].op
+        if isinstance(op, Affine) and gain[i] > 0:
+            size, constant = (t.flatten().abs() for t in _weights(network, i, op))
+            share = SLACK * torch.maximum(size / gain[i], constant / offset[i] if offset[i] > 0 else constant)
+            if bool((share < 1).any()):
+                found[i] = share.clamp(max=1.0)
+    return found
 
 
 def _widths(network: Network, last: dict[int, int]) -> tuple[int, int, int]:
