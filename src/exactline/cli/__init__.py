@@ -20,6 +20,7 @@ from .paper import PAPER
 from .plane import plane
 from .report import report
 from .restrict import restrict
+from .serve import serve
 from .study import study
 from .train import train
 
@@ -50,7 +51,7 @@ def version() -> None:
     say(version("exactline"))
 
 
-for command in (info, convert, restrict, decide, attribute, plane, falsify, report, demo):
+for command in (info, convert, restrict, decide, attribute, plane, falsify, report, serve, demo):
     app.command()(command)
 study.command(cls=Greedy)(density)
 for name, experiment in PAPER.items():
