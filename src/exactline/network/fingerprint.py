@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zlib
+from collections import OrderedDict
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,9 @@ from ..errors import CaptureError
 
 KINDS = (bool, int, float, complex, str, bytes, type(None))
 PLAIN = frozenset(KINDS)
+BOXES = frozenset((dict, OrderedDict))  # most of what a module holds: its hooks, of which there are usually none
+DEEPEST = 8  # boxes in boxes; what lies deeper is not looked at
+NUMBERED = frozenset((torch.float32, torch.float64))  # as NumPy has them too
 
 
 def fingerprint(module: nn.Module) -> tuple[Any, ...]:
@@ -30,16 +34,18 @@ def fingerprint(module: nn.Module) -> tuple[Any, ...]:
 def _summary(value: Any, depth: int) -> Any:
     """Plain values as they are, arrays by checksum, everything else by identity."""
     kind = type(value)
-    if kind in PLAIN or isinstance(value, KINDS):
+    if kind in PLAIN:
         return value
-    if kind is dict and not value:
-        return ()
+    if kind in BOXES and depth <= DEEPEST:
+        return tuple([(str(k), _summary(v, depth + 1)) for k, v in value.items()]) if value else ()
+    if isinstance(value, KINDS):
+        return value
     if isinstance(value, Tensor):
         return _tensor(value)
     if isinstance(value, np.ndarray):
         return value.shape, str(value.dtype), zlib.crc32(np.ascontiguousarray(value).tobytes())
-    if depth > 8:
-        return type(value).__name__
+    if depth > DEEPEST:
+        return kind.__name__
     if isinstance(value, dict):
         return tuple((str(k), _summary(v, depth + 1)) for k, v in value.items())
     if isinstance(value, (list, tuple)):
@@ -59,6 +65,8 @@ def _tensor(tensor: Tensor) -> tuple[Any, ...]:
     kind = (tuple(tensor.shape), tensor.dtype, tensor.device, tensor.requires_grad)
     if tensor.is_meta or tensor.layout != torch.strided or tensor.is_quantized:
         return (*kind, id(tensor))
+    if tensor.device.type == "cpu" and tensor.dtype in NUMBERED and tensor.is_contiguous():
+        return (*kind, zlib.crc32(tensor.detach().numpy().data))
     flat = tensor.detach().contiguous().view(-1)
     if flat.device.type == "cpu":
         return (*kind, zlib.crc32(flat.view(torch.uint8).numpy().data))

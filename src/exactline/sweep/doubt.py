@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import torch
@@ -15,6 +16,7 @@ from .walk import TINY, Walk
 FILTER = {torch.float64: 4096.0, torch.float32: 64.0}  # how much wider than expected errors the first look is
 SAMPLES = 16  # points that tell how large errors usually are
 SPREAD = 1024.0  # how much larger than theirs an error may be
+RARE = 0.01  # values near a knot that are too few to look for
 
 
 @dataclass(frozen=True)
@@ -37,16 +39,31 @@ class Usual:
 
     errors: dict[int, float] = field(default_factory=dict)  # by breaking node, at its input
     surge: float = 1.0  # the largest rounding anywhere, to the errors that are usual at its node; over all nodes so far
+    look: Callable[[], dict[int, float]] | None = None  # finds the errors, once they are needed
+    sizes: dict[int, float] = field(default_factory=dict)  # by node: rounding seen before they were needed
 
-    def doubtful(self, node: int, dtype: torch.dtype, largest: float, size: Size) -> float:
-        """How near to a knot a value of a node's input may be in doubt; ``size`` bounds what went into it."""
+    def doubtful(self, node: int, dtype: torch.dtype, largest: float, size: Size, count: int = 0) -> float:
+        """How near to a knot a value of a node's input may be in doubt; ``size`` bounds what went into it.
+
+        Where none of ``count`` values is likely to be that near even at worst, a few points are not looked at.
+        """
         wide, eps = FILTER.get(dtype, 4096.0), torch.finfo(dtype).eps
-        expected, usual = wide * size.errors, self.errors.get(node)
-        if usual is not None:
-            rounding = eps * size.values
-            self.surge = max(self.surge, rounding / usual if usual > 0 else math.inf if rounding > 0 else 1.0)
-            expected = min(expected, SPREAD * usual * self.surge)
+        expected, rounding = wide * size.errors, eps * size.values
+        if self.look is not None:
+            if 0 < count * expected < RARE * largest:
+                self.sizes[node] = rounding
+                return wide * eps * largest + expected + TINY * 64
+            self.errors, self.look = self.look(), None
+            for earlier, seen in self.sizes.items():
+                self._swell(earlier, seen)
+        if node in self.errors:
+            self._swell(node, rounding)
+            expected = min(expected, SPREAD * self.errors[node] * self.surge)
         return wide * eps * largest + expected + TINY * 64
+
+    def _swell(self, node: int, rounding: float) -> None:
+        usual = self.errors[node]
+        self.surge = max(self.surge, rounding / usual if usual > 0 else math.inf if rounding > 0 else 1.0)
 
 
 def usual_errors(network: Network, points: list[Tensor], errors: list[Tensor]) -> dict[int, float]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import cache, partial
 from typing import TypeVar
 
 import numpy as np
@@ -20,6 +21,7 @@ from .doubt import SAMPLES, Size, Usual, usual_errors
 from .noise import StateNoise, fuzz_of
 from .place import Births, place
 from .plan import Plan, plan
+from .scratch import empty
 from .state import Floats, Ints, State, Step, begin, on
 from .walk import Walk
 
@@ -67,11 +69,11 @@ def sweep_lines(network: Network, lines: Lines, limits: Limits, watch: Watch | N
     if not len(lines):
         return
     facts = plan(network)
-    usual = _usual(network, lines) if facts.narrow else {}
+    look = cache(partial(_usual, network, lines)) if facts.narrow else None
     step = max(1, limits.points // 2)
     for first in range(0, len(lines), step):
         whole = begin(lines, first, min(first + step, len(lines)), network.inputs)
-        whole.usual = Usual(usual)
+        whole.usual = Usual(look=look)
         yield from advance_all(network, whole, limits, watch)
         if limits.stopped:
             return
@@ -276,7 +278,9 @@ class _Merge:
             return values
         part = self.part.to(values.dtype).view(-1, *[1] * (values.dim() - 1))
         left, right = values.index_select(0, self.before), values.index_select(0, self.before + 1)
-        return values.index_select(0, self.left).index_copy_(0, self.at, between(left, right, part))
+        merged = empty((len(self.left), *values.shape[1:]), values)
+        torch.index_select(values, 0, self.left, out=merged)
+        return merged.index_copy_(0, self.at, between(left, right, part))
 
 
 def _meet(merged: Tensor, merge: _Merge, births: Births) -> None:
