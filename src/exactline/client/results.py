@@ -12,7 +12,7 @@ from ..decide.intervals import Decisions, ManyDecisions, Table
 from ..errors import MissingError
 from ..line import Lines
 from ..network.graph import Network, Node
-from ..ops.base import Op
+from ..ops.base import Input, Op
 from ..plane.restriction import PlaneRestriction
 from ..plane.storage import ARRAYS
 from ..restriction import Restriction
@@ -32,7 +32,7 @@ class Unknown(Op):
         )
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Received(Restrictions):
     """Lines that a server swept together; all there is but the network."""
 
@@ -77,7 +77,7 @@ def lines_of(reader: Reader, lines: Lines, options: dict[str, Any]) -> Received:
     return Received(
         found,
         lines,
-        _network(reader),
+        _network(reader, lines),
         tail.seconds,
         _units(reader),
         options["dtype"],
@@ -154,10 +154,12 @@ def _units(reader: Reader) -> dict[str, int]:
     return {unit.operator: unit.count for unit in reader.head.units}
 
 
-def _network(reader: Reader) -> Network:
-    """Names and shapes of the nodes, without what they do."""
+def _network(reader: Reader, lines: Lines) -> Network:
+    """Names and shapes of the nodes, without what they do; inputs come first."""
     head = reader.head
     shapes = dict(zip(head.outputs, reader.shapes(), strict=False))
-    nodes = tuple(Node(name, Unknown(), (), shapes.get(i, ())) for i, name in enumerate(head.names))
+    inputs = [Node(name, Input(), (), tuple(x.shape[1:])) for name, x in zip(head.names, lines.starts, strict=False)]
+    rest = enumerate(head.names[len(inputs) :], len(inputs))
+    nodes = (*inputs, *(Node(name, Unknown(), (), shapes.get(i, ())) for i, name in rest))
     tails = (None,) * len(head.outputs)
     return Network(nodes, tuple(head.outputs), tails, head.several_inputs, head.several_outputs)
