@@ -11,8 +11,12 @@ from typing import TYPE_CHECKING, Any, Self
 import torch
 from torch import Tensor
 
+from .patches.patch import Grid, Mover, grid_of
+from .patches.rows import Whole
+
 if TYPE_CHECKING:
     from .contest import Contest
+    from .patches.scan import Turner
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,6 +75,10 @@ class Affine(Op):
             xs = [x.requires_grad_() for x in made]
             return list(torch.autograd.grad(self.linear(*xs), xs, grad))
 
+    def mover(self, sources: Sequence[Grid], shapes: Sequence[tuple[int, ...]], shape: tuple[int, ...]) -> Mover:
+        """How patches on maps of these inputs move through; whole maps at worst."""
+        return Whole(self.linear, tuple(shapes), shape, tuple(sources), grid_of(shape))
+
 
 @dataclass(frozen=True, eq=False)
 class Breaking(Op):
@@ -121,6 +129,10 @@ class Breaking(Op):
     def merges(self) -> bool:
         """Whether contests cut too much: polygons that follow one pattern in the end are one."""
         return False
+
+    def turner(self, source: Grid, shape: tuple[int, ...]) -> Turner | None:
+        """How patches on a map of the input turn into patches of the output; None: only points will do."""
+        return None
 
     def rival(self, before: Tensor, after: Tensor) -> Tensor | None:
         """The pattern with every unit that is on a knot along a whole piece on its other side; None: there is none."""

@@ -10,6 +10,9 @@ from torch import Tensor
 
 from .base import Breaking, Crossings, Noise, Settled
 from .contest import Contest, knockout
+from .patches.leading import Leading
+from .patches.patch import Grid, grid_of
+from .patches.scan import Turner
 
 Native = Callable[[Tensor], tuple[Tensor, Tensor]]
 LOOK = 1 << 22  # elements of windows opened at a time
@@ -77,6 +80,17 @@ class Maximum(Breaking):
         if self.floor:
             pattern = torch.where(best > 0, pattern, torch.full_like(pattern, self.table.shape[1]))
         return pattern
+
+    def turner(self, source: Grid, shape: tuple[int, ...]) -> Turner | None:
+        grid = grid_of(self.shape)
+        if source != grid_of(shape) or grid[0] != source[0] or not source[0]:
+            return None
+        windows = self.table.view(grid[0], grid[1] * grid[2], -1)
+        first = torch.arange(grid[0], device=windows.device)[:, None, None] * (source[1] * source[2])
+        local = windows - first
+        if not bool((local == local[:1]).all()):
+            return None
+        return Leading(local[0].contiguous(), source, grid, self.sign, self.floor)
 
     def follow(self, pattern: Tensor, x: Tensor) -> Tensor:
         flat = x.reshape(len(x), -1)

@@ -12,6 +12,9 @@ from torch import Tensor
 from .base import HUGE, Breaking, Crossings, Noise, Passes, Settled
 from .contest import Contest, knots_contest
 from .masks import differ, found, greater, holds, less
+from .patches.patch import Grid
+from .patches.scan import Turner
+from .patches.turning import Turning
 
 COARSE = 1e-10  # in alpha: breaks that rounding moves by more are counted as unresolved
 Number = Fraction | Tensor  # exact, or broadcastable to (1, *shape); knots have exactly that shape
@@ -162,6 +165,20 @@ class Pointwise(Breaking):
         like = torch.empty(1, *shape)
         levels = [_level(knot, like) for knot in self.knots]
         return (knots_contest(levels, like.numel()),)
+
+    def turner(self, source: Grid, shape: tuple[int, ...]) -> Turner | None:
+        knots, slopes = _numbers(self.knots), list[float | Tensor]()
+        for slope in self.slopes:
+            if isinstance(slope, Fraction):
+                slopes.append(float(slope))
+                continue
+            by_channel = slope.expand(1, *shape).reshape(source[0], -1)
+            if not bool((by_channel == by_channel[:, :1]).all()):
+                return None
+            slopes.append(by_channel[:, 0].contiguous())
+        if len(knots) != len(self.knots):
+            return None
+        return Turning(tuple(float(k) for k in knots), tuple(slopes), source)
 
     def follow(self, pattern: Tensor, x: Tensor) -> Tensor:
         out = torch.zeros_like(x)

@@ -1,0 +1,184 @@
+"""Patches through convolutions: a matrix product for each place of the output that a patch can reach."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from math import ceil
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from .patch import Grid, Group, Groups, Patches, Sparks, cleared, covers, kept, whole
+
+COLUMNS = {"cpu": 1 << 22, "cuda": 1 << 27}  # numbers of unfolded patches at a time
+WASTE = 1.6  # more multiplications with zeros than this, and each place gets a product of its own
+
+
+@dataclass(frozen=True, eq=False)
+class Convolve:
+    """A convolution of one or two spatial dims, without its bias."""
+
+    weight: Tensor  # (out, in, rows, columns)
+    stride: tuple[int, int]
+    padding: tuple[int, int]
+    dilation: tuple[int, int]
+    source: Grid
+    grid: Grid
+
+    @cached_property
+    def taps(self) -> Tensor:
+        """(rows, columns, in, out)."""
+        return self.weight.permute(2, 3, 1, 0).contiguous()
+
+    @cached_property
+    def table(self) -> Tensor:
+        """A row of output channels for every input channel and tap, and a row of zeros: (in * rows * columns + 1, out)."""
+        flat = self.weight.permute(1, 2, 3, 0).flatten(0, 2)
+        return torch.cat([flat, flat.new_zeros(1, flat.shape[1])])
+
+    @property
+    def span(self) -> tuple[int, int]:
+        """From the first tap to the last."""
+        return tuple((k - 1) * d for k, d in zip(self.weight.shape[2:], self.dilation, strict=True))  # pyright: ignore
+
+    def reach(self, size: tuple[int, int]) -> tuple[int, int]:
+        """How many outputs a patch can reach."""
+        return tuple((n - 1 + m) // s + 1 for n, m, s in zip(size, self.span, self.stride, strict=True))  # pyright: ignore
+
+    def size(self, *sizes: tuple[int, int]) -> tuple[int, int]:
+        return kept(self.reach(sizes[0]), self.grid)
+
+    def products(self, *sizes: tuple[int, int]) -> float:
+        area = sizes[0][0] * sizes[0][1] if sizes[0] != (self.source[1], self.source[2]) else self._whole_area()
+        steps = self.stride[0] * self.stride[1]
+        return area * self.weight.numel() / (steps if sizes[0] != (self.source[1], self.source[2]) else 1)
+
+    def _whole_area(self) -> int:
+        return self.grid[1] * self.grid[2]
+
+    def move(self, *groups: Groups) -> Groups:
+        return {node: self._moved(group) for node, group in groups[0].items()}
+
+    def _moved(self, group: Group) -> Patches:
+        if isinstance(group, Patches) and group.size == (self.source[1], self.source[2]):
+            return self._whole(group)
+        size = (1, 1) if isinstance(group, Sparks) else group.size
+        reach = self.reach(size)
+        if covers(reach, self.grid):
+            return self._whole(whole(group, self.source))
+        found = self._lit(group, reach) if isinstance(group, Sparks) else self._spread(group, reach)
+        return cleared(found, self.grid)
+
+    def _top(self, top: Tensor) -> Tensor:
+        """The first output that patches can reach."""
+        stride, shift = (torch.tensor(v, device=top.device) for v in (self.stride, self._shift()))
+        return -((-(top + shift)) // stride)
+
+    def _shift(self) -> tuple[int, int]:
+        return self.padding[0] - self.span[0], self.padding[1] - self.span[1]
+
+    def _lit(self, sparks: Sparks, reach: tuple[int, int]) -> Patches:
+        """A spark times a slice of the kernel."""
+        corner = torch.stack([sparks.pixel // self.source[2], sparks.pixel % self.source[2]], 1)
+        top = self._top(corner)
+        at, inside = [], []
+        for k in range(2):
+            out = top[:, k, None] + torch.arange(reach[k], device=top.device)
+            gap = corner[:, k, None] + self.padding[k] - out * self.stride[k]  # from the window's first place
+            tap = gap // self.dilation[k]
+            inside.append((gap % self.dilation[k] == 0) & (tap >= 0) & (tap < self.weight.shape[2 + k]))
+            at.append(tap)
+        row = (sparks.channel[:, None, None] * self.weight.shape[2] + at[0][:, :, None]) * self.weight.shape[3]
+        row = torch.where(inside[0][:, :, None] & inside[1][:, None, :], row + at[1][:, None, :], len(self.table) - 1)
+        jump = self.table.index_select(0, row.flatten()).view(len(sparks), -1)
+        return Patches(top, jump.mul_(sparks.jump[:, None]).view(len(sparks), *reach, -1))
+
+    def _spread(self, patches: Patches, reach: tuple[int, int]) -> Patches:
+        """Patches that begin at the same place relative to the stride are unfolded in the same way."""
+        top = self._top(patches.top)
+        jump = patches.jump.new_empty(len(patches), *reach, self.grid[0])
+        if self.stride == (1, 1):
+            self._fill(jump, patches.jump, (-self.span[0], -self.span[1]))
+            return Patches(top, jump)
+        stride, padding = (torch.tensor(v, device=top.device) for v in (self.stride, self.padding))
+        offset = top * stride - padding - patches.top  # of the first tap, within the patch
+        kind = (offset[:, 0] + self.span[0]) * self.stride[1] + offset[:, 1] + self.span[1]
+        for k in range(self.stride[0] * self.stride[1]):
+            rows = (kind == k).nonzero()[:, 0]
+            if not len(rows):
+                continue
+            part = jump.new_empty(len(rows), *reach, self.grid[0])
+            first = (k // self.stride[1] - self.span[0], k % self.stride[1] - self.span[1])
+            self._fill(part, patches.jump.index_select(0, rows), first)
+            jump.index_copy_(0, rows, part)
+        return Patches(top, jump)
+
+    def _fill(self, out: Tensor, jump: Tensor, first: tuple[int, int]) -> None:
+        """Outputs (n, *reach, out) of patches whose first window begins at ``first`` within them."""
+        n, rows, columns, _ = jump.shape
+        ranges = [
+            [_taps(first[d] + i * self.stride[d], (rows, columns)[d], self.weight.shape[2 + d], self.dilation[d])
+             for i in range(out.shape[1 + d])]
+            for d in range(2)
+        ]  # fmt: skip
+        needed = sum(len(r) for r in ranges[0]) * sum(len(c) for c in ranges[1])
+        spent = out.shape[1] * out.shape[2] * self.weight.shape[2] * self.weight.shape[3]
+        if spent <= WASTE * needed:
+            self._unfolded(out, jump, first)
+            return
+        for i, over_rows in enumerate(ranges[0]):
+            for j, over_columns in enumerate(ranges[1]):
+                if not over_rows or not over_columns:
+                    out[:, i, j] = 0
+                    continue
+                y, x = over_rows[0], over_columns[0]
+                d0, d1 = self.dilation
+                top, left = first[0] + i * self.stride[0] + y * d0, first[1] + j * self.stride[1] + x * d1
+                part = jump[
+                    :,
+                    top : top + (len(over_rows) - 1) * d0 + 1 : d0,
+                    left : left + (len(over_columns) - 1) * d1 + 1 : d1,
+                ]
+                taps = self.taps[y : y + len(over_rows), x : x + len(over_columns)]
+                out[:, i, j] = part.reshape(n, -1) @ taps.reshape(-1, out.shape[3])
+
+    def _unfolded(self, out: Tensor, jump: Tensor, first: tuple[int, int]) -> None:
+        """One product for all places, on patches with a border of zeros."""
+        n, rows, columns, channels = jump.shape
+        before = [max(-f, 0) for f in first]
+        ends = [
+            first[d] + (out.shape[1 + d] - 1) * self.stride[d] + self.span[d] + 1 - (rows, columns)[d] for d in range(2)
+        ]
+        wide = F.pad(jump, (0, 0, before[1], max(ends[1], 0), before[0], max(ends[0], 0)))
+        wide = wide[:, max(first[0], 0) :, max(first[1], 0) :]
+        k0, k1 = self.weight.shape[2:]
+        shape = (n, out.shape[1], out.shape[2], k0, k1, channels)
+        s = wide.stride()
+        strides = (
+            s[0],
+            s[1] * self.stride[0],
+            s[2] * self.stride[1],
+            s[1] * self.dilation[0],
+            s[2] * self.dilation[1],
+            s[3],
+        )
+        windows = wide.as_strided(shape, strides, wide.storage_offset())
+        taps = self.taps.reshape(-1, out.shape[3])
+        step = max(1, COLUMNS.get(jump.device.type, 1 << 22) // max(1, windows[:1].numel()))
+        for at in range(0, n, step):
+            part = windows[at : at + step]
+            torch.matmul(part.reshape(-1, len(taps)), taps, out=out[at : at + step].view(-1, out.shape[3]))
+
+    def _whole(self, patches: Patches) -> Patches:
+        jump = patches.jump.new_empty(len(patches), self.grid[1], self.grid[2], self.grid[0])
+        self._unfolded(jump, patches.jump, (-self.padding[0], -self.padding[1]))
+        return Patches(torch.zeros_like(patches.top), jump)
+
+
+def _taps(first: int, length: int, count: int, dilation: int) -> range:
+    """Which taps of a window that begins at ``first`` fall on a stretch of this length."""
+    low = max(0, ceil(-first / dilation))
+    high = min(count - 1, (length - 1 - first) // dilation)
+    return range(low, high + 1)

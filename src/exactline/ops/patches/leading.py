@@ -1,0 +1,238 @@
+"""Patches through maxima: only what the leader of a window does comes out, and breaks are born where it changes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from .channelwise import _bounds, _most
+from .patch import Grid, Groups, Patches, covers, kept, patches_of, whole
+from .scan import Block, Born, Doubt, Stage, Timeline, Turned, values_of
+from .turning import _drifted
+
+
+@dataclass(frozen=True, eq=False)
+class Leading:
+    """The largest of some pixels in every channel, the same pixels in all of them; with ``floor``, 0 too."""
+
+    windows: Tensor  # (output pixels, members) input pixels; repeated ones stand for one
+    source: Grid
+    grid: Grid
+    sign: int
+    floor: bool
+
+    @cached_property
+    def bounds(self) -> tuple[Tensor, Tensor]:
+        """For rows, then for columns: the first and the last output that reads each input."""
+        rows, columns = self.source[1], self.source[2]
+        used = torch.zeros(self.grid[1] * self.grid[2], rows * columns, dtype=torch.bool, device=self.windows.device) \
+            if len(self.windows) * rows * columns <= 1 << 27 else None  # fmt: skip
+        if used is not None:
+            used.scatter_(1, self.windows, True)
+            used = used.view(self.grid[1], self.grid[2], rows, columns)
+            return _bounds(used.any(3).any(1)), _bounds(used.any(2).any(0))
+        y, x = self.windows // columns, self.windows % columns
+        by_row = torch.zeros(self.grid[1], rows, dtype=torch.bool, device=y.device)
+        by_column = torch.zeros(self.grid[2], columns, dtype=torch.bool, device=y.device)
+        out = torch.arange(len(self.windows), device=y.device)[:, None].expand_as(y)
+        by_row[out // self.grid[2], y] = True
+        by_column[out % self.grid[2], x] = True
+        return _bounds(by_row), _bounds(by_column)
+
+    @cached_property
+    def repeated(self) -> Tensor:
+        """(output pixels, members) whether an earlier member is the same pixel."""
+        same = self.windows[:, :, None] == self.windows[:, None, :]
+        return torch.tril(same, -1).any(2)
+
+    def reach(self, size: tuple[int, int]) -> tuple[int, int]:
+        return tuple(_most(b, n) for b, n in zip(self.bounds, size, strict=True))  # pyright: ignore
+
+    def size(self, size: tuple[int, int]) -> tuple[int, int]:
+        return kept(self.reach(size), self.grid)
+
+    def turn(self, stage: Stage) -> Turned:
+        """Follow the members of every window along the stretch."""
+        rows, timeline, members, shapes = self._gathered(stage)
+        channels = stage.grid[0]
+        out = rows.new_zeros(len(timeline.pixel) + 1, channels)
+        slope, born = stage.slope.new_empty(self.grid[1] * self.grid[2], channels), list[Born]()
+        for block in timeline.blocks(channels * (self.windows.shape[1] + self.floor)):
+            self._follow(stage, block, rows, members, out, slope, born)
+        groups: Groups = {}
+        at = 0
+        for node, (top, size) in shapes.items():
+            count = len(top) * size[0] * size[1]
+            groups[node] = Patches(top, out[at : at + count].view(len(top), *size, channels))
+            at += count
+        return Turned(groups, slope * self.sign, Born.join(born))
+
+    def _gathered(self, stage: Stage) -> tuple[Tensor, Timeline, Tensor, dict[int, tuple[Tensor, tuple[int, int]]]]:
+        """Rows of all patches, when they come to which window, and which row each member of it has then."""
+        channels, device = stage.grid[0], stage.slope.device
+        parts, where, alphas, members, shapes = [], [], [], [], {}
+        at = 0
+        for node, group in stage.groups.items():
+            patches = patches_of(group, self.source)
+            reach = self.reach(patches.size)
+            if covers(reach, self.grid):
+                patches = whole(patches, self.source)
+                reach, top = (self.grid[1], self.grid[2]), torch.zeros_like(patches.top)
+            else:
+                firsts = [b[patches.top[:, k].clamp(0, len(b) - 1), 0] for k, b in enumerate(self.bounds)]
+                top = torch.stack(firsts, 1)
+            pixel, row = self._members(patches, top, reach, at)
+            parts.append(patches.jump.reshape(-1, channels))
+            at += len(parts[-1])
+            where.append(pixel)
+            members.append(row)
+            alphas.append(stage.times[node].repeat_interleave(reach[0] * reach[1]))
+            shapes[node] = (top, reach)
+        rows = torch.cat([*parts, stage.slope.new_zeros(1, channels)])
+        none = torch.zeros(0, dtype=torch.int64, device=device)
+        pixel = torch.cat(where) if where else none
+        alpha = torch.cat(alphas) if alphas else none.to(torch.float64)
+        found = torch.cat(members) if members else none.view(0, self.windows.shape[1])
+        found = torch.cat([found, found.new_full((1, self.windows.shape[1]), -1)])
+        found = torch.where(found < 0, len(rows) - 1, found)
+        return rows * self.sign, Timeline(pixel, alpha, len(self.windows), stage), found, shapes
+
+    def _members(self, patches: Patches, top: Tensor, reach: tuple[int, int], first: int) -> tuple[Tensor, Tensor]:
+        """The output pixel of every place of the new patches, and the row of each member of its window, or -1."""
+        device = top.device
+        y = top[:, 0, None] + torch.arange(reach[0], device=device)
+        x = top[:, 1, None] + torch.arange(reach[1], device=device)
+        inside = ((y >= 0) & (y < self.grid[1]))[:, :, None] & ((x >= 0) & (x < self.grid[2]))[:, None, :]
+        places = self.grid[1] * self.grid[2]
+        pixel = torch.where(inside, y[:, :, None] * self.grid[2] + x[:, None, :], places).flatten(1)
+        window = self.windows[pixel.clamp(max=places - 1)]  # (n, places, members)
+        rows, columns = patches.size
+        v = window // self.source[2] - patches.top[:, 0, None, None]
+        u = window % self.source[2] - patches.top[:, 1, None, None]
+        held = (v >= 0) & (v < rows) & (u >= 0) & (u < columns)
+        base = first + torch.arange(len(patches), device=device)[:, None, None] * (rows * columns)
+        row = torch.where(held, base + v * columns + u, -1)
+        return pixel.flatten(), row.flatten(0, 1)
+
+    def _follow(
+        self,
+        stage: Stage,
+        block: Block,
+        rows: Tensor,
+        members: Tensor,  # (entries + 1, members)
+        out: Tensor,  # (entries + 1, channels), written
+        slope: Tensor,
+        born: list[Born],
+    ) -> None:
+        p, channels, deep, count = len(block.pixels), stage.grid[0], block.deep, self.windows.shape[1]
+        entry = torch.where(block.here, block.entry, len(members) - 1)
+        window = self.windows[block.pixels]
+        slopes = stage.slope.new_zeros(p, deep + 1, count + self.floor, channels)
+        slopes[:, 0, :count] = stage.slope[window] * self.sign
+        jumps = None
+        if deep:
+            jumps = rows.index_select(0, members[entry].flatten()).view(p, deep, count, channels)
+            slopes[:, 1:, :count] = jumps
+            torch.cumsum(slopes, 1, out=slopes)
+        left = stage.left.new_zeros(p, count + self.floor, channels)
+        left[:, :count] = stage.left[window] * self.sign
+        values = values_of(block, left, slopes)
+        right = stage.right[window] * self.sign
+        _drifted(stage, values[:, -1, :count], right)
+        values[:, :, :count].masked_fill_(self.repeated[block.pixels][:, None, :, None], -torch.inf)
+        best, leader = values.max(2)
+        leader = self._told(stage, block, values, slopes, best, leader, window)
+        slope[block.pixels] = slopes[:, 0].gather(1, leader[:, :1])[:, 0]
+        if jumps is not None:
+            taken = leader[:, 1:-1]
+            inside = taken < count
+            change = jumps.gather(2, taken.clamp(max=count - 1)[:, :, None])[:, :, 0] * inside
+            out.index_copy_(0, entry.flatten(), change.flatten(0, 1).mul_(self.sign))
+        row, piece, channel = (leader[:, 1:] != leader[:, :-1]).nonzero(as_tuple=True)
+        born += self._march(stage, block, values, slopes, leader, window, row, piece, channel)
+
+    def _told(
+        self, stage: Stage, block: Block, values: Tensor, slopes: Tensor, best: Tensor, leader: Tensor, window: Tensor
+    ) -> Tensor:
+        """The leader at every value, where it can be told; at the ends of the line itself a tie is no change."""
+        rest = values.scatter(2, leader[:, :, None], -torch.inf)
+        gap = best - rest.amax(2)
+        near = gap <= 2 * stage.clear
+        if not bool(near.any()):
+            return leader
+        before, after = stage.closed
+        last = block.here.sum(1)
+        if before is not None:
+            bound = self._bound(before, window)
+            tied = values[:, 0] >= best[:, 0, None] - bound - bound.gather(1, leader[:, 0, None])
+            steep = torch.where(tied, slopes[:, 0], -torch.inf)
+            leader[:, 0] = steep.argmax(1)
+            near[:, 0] = (steep == steep.amax(1, keepdim=True)).sum(1) > 1
+        if after is not None:
+            bound = self._bound(after, window)
+            rows = torch.arange(len(last), device=last.device)
+            came = leader[rows, last]  # at the last entry
+            kept = values[:, -1].gather(1, came[:, None])[:, 0]
+            slack = bound.gather(1, came[:, None])[:, 0] + bound.gather(1, leader[:, -1, None])[:, 0]
+            stays = best[:, -1] - kept <= slack
+            steps = torch.arange(leader.shape[1], device=last.device)
+            ends = (steps > last[:, None])[:, :, None] & stays[:, None, :]
+            leader = torch.where(ends, came[:, None, :], leader)
+            near &= ~ends
+        if bool(near.any()):
+            row, place, channel = near.nonzero(as_tuple=True)
+            if bool((gap[row, place, channel] == 0).any()):
+                raise Doubt(float(block.times[row[0], place[0]]))
+            position = window.gather(1, leader[row, place, channel][:, None].clamp(max=window.shape[1] - 1)) \
+                if False else window[row, leader[row, place, channel].clamp(max=window.shape[1] - 1)]  # fmt: skip
+            element = channel * (self.source[1] * self.source[2]) + position
+            stage.judge(block.times[row, place], element, gap[row, place, channel] / 2)
+        return leader
+
+    def _bound(self, bound: Tensor, window: Tensor) -> Tensor:
+        """Error bounds (p, members, channels), none for the floor."""
+        found = bound[window]
+        return torch.cat([found, torch.zeros_like(found[:, :1])], 1) if self.floor else found
+
+    def _march(
+        self, stage: Stage, block: Block, values: Tensor, slopes: Tensor, leader: Tensor, window: Tensor,
+        row: Tensor, piece: Tensor, channel: Tensor,
+    ) -> list[Born]:  # fmt: skip
+        """From the leader at one end of a piece to that at the other, by whoever overtakes first."""
+        start, rate = values[row, piece, :, channel], slopes[row, piece, :, channel]
+        now, then = leader[row, piece, channel], leader[row, piece + 1, channel]
+        begins, width = block.times[row, piece], block.widths[row, piece]
+        count, places = self.windows.shape[1], self.source[1] * self.source[2]
+        found: list[Born] = []
+        gone = torch.zeros_like(begins)
+        for _ in range(count + self.floor):
+            at = now[:, None]
+            behind, faster = start.gather(1, at) - start, rate - rate.gather(1, at)
+            meet = torch.where((faster > 0) & (behind > -torch.inf), behind / faster, torch.inf)
+            meet = torch.where(torch.isfinite(start), meet, torch.inf)
+            meet = torch.maximum(meet, gone[:, None])
+            first = meet.amin(1, keepdim=True)
+            rival = torch.where(meet == first, faster, -torch.inf).argmax(1)
+            gone = first[:, 0]
+            if bool((gone > width).any()):
+                raise Doubt(float(begins[gone > width][0]))
+            gain = faster.gather(1, rival[:, None])[:, 0]
+            pixel = block.pixels[row]
+            one, other = self._element(window, row, rival), self._element(window, row, now)
+            partner = torch.where(one < 0, -1, torch.where(other < 0, -1, other + channel * places))
+            element = torch.where(one < 0, other, one) + channel * places
+            found.append(Born(begins + gone, pixel, channel, gain * self.sign, gain, element, partner))
+            going = rival != then
+            row, piece, channel, then, now = row[going], piece[going], channel[going], then[going], rival[going]
+            start, rate, begins, width, gone = start[going], rate[going], begins[going], width[going], gone[going]
+            if not len(row):
+                return found
+        raise Doubt(float(begins[0]))
+
+    def _element(self, window: Tensor, row: Tensor, member: Tensor) -> Tensor:
+        """The input pixel of a member of some windows, -1 for the floor."""
+        count = window.shape[1]
+        return torch.where(member < count, window[row, member.clamp(max=count - 1)], -1)

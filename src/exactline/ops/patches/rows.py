@@ -1,0 +1,125 @@
+"""Patches through a matrix: only the rows that a patch covers are multiplied."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from .patch import Grid, Group, Groups, Patches, Sparks, covers, is_whole, whole
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """A linear layer that reads a whole map as one vector, and gives a vector."""
+
+    weight: Tensor  # (out, channels * rows * columns)
+    source: Grid
+    grid: Grid
+
+    @cached_property
+    def table(self) -> Tensor:
+        """(rows, columns, channels, out)."""
+        return self.weight.view(-1, *self.source).permute(2, 3, 1, 0).contiguous()
+
+    def size(self, *sizes: tuple[int, int]) -> tuple[int, int]:
+        return 1, 1
+
+    def products(self, *sizes: tuple[int, int]) -> float:
+        return float(sizes[0][0] * sizes[0][1] * self.source[0] * self.grid[0])
+
+    def move(self, *groups: Groups) -> Groups:
+        return {node: self._moved(group) for node, group in groups[0].items()}
+
+    def _moved(self, group: Group) -> Patches:
+        if isinstance(group, Sparks):
+            row = group.pixel * self.source[0] + group.channel
+            jump = self.table.view(-1, self.grid[0]).index_select(0, row) * group.jump[:, None]
+        elif covers(group.size, self.source):
+            jump = whole(group, self.source).jump.reshape(len(group), -1) @ self.table.view(-1, self.grid[0])
+        else:
+            jump = self._by_place(group)
+        return Patches(jump.new_zeros(len(jump), 2, dtype=torch.int64), jump.view(len(jump), 1, 1, -1))
+
+    def _by_place(self, patches: Patches) -> Tensor:
+        """Patches at the same place share their rows of the matrix."""
+        jump = patches.jump.new_empty(len(patches), self.grid[0])
+        order = torch.argsort(patches.top[:, 0] * (1 << 20) + patches.top[:, 1])
+        places, counts = torch.unique_consecutive(patches.top[order], dim=0, return_counts=True)
+        rows, columns = patches.size
+        at = 0
+        for (top, left), count in zip(places.tolist(), counts.tolist(), strict=True):
+            some = order[at : at + count]
+            at += count
+            y0, y1 = max(top, 0), min(top + rows, self.source[1])
+            x0, x1 = max(left, 0), min(left + columns, self.source[2])
+            part = patches.jump.index_select(0, some)[:, y0 - top : y1 - top, x0 - left : x1 - left]
+            total = jump.new_zeros(count, self.grid[0])
+            for y in range(y0, y1):  # a row of the map at a time: its rows of the matrix lie together
+                total.addmm_(part[:, y - y0].reshape(count, -1), self.table[y, x0:x1].view(-1, self.grid[0]))
+            jump.index_copy_(0, some, total)
+        return jump
+
+
+@dataclass(frozen=True, eq=False)
+class Whole:
+    """Any other affine operator: patches become whole maps, which it takes as points."""
+
+    linear: object  # (points, *in) -> (points, *out), for each input
+    shapes: tuple[tuple[int, ...], ...]
+    shape: tuple[int, ...]
+    sources: tuple[Grid, ...]
+    grid: Grid
+
+    def size(self, *sizes: tuple[int, int]) -> tuple[int, int]:
+        return self.grid[1], self.grid[2]
+
+    def products(self, *sizes: tuple[int, int]) -> float:
+        return float("inf")
+
+    def move(self, *groups: Groups) -> Groups:
+        found: Groups = {}
+        for node in dict.fromkeys(n for some in groups for n in some):
+            count = next(len(some[node]) for some in groups if node in some)
+            like = next(some[node].jump for some in groups if node in some)
+            xs = [
+                self._points(some[node], k) if node in some else like.new_zeros(count, *self.shapes[k])
+                for k, some in enumerate(groups)
+            ]
+            out = self.linear(*xs)  # pyright: ignore
+            jump = out.reshape(count, *self.grid).permute(0, 2, 3, 1).contiguous()
+            found[node] = Patches(torch.zeros(count, 2, dtype=torch.int64, device=jump.device), jump)
+        return found
+
+    def _points(self, group: Group, k: int) -> Tensor:
+        full = whole(group, self.sources[k])
+        return full.jump.permute(0, 3, 1, 2).reshape(len(group), *self.shapes[k])
+
+
+@dataclass(frozen=True, eq=False)
+class Same:
+    """An operator that leaves every element where it is, perhaps times a number for each channel."""
+
+    weight: Tensor | None  # (channels,) or None
+    grid: Grid
+
+    def size(self, *sizes: tuple[int, int]) -> tuple[int, int]:
+        return sizes[0]
+
+    def products(self, *sizes: tuple[int, int]) -> float:
+        return float(sizes[0][0] * sizes[0][1] * self.grid[0])
+
+    def move(self, *groups: Groups) -> Groups:
+        return groups[0] if self.weight is None else {node: self._scaled(g) for node, g in groups[0].items()}
+
+    def _scaled(self, group: Group) -> Group:
+        if self.weight is None:
+            return group
+        if isinstance(group, Sparks):
+            return Sparks(group.pixel, group.channel, group.jump * self.weight[group.channel])
+        return Patches(group.top, group.jump * self.weight)
+
+
+__all__ = ["Rows", "Same", "Whole", "is_whole"]

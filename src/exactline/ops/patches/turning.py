@@ -1,0 +1,158 @@
+"""Patches through functions of each coordinate: masked by the branch at their alpha, and newborn breaks at the knots."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from .patch import Grid, Groups, Patches, patches_of, pixels
+from .scan import Block, Born, Doubt, Stage, Timeline, Turned, between, values_of
+
+
+@dataclass(frozen=True, eq=False)
+class Turning:
+    """A piecewise-linear function of each coordinate, the same for every pixel."""
+
+    knots: tuple[float, ...]  # ascending
+    slopes: tuple[float | Tensor, ...]  # one more; numbers, or (channels,)
+    grid: Grid
+
+    @property
+    def _plain(self) -> bool:
+        """Whether it is a ReLU, whose slopes are a mask."""
+        return len(self.knots) == 1 and self.slopes == (0.0, 1.0)
+
+    def size(self, size: tuple[int, int]) -> tuple[int, int]:
+        return size
+
+    def turn(self, stage: Stage) -> Turned:
+        """Follow every unit along the stretch."""
+        rows, timeline, shapes = _gathered(stage)
+        channels = stage.grid[0]
+        slope, born = torch.empty_like(stage.slope), list[Born]()
+        for block in timeline.blocks(channels):
+            self._follow(stage, block, rows, slope, born)
+        groups: Groups = {}
+        at = 0
+        for node, (top, size) in shapes.items():
+            count = len(top) * size[0] * size[1]
+            groups[node] = Patches(top, rows[at : at + count].view(len(top), *size, channels))
+            at += count
+        return Turned(groups, slope, Born.join(born))
+
+    def _follow(self, stage: Stage, block: Block, rows: Tensor, slope: Tensor, born: list[Born]) -> None:
+        """One block: its jumps are masked in place, its crossings noted."""
+        p, channels, deep = len(block.pixels), stage.grid[0], block.deep
+        entry = torch.where(block.here, block.entry, len(rows) - 1)
+        slopes = stage.slope.new_empty(p, deep + 1, channels)
+        slopes[:, 0] = stage.slope[block.pixels]
+        if deep:
+            jumps = rows.index_select(0, entry.flatten()).view(p, deep, channels)
+            slopes[:, 1:] = jumps
+            torch.cumsum(slopes, 1, out=slopes)
+        left, right = stage.left[block.pixels], stage.right[block.pixels]
+        values = values_of(block, left, slopes)
+        _drifted(stage, values[:, -1], right)
+        branch: Tensor | float | None = None  # of every value that is a start or an entry
+        for j, knot in enumerate(self.knots):
+            gaps = values - knot if knot else values
+            above = gaps > 0
+            if bool((gaps.abs() <= stage.clear).any()):
+                above, crossed = _closely(stage, block, gaps, slopes, left - knot, right - knot)
+            else:
+                crossed = above[:, 1:] != above[:, :-1]
+            born.append(self._born(stage, block, gaps, slopes, crossed, j))
+            step = _minus(self.slopes[j + 1], self.slopes[j])
+            taken = above[:, :-1]
+            if self._plain:
+                branch = taken
+                continue
+            change = taken.to(slopes.dtype) * step
+            branch = change + self.slopes[0] if branch is None else branch + change
+        if not isinstance(branch, Tensor):
+            raise TypeError("a function without knots does not break")
+        slope[block.pixels] = stage.slope[block.pixels] * branch[:, 0]
+        if deep:
+            masked = jumps.mul_(branch[:, 1:])  # pyright: ignore[reportPossiblyUnboundVariable]
+            rows.index_copy_(0, entry.flatten(), masked.flatten(0, 1))
+            rows[-1] = 0  # padding was written there
+
+    def _born(self, stage: Stage, block: Block, gaps: Tensor, slopes: Tensor, crossed: Tensor, knot: int) -> Born:
+        row, piece, channel = crossed.nonzero(as_tuple=True)
+        rate = slopes[row, piece, channel].abs()
+        alpha = between(block, row, piece, gaps[row, piece, channel], gaps[row, piece + 1, channel])
+        step = _minus(self.slopes[knot + 1], self.slopes[knot])
+        jump = rate * (step[channel] if isinstance(step, Tensor) else step)
+        pixel = block.pixels[row]
+        element = channel * (stage.grid[1] * stage.grid[2]) + pixel
+        return Born(alpha, pixel, channel, jump, rate, element, torch.full_like(element, -1))
+
+
+def _gathered(stage: Stage) -> tuple[Tensor, Timeline, dict[int, tuple[Tensor, tuple[int, int]]]]:
+    """All patches as rows of channels with a row of zeros after them, and when each row comes to which pixel."""
+    channels, places = stage.grid[0], stage.grid[1] * stage.grid[2]
+    held = {node: patches_of(group, stage.grid) for node, group in stage.groups.items()}
+    sizes = [p.jump.numel() // channels if channels else 0 for p in held.values()]
+    rows = stage.slope.new_empty(sum(sizes) + 1, channels)
+    at, where, alphas = 0, list[Tensor](), list[Tensor]()
+    for (node, patches), size in zip(held.items(), sizes, strict=True):
+        rows[at : at + size] = patches.jump.reshape(size, channels)
+        at += size
+        where.append(pixels(patches, stage.grid).flatten())
+        alphas.append(stage.times[node].repeat_interleave(patches.size[0] * patches.size[1]))
+    rows[-1] = 0
+    device = stage.slope.device
+    pixel = torch.cat(where) if where else torch.zeros(0, dtype=torch.int64, device=device)
+    alpha = torch.cat(alphas) if alphas else torch.zeros(0, dtype=torch.float64, device=device)
+    shapes = {node: (patches.top, patches.size) for node, patches in held.items()}
+    return rows, Timeline(pixel, alpha, places, stage), shapes
+
+
+def _minus(a: float | Tensor, b: float | Tensor) -> float | Tensor:
+    return a - b
+
+
+def _drifted(stage: Stage, found: Tensor, true: Tensor) -> None:
+    """Sums that have drifted from the values themselves are not to be trusted."""
+    if found.numel() and float((found - true).abs().max()) > stage.clear:
+        raise Doubt(0.5 * (stage.start + stage.stop))
+
+
+def _closely(
+    stage: Stage, block: Block, gaps: Tensor, slopes: Tensor, left: Tensor, right: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Which side of a knot values are on, and which pieces cross it, where some values lie on it or near; gaps are written."""
+    _settle_ends(stage, block, gaps, left, right)
+    near = (gaps.abs() <= stage.clear) & (gaps != 0)
+    if bool(near.any()):
+        row, place, channel = near.nonzero(as_tuple=True)
+        element = channel * (stage.grid[1] * stage.grid[2]) + block.pixels[row]
+        stage.judge(block.times[row, place], element, gaps[row, place, channel].abs())
+    inner = gaps[:, 1:-1]
+    touched = (inner == 0) & (slopes[:, :-1] != 0) & block.here[:, :, None]
+    if bool(touched.any()):
+        row, place, _ = touched.nonzero(as_tuple=True)
+        raise Doubt(float(block.times[row[0], place[0] + 1]))
+    above, below = gaps > 0, gaps < 0
+    crossed = (above[:, :-1] & below[:, 1:]) | (below[:, :-1] & above[:, 1:])
+    later = above.clone()  # a unit that leaves the knot is on the side it goes to
+    later[:, :-1] |= (gaps[:, :-1] == 0) & above[:, 1:]
+    return later, crossed
+
+
+def _settle_ends(stage: Stage, block: Block, gaps: Tensor, left: Tensor, right: Tensor) -> None:
+    """At the ends of the line itself units may sit on a knot: they come from there or go there."""
+    before, after = stage.closed
+    if before is not None:
+        bound = before[block.pixels]
+        on = (left.abs() <= bound) & (left != 0)
+        gaps[:, 0] = torch.where(on, 0.0, gaps[:, 0])
+    if after is not None:
+        bound = after[block.pixels]
+        on = right.abs() <= bound
+        last = block.here.sum(1)  # padding follows the last entry: it is at the end too
+        steps = torch.arange(1, gaps.shape[1], device=gaps.device)
+        ends = (steps > last[:, None])[:, :, None] & on[:, None, :]
+        gaps[:, 1:].masked_fill_(ends, 0.0)
