@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-import pickle
 from pathlib import Path
 
 from .block import Batch
+from .parcel import unpacked
 from .worker import Report, Worker
 
 
@@ -14,7 +14,7 @@ class ScaleWorker:
     """One process of a cluster; it writes shards itself where it sees the driver's folder."""
 
     def __init__(self, packed: bytes, folder: str, token: str, gpu: bool) -> None:
-        network, job = pickle.loads(packed)  # from our own driver, through Ray, which does the same with every call
+        network, job = unpacked(packed)
         shared = (Path(folder) / token).is_file()
         self.worker = Worker(network, job, Path(folder) if shared else None, "cuda" if gpu else None)
 

@@ -7,7 +7,7 @@ import secrets
 from collections import deque
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from .actor import ScaleWorker
 from .block import Batch
 from .engine import Outcome
 from .jobs import Job
+from .parcel import first_line, packed, ray_package
 
 DEPTH = 2  # batches at one worker: one in hand and one waiting, so that it never idles
 PATIENCE = 120.0  # seconds until somebody has to be ready
@@ -42,8 +43,8 @@ class Cluster:
         self, network: Network, job: Job, folder: Path, *, workers: int | None, gpus: float, address: str | None
     ) -> None:
         self.ray = ray_package()
-        packed = portable(self.ray, network, job)
-        self.ours = started(self.ray, address, workers, gpus, len(packed))
+        parcel = packed(network, job)
+        self.ours = started(self.ray, address, workers, len(parcel))
         self.workers = workers or _possible(self.ray, gpus)
         self.token = folder / f"{HERE}{secrets.token_hex(8)}"
         try:
@@ -52,7 +53,7 @@ class Cluster:
             raise FileError(
                 f"The store cannot be written: {problem.strerror}.", where=str(folder), hint="Make room."
             ) from problem
-        self.given = (self.ray.put(packed), str(folder.resolve()), self.token.name, gpus > 0)
+        self.given = (self.ray.put(parcel), str(folder.resolve()), self.token.name, gpus > 0)
         options = {"num_cpus": 1, "num_gpus": gpus, "max_restarts": 0, "max_task_retries": 0}
         self.kind = self.ray.remote(ScaleWorker).options(**options)
         self.members = dict[int, Member]()
@@ -111,9 +112,9 @@ class Cluster:
         except self.ray.exceptions.RayTaskError as problem:
             member.queue = deque(item for item in member.queue if item[0] != ref)
             if batch is not None:
-                yield Outcome(batch, member.number, reason=_first(problem))
+                yield Outcome(batch, member.number, reason=first_line(problem))
         except self.ray.exceptions.RayError as problem:
-            yield from self._bury(member, batch, _first(problem))
+            yield from self._bury(member, batch, first_line(problem))
         else:
             if batch is None:
                 member.ready, member.process = True, found
@@ -139,18 +140,7 @@ class Cluster:
         self._hire()
 
 
-def ray_package() -> Any:
-    """Ray, or what to do about its absence."""
-    try:
-        import ray
-    except ImportError as problem:
-        raise MissingError(
-            "Ray is not installed.", where='engine="ray"', hint='pip install "exactline[ray]"'
-        ) from problem
-    return ray
-
-
-def started(ray: Any, address: str | None, workers: int | None, gpus: float, size: int) -> bool:
+def started(ray: Any, address: str | None, workers: int | None, size: int) -> bool:
     """Make sure Ray runs; whether it was us who began it.
 
     Raises MissingError where there is no cluster at the address.
@@ -166,31 +156,11 @@ def started(ray: Any, address: str | None, workers: int | None, gpus: float, siz
             ray.init(address=address, log_to_driver=False, logging_level="ERROR")
     except Exception as problem:
         raise MissingError(
-            f"Ray cannot be reached: {_first(problem)}",
+            f"Ray cannot be reached: {first_line(problem)}",
             where=f"address {address}",
             hint="Start it with 'ray start --head', or leave the address out for a cluster of this machine alone.",
         ) from problem
     return True
-
-
-def portable(ray: Any, network: Network, job: Job) -> bytes:
-    """The network and the job as bytes for another process.
-
-    Raises MissingError where the job's function cannot travel.
-    """
-    plain = replace(network, source=nowhere, moved={}).to("cpu")
-    try:
-        return ray.cloudpickle.dumps((plain, job))
-    except Exception as problem:
-        raise MissingError(
-            f"The job cannot be sent to workers: {_first(problem)}",
-            where="argument job",
-            hint="Give a function of a module, which holds nothing but plain values.",
-        ) from problem
-
-
-def nowhere() -> None:
-    """The module of a network that has come from elsewhere."""
 
 
 def _possible(ray: Any, gpus: float) -> int:
@@ -198,9 +168,3 @@ def _possible(ray: Any, gpus: float) -> int:
     there = ray.cluster_resources()
     count = int(there.get("CPU", 1))
     return max(1, min(count, int(there.get("GPU", 0) / gpus)) if gpus else count)
-
-
-def _first(problem: BaseException) -> str:
-    """The line of a long message that says most."""
-    lines = [line.strip() for line in str(problem).splitlines() if line.strip()]
-    return (lines or [type(problem).__name__])[-1 if "Traceback" in str(problem) else 0]

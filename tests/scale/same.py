@@ -1,0 +1,32 @@
+"""Whether answers are the same, to the last bit."""
+
+import torch
+
+from exactline.restriction import Restriction
+
+
+def assert_same(one: Restriction, two: Restriction) -> None:
+    """Two restrictions of the same line, bit for bit."""
+    for name in ("alphas", "births", "doubts"):
+        assert torch.equal(getattr(one, name), getattr(two, name)), name
+    assert (one.kept is None) == (two.kept is None)
+    for a, b in zip(one.kept or (), two.kept or (), strict=True):
+        assert torch.equal(a, b)
+    for side in ("starts", "ends"):
+        for a, b in zip(getattr(one.lines, side), getattr(two.lines, side), strict=True):
+            assert torch.equal(a, b)
+    assert (one.names, one.units, one.stopped) == (two.names, two.units, two.stopped)
+
+
+def small_network(*, seed: int = 0, outputs: int = 3) -> torch.nn.Sequential:
+    """Five inputs, as ACAS Xu has them, and two layers."""
+    torch.manual_seed(seed)
+    layers = (torch.nn.Linear(5, 24), torch.nn.ReLU(), torch.nn.Linear(24, 24), torch.nn.ReLU())
+    return torch.nn.Sequential(*layers, torch.nn.Linear(24, outputs)).double().eval()
+
+
+def some_lines(count: int, *, seed: int = 1) -> tuple[torch.Tensor, torch.Tensor]:
+    """Starts and ends, (count, 5) each."""
+    made = torch.Generator().manual_seed(seed)
+    starts, ends = torch.randn(2, count, 5, dtype=torch.float64, generator=made)
+    return starts, ends
