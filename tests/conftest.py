@@ -1,4 +1,4 @@
-"""What all tests share: the folder of published networks, and random numbers that repeat."""
+"""What all tests share: the folder of published networks, random numbers that repeat, and what coverage looks at."""
 
 from __future__ import annotations
 
@@ -10,6 +10,18 @@ import pytest
 import torch
 
 os.environ.setdefault("MPLBACKEND", "Agg")
+
+# Coverage is of the sweep, the operators and the answer, and it nearly doubles the time of what it follows: these
+# folders are about other things and run without it.
+UNCOVERED = ("attr", "corpus", "decide", "exact", "formats", "plane", "scale", "serve", "studies", "view", "zoo")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    here = Path(__file__).parent
+    for item in items if config.pluginmanager.hasplugin("_cov") else []:
+        inside = item.path.relative_to(here).parts if item.path.is_relative_to(here) else ()
+        if inside and (inside[0] in UNCOVERED or inside[0].startswith("test_cli")):
+            item.add_marker("no_cover")
 
 
 @pytest.fixture(scope="session")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -14,6 +16,7 @@ from exactline.zoo import tent_network
 from tests.oracle.families import FAMILIES, seeded, small_integers
 
 SEEDS = 70
+PARTS = [pytest.param(part, marks=() if part < 3 else pytest.mark.slow) for part in range(7)]
 
 
 def integral(network: xl.Network, Q: Tensor, R: Tensor, target: int = 0, **options: object) -> PathIntegral:
@@ -21,6 +24,7 @@ def integral(network: xl.Network, Q: Tensor, R: Tensor, target: int = 0, **optio
     return path_integral(network, lines, torch.tensor([target]), **options)  # type: ignore[arg-type]
 
 
+@cache  # two tests ask for some of them
 def random_case(seed: int) -> tuple[str, xl.Network, Tensor, Tensor]:
     generator = torch.Generator().manual_seed(seed)
     family = list(FAMILIES)[seed % len(FAMILIES)]
@@ -51,7 +55,7 @@ def naive(network: xl.Network, line: xl.Restriction, target: int = 0) -> Tensor:
     return total
 
 
-@pytest.mark.parametrize("part", range(7))
+@pytest.mark.parametrize("part", PARTS)
 def test_integrals_are_complete_and_equal_the_sum_over_pieces(part: int):
     for seed in range(part * SEEDS // 7, (part + 1) * SEEDS // 7):
         family, network, Q, R = random_case(seed)
@@ -65,8 +69,9 @@ def test_integrals_are_complete_and_equal_the_sum_over_pieces(part: int):
 
 
 @pytest.mark.parametrize("memory", [1, 20_000])
-def test_integrals_do_not_depend_on_memory_or_company(memory: int):
-    for seed in range(0, SEEDS, 4):
+@pytest.mark.parametrize("seeds", [range(0, 28, 4), pytest.param(range(28, SEEDS, 4), marks=pytest.mark.slow)], ids=str)
+def test_integrals_do_not_depend_on_memory_or_company(memory: int, seeds: range):
+    for seed in seeds:
         family, network, Q, R = random_case(seed)
         found = integral(network, Q, R)
         ends = torch.stack([Q, R, Q]), torch.stack([R, Q, Q])

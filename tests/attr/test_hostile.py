@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from itertools import pairwise
 
 import pytest
@@ -86,13 +87,17 @@ ENDS = {
 }
 
 
+@cache
+def network_of(name: str) -> xl.Network:
+    torch.manual_seed(5)
+    return as_network(MODELS[name]().eval(), [torch.zeros(3, dtype=torch.float64)])
+
+
 @pytest.mark.parametrize("ends", ENDS)
 @pytest.mark.parametrize("name", MODELS)
 def test_the_sum_is_the_change_within_the_estimate(name: str, ends: str):
-    torch.manual_seed(5)
-    model = MODELS[name]().eval()
     Q, R = (torch.tensor(e, dtype=torch.float64) for e in ENDS[ends])
-    network = as_network(model, [Q])
+    network = network_of(name)
     line = xl.restrict(network, Q, R)
     found = path_integral(network, lines_of(Q[None], R[None], ("Q", "R"), many=True), torch.tensor([1]))
     attributions = found.gradients[0][0] * (R - Q)

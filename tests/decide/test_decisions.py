@@ -16,7 +16,7 @@ from tests.decide.networks import Twins, drawn, layers
 from tests.oracle.decisions import boundaries_hold, disagreement, exact_decisions
 from tests.oracle.families import Apply, seeded
 
-QUICK, ALL = 100, 1000
+QUICK, ALL = 40, 1000
 COMBINATIONS = [("max", 1), ("min", 1), ("max", 2), ("min", 3), ("max", 9)]
 
 

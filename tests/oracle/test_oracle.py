@@ -12,8 +12,8 @@ from exactline.network import as_network
 from tests.oracle.compare import mismatch
 from tests.oracle.families import FAMILIES, seeded, small_integers
 
-QUICK, ALL = 200, 2000
-QUICK_TIES, ALL_TIES = 150, 1000
+QUICK, ALL = 100, 2000
+QUICK_TIES, ALL_TIES = 90, 1000
 
 
 def random_case(seed: int) -> None:

@@ -16,7 +16,7 @@ from tests.oracle.plane import restrict_plane
 from tests.plane import checks
 from tests.plane.families import FAMILIES, case
 
-QUICK, ALL = 76, 1000
+QUICK, ALL = 38, 1000
 POINTS, LINES = 10_000, 50
 
 
