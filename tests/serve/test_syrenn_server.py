@@ -15,16 +15,10 @@ from exactline.serve.protos import syrenn_server_pb2
 from exactline.serve.syrenn import read_request, transform
 from tests.serve import raw, wire
 from tests.serve.old_networks import ALL, small
-from tests.serve.running import Running, running, until
+from tests.serve.running import Running, until
 from tests.serve.test_syrenn_refused import ASKED, EYE, FIT, LAYERS, LINE
 
 Code = grpc.StatusCode
-
-
-@pytest.fixture(scope="module")
-def server():
-    with running() as found:
-        yield found
 
 
 def test_answers_are_those_of_the_library_bit_for_bit_for_all_kinds_of_layers(server: Running):

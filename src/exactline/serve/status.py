@@ -31,7 +31,7 @@ STATUS = {  # by the code of an error
 KEY = "exactline-error-bin"  # of the trailing metadata that carries an error's parts
 PART = 1500  # characters of one part of an error: headers have little room
 NODES = 20  # refused operators that are named
-_KINDS = {kind.code: kind for kind in ERRORS}
+_KINDS: dict[str, type[ExactlineError]] = {kind.code: kind for kind in ERRORS} | {"late": LimitError}
 
 
 class UnknownModel(MissingError):
