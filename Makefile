@@ -9,7 +9,7 @@ READY := .venv/.ready
 # for each reader of files
 FUZZ_SECONDS ?= 1200
 
-.PHONY: demo test test-all bench fuzz lint format protos clean
+.PHONY: demo test test-all test-browser bench fuzz lint format protos clean
 .DEFAULT_GOAL := test
 
 $(READY): pyproject.toml
@@ -25,6 +25,10 @@ test: $(READY)
 
 test-all: $(READY)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto -m "" --timeout 3600 --cov --cov-branch
+
+# pages in headless Chromium; without one each test says so
+test-browser: $(READY)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m browser tests/browser
 
 bench: $(READY)
 	$(BIN)/python benchmarks/bench.py

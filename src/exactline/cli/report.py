@@ -54,6 +54,8 @@ def report(
         options |= {"features": _listed(features), "image": seen, "output": output or 0}
     elif features is not None or image is not None or table or output is not None:
         raise ArgumentError(ONLY_LINES, where=str(result), hint="This file holds a plane: leave them out.")
+    elif labels is not None and model is None:
+        raise ArgumentError("The classes of a plane need the network.", where="--labels", hint="Give it with --model.")
     found.to_html(page, **options)
     if as_json:
         size = page.stat().st_size

@@ -107,7 +107,8 @@ def _shown(line: Restriction, labels: Sequence[str] | None, order: str, output: 
         notes.append(f"{len(chosen)} of {values.shape[1]:,} outputs have a curve, {which}.")
     if line.several_outputs:
         notes.append(f"Output {output} of the network's {len(line.kept or line.known_network('line').outputs)}.")
-    places = {number: place for place, number in enumerate(chosen)}
+    looks = {number: _look(place) for place, number in enumerate(chosen)}
+    places = {number: place for place, number in enumerate(sorted(chosen))}
     leads = set(_leaders(decided)) if decided is not None else set[int]()
     curves = [
         {
@@ -115,9 +116,9 @@ def _shown(line: Restriction, labels: Sequence[str] | None, order: str, output: 
             "name": names[number],
             "leads": number in leads,
             "values": packed(values[:, number]),
-            **_look(place),
+            **looks[number],
         }
-        for number, place in places.items()
+        for number in places
     ]
     classes = None if decided is None or values.shape[1] < 2 else _classes(decided, names, places)
     return Shown(values.shape[1], curves, classes, sure, notes)
@@ -143,7 +144,7 @@ def _leaders(decided: Decisions) -> list[int]:
 
 
 def _chosen(line: Restriction, decided: Decisions | None, values: Floats) -> tuple[list[int], bool]:
-    """Which outputs get a curve, and whether every margin is known from them."""
+    """Which outputs get a curve, those that need a colour most first, and whether every margin is known from them."""
     count = values.shape[1]
     room = int(np.clip(NUMBERS // max(len(values), 1), 1, MOST))
     leaders = [] if decided is None else _leaders(decided)[:MOST]

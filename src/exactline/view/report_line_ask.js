@@ -158,7 +158,10 @@ gestures(cover, {
     if (done && span) { const [a, b] = span.map(alphaAt).sort((p, q) => p - q); if (b > a) showRange(a, b); }
     front();
   },
-  pinch: (factor, x, y, dx) => { pan(dx); zoom(factor, x); },
+  pinch: (factor, x, y, dx) => { // what is under each finger stays there
+    const width = Math.min(view.width / factor, STOP - START), at = view.lo + (x - dx - box.left) / box.wide * view.width;
+    show(at - (x - box.left) / box.wide * width, width);
+  },
   tap: (x, y) => {
     const m = y > box.band - 16 && y < box.band ? markers.find(k => Math.abs(k.x - x) < 7) : null;
     if (m) { showRange(bands.starts[m.from], stopOf(m.to), .5); go((bands.starts[m.from] + stopOf(m.from)) / 2, false); } else go(alphaAt(x));
@@ -212,5 +215,5 @@ legends();
 inputs.forEach(openInput);
 themed(dress);
 resize(); chips(); tell();
-window.exactline = { go, show, csv, png, draw, view, times, state: () => ({ cursor, lo: view.lo, width: view.width, markers: markers.map(m => ({ x: m.x, count: m.count })), box: { ...box } }), values: () => curves.map(c => c.here) };
+window.exactline = { go, show, csv, png, draw, view, times, state: () => ({ cursor, lo: view.lo, width: view.width, markers: markers.map(m => ({ x: m.x, count: m.count })), heights, box: { ...box } }), values: () => curves.map(c => c.here) };
 root.dataset.ready = "1";

@@ -1,6 +1,6 @@
 // The picture: outputs above, classes in a band, breaks in a row for each layer; only what one can see is touched.
 const view = { lo: START, width: STOP - START }; // the range shown; places are reckoned from its start, so that none loses digits
-let cursor = (START + STOP) / 2, pointer = null, brushed = null, wide = 1, high = 1, dots = 1, box = null, markers = [], fitted = false;
+let cursor = (START + STOP) / 2, pointer = null, brushed = null, wide = 1, high = 1, dots = 1, box = null, markers = [], fitted = false, heights = null;
 const base = $("base"), cover = $("top"), strip = $("whole");
 const pen = base.getContext("2d"), over = cover.getContext("2d"), small = strip.getContext("2d");
 const times = []; // how long the last pictures took, in ms
@@ -62,6 +62,7 @@ function drawScale(from, until) { // heights of values, and the numbers beside t
   if (!(most >= low)) return null;
   const pad = .06 * (most - low) || Math.max(1, Math.abs(low)) * 1e-3;
   low -= pad; most += pad;
+  heights = { low, most };
   const span = most - low, y = v => box.low - clamp((v - low) / span, -1, 2) * (box.low - box.top);
   const { base, ticks } = axisTicks(low, most, Math.max(2, (box.low - box.top) / 48));
   pen.fillStyle = css("--soft"); pen.textAlign = "right"; pen.textBaseline = "middle";

@@ -1,0 +1,46 @@
+"""One headless Chromium for all tests of pages; where there is none they are skipped and say so."""
+
+import shutil
+
+import pytest
+
+from tests.browser.page import Page
+
+FLAGS = (
+    "--headless=new",
+    "--no-sandbox",
+    "--disable-dev-shm-usage",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--force-color-profile=srgb",
+    "--hide-scrollbars",
+    "--host-resolver-rules=MAP * ~NOTFOUND",
+)
+
+
+@pytest.fixture(scope="session")
+def driver():
+    browser = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    helper = shutil.which("chromedriver")
+    if browser is None or helper is None:
+        pytest.skip("chromium or chromedriver is not installed: pages are not opened (apt-get install chromium-driver)")
+    webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed: pages are not opened")
+    options = webdriver.ChromeOptions()
+    options.binary_location = browser
+    for flag in FLAGS:
+        options.add_argument(flag)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(helper))
+    driver.set_script_timeout(60)
+    yield driver
+    driver.quit()
+
+
+@pytest.fixture
+def page(driver, tmp_path):
+    """A page to open; in the end it must have said nothing in the console and fetched nothing."""
+    page = Page(driver, tmp_path)
+    page.screen()
+    yield page
+    page.quiet()

@@ -1,0 +1,113 @@
+"""A line with more than 100,000 pieces: a small file, quick pictures, and no interval and no peak left out."""
+
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import exactline as xl
+from exactline import zoo
+
+pytestmark = pytest.mark.browser
+
+
+class Wild(nn.Module):
+    """A tent map 2**17 times over, and outputs that also rise and fall slowly."""
+
+    def __init__(self):
+        super().__init__()
+        made = torch.Generator().manual_seed(7)
+        self.tent = zoo.tent_network(17)
+        self.slow, self.mix = nn.Linear(1, 24, dtype=torch.float64), nn.Linear(24, 10, dtype=torch.float64)
+        self.slow.weight.data = 4 * torch.randn(24, 1, generator=made).double()
+        self.slow.bias.data = -self.slow.weight.data[:, 0] * torch.rand(24, generator=made)
+        self.mix.weight.data = torch.randn(10, 24, generator=made).double()
+        self.fast = nn.Parameter(0.8 * torch.randn(1, 10, generator=made).double().abs())
+
+    def forward(self, x):
+        return self.tent(x) @ self.fast + self.mix(torch.relu(self.slow(x)))
+
+
+@cache
+def wild():
+    line = xl.restrict(Wild().eval(), [0.0], [1.0])
+    return replace(line, network=None, stored_error=line.error)
+
+
+@cache
+def decided():
+    return wild().decisions()
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory):
+    return wild().to_html(tmp_path_factory.mktemp("many") / "a.html")
+
+
+def shares(page, lo, width):
+    page.js("exactline.show(arguments[0], arguments[1])", lo, width)
+    page.settle()
+    return page.state()
+
+
+def test_all_intervals_are_seen_or_counted_and_values_are_the_librarys(page, path):
+    line, table = wild(), decided().table
+    assert len(line) > 100_000
+    assert path.stat().st_size < 15e6
+    page.open(path)
+    for lo, width in ((0.0, 1.0), (0.25, 0.05), (0.2, 0.001), (0.4, 0.3)):
+        state = shares(page, lo, width)
+        lo, width = state["lo"], state["width"]
+        inside = (table.stops >= lo) & (table.starts <= lo + width)
+        narrow = (table.stops - table.starts) / width * state["box"]["wide"] < 5
+        assert sum(marker["count"] for marker in state["markers"]) == (inside & narrow).sum()
+    for alpha in np.random.default_rng(1).uniform(0, 1, 20).tolist():
+        page.write(repr(alpha))
+        cells = page.js(
+            "return [...document.querySelectorAll('#curves b')].map(b => [b.dataset.output, b.textContent])"
+        )
+        values = line.at(alpha).numpy()
+        assert [float(text) for _, text in cells] == pytest.approx([values[int(i)] for i, _ in cells], abs=1e-12)
+        assert page.told()["class"] == str(decided().at(alpha).label)
+    times = page.js("for (let i = 0; i < 21; i++) exactline.draw(); return exactline.times.slice(-21)")
+    print(f"{len(line):,} pieces: {np.median(times):.1f} ms to draw, file of {path.stat().st_size / 1e6:.1f} MB")
+    assert np.median(times) < 500  # a few ms on a machine of one's own
+
+
+def test_each_column_of_pixels_reaches_from_the_least_to_the_largest_value(page, path):
+    line = wild()
+    page.open(path)
+    page.js("for (const box of [...document.querySelectorAll('#curves input')].slice(1)) box.click()")  # one curve
+    output = int(page.js("return document.querySelector('#curves b').dataset.output"))
+    state = shares(page, 0.3, 0.4)
+    box, low, most = state["box"], state["heights"]["low"], state["heights"]["most"]
+    left, top, high = round(box["left"]), round(box["top"]), round(box["low"] - box["top"])
+    picture = page.pixels("base", left, top, round(box["wide"]), high)
+    alphas, values = line.alphas.numpy(), line.values[:, output].numpy()
+    columns = round(box["wide"])
+    saturated = picture.max(2) - picture.min(2) > 60  # the curve; paper, grid and boundaries are grey
+    edges = state["lo"] + np.arange(columns + 1) / columns * state["width"]
+    ends = np.interp(edges, alphas, values)
+    for k in range(3, columns - 3, 7):
+        inner = values[(alphas >= edges[k]) & (alphas <= edges[k + 1])]
+        assert len(inner) > 20
+        least, largest = min(inner.min(), *ends[k : k + 2]), max(inner.max(), *ends[k : k + 2])
+        rows = np.flatnonzero(saturated[:, k])
+        upper, lower = ((most - v) / (most - low) * high for v in (largest, least))
+        assert rows.min() == pytest.approx(upper, abs=2.5)
+        assert rows.max() == pytest.approx(lower, abs=2.5)
+
+
+def test_a_single_piece_among_so_many(page, path):
+    line = wild()
+    page.open(path)
+    alpha = float(line.alphas[70_001] + line.alphas[70_002]) / 2
+    page.write(repr(alpha))
+    page.press("piece")
+    state = page.state()
+    assert state["width"] == pytest.approx(1.3 * float(line.alphas[70_002] - line.alphas[70_001]))
+    assert page.told()["piece"] == f"70001 (of 0 to {len(line) - 1})"
+    assert page.text("range").endswith("2 breaks")
