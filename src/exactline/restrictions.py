@@ -110,3 +110,8 @@ class Restrictions(Sequence[Restriction]):
         pieces = int(self.pieces.sum())
         stopped = f", stopped by {self.found.stopped}" if self.found.stopped else ""
         return f"<Restrictions: {len(self):,} lines, {pieces:,} pieces, {self.seconds * 1000:.0f} ms{stopped}>"
+
+    def _repr_html_(self) -> str:
+        from .view.repr_html import lines_html
+
+        return lines_html(self)

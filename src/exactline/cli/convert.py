@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from ..errors import FileError
-from .output import SHAPE, counted, dims, say, writable
+from .output import SHAPE, counted, dims, say, say_json, writable
 
 
 def convert(
@@ -17,13 +17,14 @@ def convert(
     normalize: Annotated[bool, typer.Option(help="Follow what a .nnet says of its inputs and outputs.")] = True,
     shape: Annotated[str | None, typer.Option(metavar="12,12,3", help=SHAPE)] = None,
     force: Annotated[bool, typer.Option("--force", help="Write over a file that is there.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON document instead of a sentence.")] = False,
 ) -> None:
     """Write a network in another format; the file appears whole or not at all.
 
     Example: exactline convert acas.nnet acas.onnx
     """
     from ..formats import load
-    from .info import weights
+    from ..network.listing import weights
 
     writable(target, "DST")
     if target.exists() and not force:
@@ -31,5 +32,8 @@ def convert(
     network = load(source, normalize=normalize, shape=dims(shape))
     network.save(target)
     count = len(network.nodes) - len(network.inputs)
-    size = target.stat().st_size
-    say(f"wrote {target}: {counted(count, 'layer')}, {counted(weights(network), 'weight')}, {counted(size, 'byte')}")
+    held, size = weights(network), target.stat().st_size
+    if as_json:
+        say_json({"source": str(source), "file": str(target), "layers": count, "weights": held, "bytes": size})
+    else:
+        say(f"wrote {target}: {counted(count, 'layer')}, {counted(held, 'weight')}, {counted(size, 'byte')}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,25 +10,15 @@ import typer
 
 from ..errors import ExactlineError, FileError, UnsupportedError
 from .ending import dressed
-from .output import SHAPE, counted, dims, say, say_json, say_rich, shaped
+from .output import SHAPE, counted, dims, say, say_json, say_rich
 
 if TYPE_CHECKING:
     from rich.table import Table
 
     from ..network import Network
+    from ..network.listing import Layer
 
 ENDINGS = (".onnx", ".nnet", ".eran", ".tf", ".pyt", ".nnet.gz", ".eran.gz", ".tf.gz", ".pyt.gz")
-
-
-@dataclass(frozen=True)
-class Layer:
-    """One node, as it is shown."""
-
-    name: str
-    operator: str
-    kind: str  # input, affine, breaking, tail
-    shape: tuple[int, ...]
-    units: int
 
 
 @dataclass(frozen=True)
@@ -71,34 +61,6 @@ def info(
         raise typer.Exit(failed[0].exit_status)
 
 
-def layers(network: Network) -> list[Layer]:
-    """The nodes of a network and its tails, in the order they are evaluated."""
-    from ..ops.base import Breaking, Input
-
-    found: list[Layer] = []
-    for node in network.nodes:
-        breaks = isinstance(node.op, Breaking)
-        kind = "breaking" if breaks else "input" if isinstance(node.op, Input) else "affine"
-        units = node.op.units(network.nodes[node.inputs[0]].shape) if isinstance(node.op, Breaking) else 0
-        found.append(
-            Layer(node.name, node.op.title.lower() if kind == "input" else node.op.title, kind, node.shape, units)
-        )
-    for place, tail in zip(network.outputs, network.tails, strict=True):
-        if tail is not None:
-            found.append(
-                Layer(f"{network.nodes[place].name}.{tail.name}", tail.name, "tail", network.nodes[place].shape, 0)
-            )
-    return found
-
-
-def weights(network: Network) -> int:
-    """How many numbers the layers hold."""
-    from torch import Tensor
-
-    held = (getattr(node.op, field.name) for node in network.nodes for field in fields(node.op))
-    return sum({id(v): v.numel() for v in held if isinstance(v, Tensor) and v.is_floating_point()}.values())
-
-
 def _files(given: Path) -> list[Path]:
     if not given.is_dir():
         return [given]
@@ -127,6 +89,8 @@ def _show(facts: Facts) -> None:
     elif facts.network is None:
         raise facts.error or ExactlineError("Nothing was read.", where=facts.file)
     else:
+        from ..network.listing import layers, shaped, weights
+
         network = facts.network
         held = counted(weights(network), "weight")
         head = (
@@ -138,6 +102,8 @@ def _show(facts: Facts) -> None:
 def _table(rows: list[Layer]) -> Table:
     from rich.table import Table
     from rich.text import Text
+
+    from ..network.listing import shaped
 
     table = Table()
     for name in ("layer", "operator", "kind", "output", "units"):
@@ -151,6 +117,8 @@ def _table(rows: list[Layer]) -> Table:
 def _summary(every: list[Facts]) -> Table:
     from rich.table import Table
     from rich.text import Text
+
+    from ..network.listing import shaped
 
     table = Table()
     for name in ("file", "in", "out", "nodes", "units", "verdict"):
@@ -167,6 +135,8 @@ def _summary(every: list[Facts]) -> Table:
 def _entry(facts: Facts) -> dict[str, Any]:
     entry: dict[str, Any] = {"file": facts.file, "exact": facts.error is None, "verdict": facts.verdict}
     if (network := facts.network) is not None:
+        from ..network.listing import layers, weights
+
         entry |= {
             "input_shape": network.input_shape,
             "output_shape": network.output_shape,

@@ -72,13 +72,6 @@ def ready(files: dict[str, tuple[Path | None, tuple[str, ...]]]) -> None:
             raise MissingError("Pictures need matplotlib.", where=option, hint='pip install "exactline[plot]"')
 
 
-def shaped(shape: tuple[Any, ...]) -> str:
-    """A shape, or several, as people write them: 5, 1x28x28."""
-    if shape and isinstance(shape[0], tuple):
-        return ", ".join(map(shaped, shape))
-    return "x".join(map(str, shape)) or "1"
-
-
 def counted(count: int, what: str) -> str:
     """So many of something."""
     return f"{count:,} {what}{'' if count == 1 else 's'}"

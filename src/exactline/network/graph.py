@@ -192,3 +192,8 @@ class Network:
     def __repr__(self) -> str:
         units = ", ".join(f"{count:,} {name}" for name, count in self.units.items()) or "no breaking"
         return f"<Network {self.input_shape} -> {self.output_shape}: {len(self.nodes)} nodes, {units} units>"
+
+    def _repr_html_(self) -> str:
+        from ..view.repr_html import network_html
+
+        return network_html(self)

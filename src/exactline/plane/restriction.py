@@ -298,6 +298,11 @@ class PlaneRestriction:
     def __repr__(self) -> str:
         return f"<PlaneRestriction: {self}>"
 
+    def _repr_html_(self) -> str:
+        from ..view.repr_html import plane_html
+
+        return plane_html(self)
+
     @cached_property
     def extent(self) -> float:
         """The larger side of the box around the whole, in plane coordinates."""
