@@ -51,7 +51,7 @@ class Block:
         with np.errstate(over="ignore"):
             for a, b in zip(self.starts, self.ends, strict=True):
                 squares += np.square((b - a).reshape(rows, -1)).sum(1)
-            return float(np.minimum(np.sqrt(squares), 1e300).sum())
+            return float(np.minimum(np.sqrt(squares), 1e100).sum())
 
     def some(self, mask: NDArray[np.bool_]) -> Block:  # mask is (n,)
         """Only some of the lines."""

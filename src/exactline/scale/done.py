@@ -21,6 +21,7 @@ class Done:
         self.at = 0  # the run we are in or before
         self.so_far = 0  # the digest of the part of it that was seen
         self.seen = 0  # lines seen
+        self.total = index.total
 
     @property
     def lines(self) -> int:
@@ -35,6 +36,8 @@ class Done:
         for block in blocks:
             todo = ~self._passed(block.numbers, block.digests)
             self.seen = int(block.numbers[-1]) + 1
+            if self.total is not None and self.seen > self.total:
+                raise self._other(f"The store holds {self.total:,} lines and is finished; more were given.")
             if todo.all():
                 yield block
             elif todo.any():

@@ -12,6 +12,7 @@ SOON = 1.5  # seconds a batch takes where workers are few: little is lost with o
 EACH = 0.03  # seconds more for each worker: the driver can take in so many batches in a second and no more
 HEAVY = 32 << 20  # bytes of ends in one batch
 CROWD = 1 << 16  # lines in one batch
+GROWTH = 2  # a batch has at most so many times the blocks of any before: the first few say little
 SHARES = 3  # towards the end a batch is at most one of so many parts of what each worker still has to do
 
 
@@ -25,6 +26,7 @@ class Planner:
     estimate: Estimate = field(default_factory=Estimate)
     taken: int = 0  # lines handed out
     held: Block | None = None  # pulled, and left for the next batch
+    largest: int = 1  # blocks in a batch so far
 
     @property
     def target(self) -> float:
@@ -39,13 +41,14 @@ class Planner:
         while (block := self._pull()) is not None:
             count, span = len(block), block.length
             more = self.estimate.seconds(lines + count, length + span)
-            heavy = size + block.bytes > HEAVY or lines + count > CROWD
-            if blocks and (heavy or more > limit or not self.estimate.known):
+            large = size + block.bytes > HEAVY or lines + count > CROWD or len(blocks) >= GROWTH * self.largest
+            if blocks and (large or more > limit or not self.estimate.known):
                 self.held = block
                 break
             blocks.append(block)
             lines, size, length, cost = lines + count, size + block.bytes, length + span, more
         self.taken += lines
+        self.largest = max(self.largest, len(blocks)) if self.estimate.known else 1
         return Batch(tuple(blocks), cost) if blocks else None
 
     def _pull(self) -> Block | None:

@@ -1,0 +1,243 @@
+"""What a store survives: torn records, damaged shards, other lines, a second run."""
+
+import shutil
+
+import numpy as np
+import pytest
+import torch
+
+import exactline as xl
+from exactline.errors import FileError
+from exactline.scale import index as indices
+from tests.scale.same import assert_same, small_network, some_lines
+
+COUNT = 700
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """A finished store of several shards; tests work on copies."""
+    folder = tmp_path_factory.mktemp("scale") / "store"
+    xl.scale.run(small_network(), pairs(), out=folder)
+    return folder
+
+
+@pytest.fixture
+def copy(finished, tmp_path):
+    return shutil.copytree(finished, tmp_path / "copy")
+
+
+def pairs(count: int = COUNT):
+    return zip(*(side[:count] for side in some_lines(COUNT)), strict=True)
+
+
+def content(folder):
+    return {p.relative_to(folder): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+
+
+def assert_whole(folder, finished):
+    """Every line once, each as it was; checksums hold; no stray files."""
+    store, wanted = xl.scale.open(folder), xl.scale.open(finished)
+    assert store.complete
+    assert store.numbers.tolist() == list(range(COUNT))
+    for found, line in zip(store, wanted, strict=True):
+        assert_same(found, line)
+    assert {p.name for p in (folder / "shards").iterdir()} == set(store.index.records)
+
+
+def test_a_second_run_does_nothing(copy):
+    before = content(copy)
+    xl.scale.run(small_network(), pairs(), out=copy)
+    assert content(copy) == before
+    assert len(before) > 4  # several shards
+
+
+@pytest.mark.parametrize(
+    ("change", "word"),
+    [
+        ({"network": small_network(seed=4)}, "another network"),
+        ({"job": "decide"}, "another job"),
+        ({"values": False}, "another job"),
+        ({"lines": list(pairs())[1:]}, "other lines"),
+        ({"lines": (p for k, p in enumerate(pairs()) if k != 100)}, "other lines"),
+        ({"lines": (p for k, p in enumerate(pairs()) if k != 150)}, "not those of before"),
+        ({"lines": (p for p in pairs(690))}, "holds more"),
+        ({"lines": (p for p in [*pairs(), *pairs(1)])}, "more were given"),
+        ({"resume": False}, "a store already"),
+    ],
+)
+def test_anything_else_is_refused_and_changes_nothing(copy, change, word):
+    before = content(copy)
+    options = {"network": small_network(), "lines": pairs(), "out": copy}
+    with pytest.raises(FileError, match=word):
+        xl.scale.run(**(options | change))
+    assert content(copy) == before
+
+
+def test_other_lines_in_a_gap_leave_no_trace(copy, finished):
+    """The store lacks some lines, and those given now differ only after the gap."""
+    names = list(xl.scale.open(copy).index.records)
+    (copy / "shards" / names[1]).unlink()
+    wrong = [p if k < 690 else (p[1], p[0]) for k, p in enumerate(pairs())]
+    with pytest.raises(FileError, match="not those of before"):
+        xl.scale.run(small_network(), iter(wrong), out=copy)
+    xl.scale.run(small_network(), pairs(), out=copy)
+    assert_whole(copy, finished)
+
+
+@pytest.mark.parametrize("harm", ["flip", "cut", "empty", "remove", "replace"])
+def test_damaged_shards_are_named_and_computed_again(copy, finished, harm):
+    store = xl.scale.open(copy)
+    names = list(store.index.records)
+    victim = copy / "shards" / names[2]
+    data = bytearray(victim.read_bytes())
+    if harm == "flip":
+        data[len(data) // 2] ^= 1
+    changed = {
+        "flip": data,
+        "cut": data[:-7],
+        "empty": b"",
+        "remove": None,
+        "replace": (copy / "shards" / names[1]).read_bytes(),
+    }
+    victim.unlink()
+    if (made := changed[harm]) is not None:
+        victim.write_bytes(made)
+    first = store.index.records[names[2]].runs[0][0]
+    hurt = xl.scale.open(copy)
+    assert list(hurt.damaged) == [names[2]]
+    assert not hurt.complete
+    assert "damaged" in repr(hurt)
+    with pytest.raises(FileError, match=names[2]):
+        _ = hurt[first]
+    assert_same(hurt[0], xl.scale.open(finished)[0])
+    lazily = xl.scale.open(copy, check=False)
+    with pytest.raises(FileError, match=names[2]):
+        _ = lazily[first]
+    xl.scale.run(small_network(), pairs(), out=copy)
+    assert_whole(copy, finished)
+
+
+def test_an_index_torn_anywhere_is_read_up_to_the_tear(copy, finished):
+    path = copy / "index"
+    whole = path.read_bytes()
+    ends = [k + 1 for k, byte in enumerate(whole) if byte == ord("\n")]
+    for cut in range(0, len(whole), 97):
+        path.write_bytes(whole[:cut])
+        found = indices.read(copy)
+        assert found.good == max([e for e in ends if e <= cut], default=0)
+        assert found.torn == (cut not in (0, *ends))
+    path.write_bytes(whole[: ends[1] + 30])
+    xl.scale.run(small_network(), pairs(), out=copy)
+    assert_whole(copy, finished)
+
+
+def test_a_record_changed_in_the_middle_costs_its_shard_only(copy, finished):
+    path = copy / "index"
+    data = bytearray(path.read_bytes())
+    data[data.index(b"\n") + 40] ^= 4
+    path.write_bytes(data)
+    assert xl.scale.open(copy).done < COUNT
+    xl.scale.run(small_network(), pairs(), out=copy)
+    assert_whole(copy, finished)
+
+
+def test_stray_files_of_a_killed_run_are_removed(copy, finished):
+    (copy / "shards" / "000000000000-abcdef00.safetensors").write_bytes(b"half")
+    (copy / "shards" / ".000000000128-abcdef00.safetensors.tmp").write_bytes(b"half")
+    xl.scale.run(small_network(), pairs(), out=copy)
+    assert_whole(copy, finished)
+
+
+def test_only_one_process_writes(copy):
+    fcntl = pytest.importorskip("fcntl")
+    with (copy / "lock").open("ab") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        with pytest.raises(FileError, match="Another process"):
+            xl.scale.run(small_network(), pairs(), out=copy)
+
+
+@pytest.mark.parametrize(
+    ("text", "word"), [("{", "JSON"), ("[]", "no store"), ('{"format": "exactline.store.9"}', "no store")]
+)
+def test_what_is_no_store_is_refused(tmp_path, text, word):
+    with pytest.raises(FileError, match="no store"):
+        xl.scale.open(tmp_path)
+    (tmp_path / "store.json").write_text(text)
+    with pytest.raises(FileError, match=word):
+        xl.scale.open(tmp_path)
+
+
+def test_a_run_that_is_interrupted_goes_on(tmp_path, finished):
+    def stopped():
+        for number, pair in enumerate(pairs()):
+            if number == 500:
+                raise KeyboardInterrupt
+            yield pair
+
+    with pytest.raises(KeyboardInterrupt):
+        xl.scale.run(small_network(), stopped(), out=tmp_path)
+    part = xl.scale.open(tmp_path)
+    assert 0 < part.done <= 500
+    assert not part.complete
+    xl.scale.run(small_network(), pairs(), out=tmp_path)
+    assert_whole(tmp_path, finished)
+
+
+@pytest.mark.parametrize("kind", ["npz", "compressed", "npy", "safetensors"])
+def test_files_give_what_pairs_give(tmp_path, finished, kind):
+    starts, ends = (side.numpy() for side in some_lines(COUNT))
+    path = tmp_path / f"lines.{'npz' if kind == 'compressed' else kind}"
+    if kind == "npz":
+        np.savez(path, starts=starts, ends=ends)
+    elif kind == "compressed":
+        np.savez_compressed(path, starts=starts, ends=ends)
+    elif kind == "npy":
+        np.save(path, np.stack([starts, ends], 1))
+    else:
+        from safetensors.numpy import save_file
+
+        save_file({"starts": starts, "ends": ends}, path)
+    xl.scale.run(small_network(), path, out=tmp_path / "store")
+    assert_whole(tmp_path / "store", finished)
+
+
+def test_files_that_hold_no_lines_are_refused(tmp_path):
+    model, out = small_network(), tmp_path / "store"
+    cases = {
+        "missing.npz": None,
+        "a.txt": b"1 2",
+        "junk.npz": b"PK not a zip",
+        "junk.npy": b"no numpy",
+        "junk.safetensors": b"\xff" * 64,
+    }
+    for name, data in cases.items():
+        if data is not None:
+            (tmp_path / name).write_bytes(data)
+        with pytest.raises(FileError):
+            xl.scale.run(model, tmp_path / name, out=out)
+    np.savez(tmp_path / "other.npz", points=np.zeros((3, 5)))
+    np.savez(tmp_path / "uneven.npz", starts=np.zeros((3, 5)), ends=np.zeros((4, 5)))
+    np.savez(tmp_path / "objects.npz", starts=np.array([None]), ends=np.array([None]))
+    np.save(tmp_path / "flat.npy", np.zeros(7))
+    for name in ("other.npz", "uneven.npz", "objects.npz", "flat.npy"):
+        with pytest.raises(FileError):
+            xl.scale.run(model, tmp_path / name, out=out)
+    np.savez(tmp_path / "narrow.npz", starts=np.zeros((3, 4)), ends=np.ones((3, 4)))
+    with pytest.raises(xl.ExactlineError):
+        xl.scale.run(xl.network.as_network(model, [torch.zeros(5)]), tmp_path / "narrow.npz", out=out)
+    assert not out.exists()
+
+
+def test_a_network_in_a_file(tmp_path):
+    path = tmp_path / "small.onnx"
+    xl.network.as_network(small_network(), [torch.zeros(5)]).save(path)
+    store = xl.scale.run(path, pairs(5), out=tmp_path / "store")
+    assert [len(line) for line in store] == [len(xl.restrict(small_network(), q, r)) for q, r in pairs(5)]
+
+
+def test_no_lines_at_all(tmp_path):
+    network = xl.network.as_network(small_network(), [torch.zeros(5)])
+    store = xl.scale.run(network, [], out=tmp_path)
+    assert (len(store), list(store), store.complete) == (0, [], True)
+    assert len(store.summary()) == 0
