@@ -3,6 +3,7 @@
 import shutil
 
 import pytest
+from selenium import webdriver
 
 from tests.browser.page import Page
 
@@ -25,7 +26,6 @@ def driver():
     helper = shutil.which("chromedriver")
     if browser is None or helper is None:
         pytest.skip("chromium or chromedriver is not installed: pages are not opened (apt-get install chromium-driver)")
-    webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed: pages are not opened")
     options = webdriver.ChromeOptions()
     options.binary_location = browser
     for flag in FLAGS:

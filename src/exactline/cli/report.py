@@ -79,16 +79,15 @@ def _shape(text: str | None) -> tuple[int, ...] | None:
 
 def _loaded(path: Path, model: Path | None) -> tuple[Restriction | PlaneRestriction, str]:
     """What a file holds, as its header says."""
+    from ..formats import load
     from ..plane import PlaneRestriction
     from ..plane.storage import FORMAT as PLANE
     from ..restriction import Restriction
     from ..storage import FORMAT as LINE
 
-    kind = _format(path)
-    if kind == PLANE:
-        return PlaneRestriction.load(path, model), "plane"
-    if kind == LINE:
-        return Restriction.load(path, model), "line"
+    kinds = {PLANE: (PlaneRestriction, "plane"), LINE: (Restriction, "line")}
+    if (found := kinds.get(_format(path) or "")) is not None:
+        return found[0].load(path, None if model is None else load(model)), found[1]
     raise FileError(
         "The file holds neither a line nor a plane.",
         where=str(path),

@@ -1,0 +1,90 @@
+"""The command report: a page from a saved line or plane, with or without the network."""
+
+import json
+
+import torch
+from torch import nn
+
+import exactline as xl
+from tests.test_cli_files import run as run  # pytest finds the fixture by its name
+from tests.view.test_report import data_of
+
+LINE = ("restrict", "loan.nnet", "--from", "20,30", "--to", "30,50", "--out", "line.safetensors")
+PLANE = ("plane", "loan.nnet", "--base", "0,0", "--axes", "0,1", "--box", "20,30,30,50", "--out", "plane.safetensors")
+
+
+def test_a_saved_line_becomes_a_page_beside_it(run, tmp_path):
+    assert run(*LINE)[0] == 0
+    status, out, err = run("report", "line.safetensors")
+    assert (status, out.strip()) == (0, "line.html")
+    assert err.startswith("line: 3 pieces")
+    data = data_of(tmp_path / "line.html")
+    assert data["title"] == "line.safetensors"
+    assert [c["name"] for c in data["decisions"]["classes"]] == ["1", "0"]
+
+
+def test_the_options_are_those_of_to_html(run, tmp_path):
+    run(*LINE)
+    names = ("--labels", "no, yes", "--features", "age,income", "--title", "a loan", "--order", "min")
+    status, out, _ = run("report", "line.safetensors", "--out", "page.htm", *names, "--json")
+    said = json.loads(out)
+    assert (status, said["kind"], said["pieces"], said["page"]) == (0, "line", 3, "page.htm")
+    assert said["bytes"] == (tmp_path / "page.htm").stat().st_size
+    line = xl.Restriction.load("line.safetensors")
+    options = {"labels": ["no", "yes"], "features": ["age", "income"], "title": "a loan", "order": "min"}
+    assert (tmp_path / "page.htm").read_bytes() == line.to_html(tmp_path / "b.html", **options).read_bytes()
+
+
+def test_inputs_as_images_and_tables(run, tmp_path):
+    xl.restrict(nn.Flatten(), torch.zeros(4, 4), torch.ones(4, 4)).save("a.safetensors")
+    for options, kind in (((), "image"), (("--table",), "table"), (("--image", "2,8"), "image")):
+        assert run("report", "a.safetensors", *options)[0] == 0
+        assert data_of(tmp_path / "a.html")["inputs"][0]["kind"] == kind
+
+
+def test_a_plane_shows_its_classes_where_the_network_is_given(run, tmp_path):
+    run(*PLANE)
+    assert run("report", "plane.safetensors")[0] == 0
+    assert data_of(tmp_path / "plane.html")["decisions"] is None
+    status, _, err = run("report", "plane.safetensors", "--labels", "no,yes")
+    assert (status, "--model" in err) == (2, True)
+    status, out, _ = run("report", "plane.safetensors", "--model", "loan.nnet", "--labels", "no,yes", "--json")
+    assert (status, json.loads(out)["kind"]) == (0, "plane")
+    assert {c["name"] for c in data_of(tmp_path / "plane.html")["decisions"]["classes"]} == {"no", "yes"}
+
+
+def test_values_that_were_not_kept_come_from_the_network(run, tmp_path):
+    run(*LINE, "--no-values")
+    assert run("report", "line.safetensors")[0] == 0
+    assert data_of(tmp_path / "line.html")["curves"] == []
+    assert run("report", "line.safetensors", "--model", "loan.nnet")[0] == 0
+    assert len(data_of(tmp_path / "line.html")["curves"]) == 2
+
+
+def test_what_cannot_be_shown_ends_in_three_lines_and_no_file(run, tmp_path):
+    run(*LINE)
+    run(*PLANE)
+    (tmp_path / "odd.safetensors").write_bytes(b"\x08\0\0\0\0\0\0\0[[[[[[[[")
+    before = set(tmp_path.iterdir())
+    for status, *asked in (
+        (6, "none.safetensors"),
+        (6, "loan.nnet", "--out", "a.html"),
+        (6, "odd.safetensors"),
+        (2, "line.safetensors", "--out", "a.pdf"),
+        (6, "line.safetensors", "--out", "none/a.html"),
+        (2, "line.safetensors", "--labels", "a"),
+        (2, "line.safetensors", "--features", "a"),
+        (2, "line.safetensors", "--order", "most"),
+        (2, "line.safetensors", "--image", "a"),
+        (2, "line.safetensors", "--image", "5,5"),
+        (2, "line.safetensors", "--image", "1,2", "--table"),
+        (2, "line.safetensors", "--output", "4"),
+        (6, "line.safetensors", "--model", "scaled.nnet"),
+        (2, "plane.safetensors", "--features", "a,b"),
+        (2, "plane.safetensors", "--order", "most"),
+    ):
+        found, out, err = run("report", *asked)
+        assert (found, out) == (status, ""), asked
+        assert "where:" in err
+        assert "try:" in err
+    assert set(tmp_path.iterdir()) == before
