@@ -16,7 +16,7 @@ class Limits:
 
     message_bytes: int = 64 * MIB  # of one message of a request
     old_message_bytes: int = 128 * MIB  # of one message of the older protocol, either way: what its clients allow
-    old_call_bytes: int = 512 * MIB  # of all messages of one request of the older protocol
+    old_call_bytes: int = 512 * MIB  # of all layers of one call of the older protocol
     answer_bytes: int = 2 * MIB  # of arrays in one message of an answer
     concurrent_calls: int = 64  # running and waiting, all clients together
     queue_length: int = 32  # calls that wait for a worker

@@ -10,6 +10,7 @@ from contextlib import ExitStack
 
 import grpc
 
+from ..errors import ArgumentError
 from .call import Call, Cancelled, Expired, Lost
 from .door import Door, Visit
 from .frames import Job
@@ -56,7 +57,7 @@ class _Talk:
     def __init__(self, visit: Visit) -> None:
         self.visit = visit
         self.layers: list[bytes] = []
-        self.kept = 0  # bytes of them
+        self.kept = self.answered = 0  # bytes of them, and how many lines and polytopes
         self.facts = {"lines": 0, "breaks": 0}
         self._call: Call | None = None
         self._stack = ExitStack()
@@ -74,7 +75,14 @@ class _Talk:
                 self.visit.door.pool.counts.retried += 1
         else:
             raise Lost
-        if not answer:
+        if answer:
+            self.answered += 1
+            self.visit.limits.within("lines_per_call", self.answered, "lines and polytopes")
+        elif self.answered:  # a worker that is new to the call cannot know
+            raise ArgumentError(
+                "A layer comes after a line or a polytope.", where="the call", hint="Send all layers first."
+            )
+        else:
             self.kept += len(data)
             self.visit.limits.within("old_call_bytes", self.kept, "bytes in all layers")
             self.layers.append(data)
