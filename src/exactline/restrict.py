@@ -16,8 +16,9 @@ from .line import Lines, Point, lines_of, points_of, shape_checked
 from .network import Network, as_network
 from .restriction import Restriction
 from .restrictions import Restrictions
-from .sweep.collect import Collected, Collector
-from .sweep.engine import Limits, Part, sweep_lines
+from .sweep.choose import Choice
+from .sweep.collect import Collected, Collector, linked
+from .sweep.engine import Limits, Part
 from .sweep.plan import plan
 from .sweep.precise import precise
 from .sweep.progress import Report, reporter
@@ -40,6 +41,7 @@ class _Options:
     until: str | None
     max_breaks: int | None
     seconds: float | None
+    engine: str = "auto"
 
 
 def restrict(
@@ -56,13 +58,16 @@ def restrict(
     until: str | None = None,
     max_breaks: int | None = None,
     seconds: float | None = None,
+    engine: str = "auto",
 ) -> Restriction:
     """Every break of a piecewise-linear network on the line from Q to R, and its values there.
 
     ``model`` is a module in eval mode, an exported program or a Network; Q and R are points without a batch
     dimension, tuples of them where the model takes several inputs. ``memory`` bounds the working set in bytes,
     ``values=False`` keeps only alphas and births, ``until`` names a submodule whose output is wanted,
-    ``max_breaks`` and ``seconds`` end the sweep early, ``rewrite=False`` keeps ReLU and maximum apart.
+    ``max_breaks`` and ``seconds`` end the sweep early, ``rewrite=False`` keeps ReLU and maximum apart. ``engine`` is
+    "dense" (values at every break), "local" (breaks touch only their receptive field) or "auto"; ``line.engine`` says
+    which ran and why.
 
     >>> import exactline as xl
     >>> line = xl.restrict(torch.nn.ReLU(), [-1.0, 2.0], [3.0, 2.0])
@@ -72,7 +77,7 @@ def restrict(
     Raises LineError, CaptureError, UnsupportedError, NumberError, ArgumentError.
     """
     lines = lines_of(Q, R, ("Q", "R"), many=False)
-    options = _options(model, dtype, device, memory, values, progress, rewrite, until, max_breaks, seconds)
+    options = _options(model, dtype, device, memory, values, progress, rewrite, until, max_breaks, seconds, engine)
     return _restricted(model, lines, options)[0]
 
 
@@ -90,6 +95,7 @@ def restrict_many(
     until: str | None = None,
     max_breaks: int | None = None,
     seconds: float | None = None,
+    engine: str = "auto",
 ) -> Restrictions:
     """Many lines swept together; starts and ends are (lines, *in), or tuples of such.
 
@@ -98,7 +104,7 @@ def restrict_many(
     [2, 1]
     """
     lines = lines_of(starts, ends, ("starts", "ends"), many=True)
-    options = _options(model, dtype, device, memory, values, progress, rewrite, until, max_breaks, seconds)
+    options = _options(model, dtype, device, memory, values, progress, rewrite, until, max_breaks, seconds, engine)
     return _restricted(model, lines, options)
 
 
@@ -115,23 +121,24 @@ def restrict_parts(
     until: str | None = None,
     max_breaks: int | None = None,
     seconds: float | None = None,
-) -> tuple[Limits, Iterator[Part]]:
+    engine: str = "auto",
+) -> tuple[Choice, Iterator[Part]]:
     """The answer of ``restrict_many`` in parts, each as soon as it is final and in bounded memory.
 
-    Joined, the parts are that answer; the limits say at the end why the sweep was stopped early, if it was.
+    Joined, the parts are that answer; the choice of an engine tells at the end which it was, and its limits why the
+    sweep was stopped early, if it was.
 
-    >>> limits, parts = restrict_parts(torch.nn.ReLU(), [[-1.0], [1.0]], [[1.0], [2.0]], memory=1)
-    >>> [(part.line.tolist(), part.alphas.tolist()) for part in parts], limits.stopped
+    >>> choice, parts = restrict_parts(torch.nn.ReLU(), [[-1.0], [1.0]], [[1.0], [2.0]], memory=1)
+    >>> [(part.line.tolist(), part.alphas.tolist()) for part in parts], choice.limits.stopped
     ([([0, 0], [0.0, 0.5]), ([0], [1.0]), ([1, 1], [0.0, 1.0])], '')
     """
     lines = lines_of(starts, ends, ("starts", "ends"), many=True)
-    options = _options(model, dtype, device, memory, values, False, rewrite, until, max_breaks, seconds)
+    options = _options(model, dtype, device, memory, values, False, rewrite, until, max_breaks, seconds, engine)
     network, moved = _networks(model, lines, options)
-    limits = _limits(moved, options)
+    choice = _choice(moved, options)
     shapes = [network.nodes[i].shape for i in network.outputs] if values else None
-    collector = Collector(len(lines), shapes, options.max_breaks, limits)
-    parts = sweep_lines(moved, lines.to(options.device, options.dtype), limits)
-    return limits, _precisely(collector.settled(parts))
+    collector = Collector(len(lines), shapes, options.max_breaks, choice.limits)
+    return choice, _precisely(collector.settled(_swept(choice, lines, options)))
 
 
 def _precisely(parts: Iterator[Part]) -> Iterator[Part]:
@@ -171,6 +178,7 @@ def sweep(
     rewrite: bool = True,
     until: str | None = None,
     seconds: float | None = None,
+    engine: str = "auto",
 ) -> Iterator[Restriction]:
     """The line in parts, in order of alpha, each as soon as it is known and in bounded memory.
 
@@ -181,14 +189,14 @@ def sweep(
     [[0.0, 0.5], [0.5, 1.0]]
     """
     lines = lines_of(Q, R, ("Q", "R"), many=False)
-    options = _options(model, dtype, device, memory, values, False, rewrite, until, None, seconds)
+    options = _options(model, dtype, device, memory, values, False, rewrite, until, None, seconds, engine)
     return _streamed(model, lines, options)
 
 
 def _streamed(model: Any, lines: Lines, options: _Options) -> Iterator[Restriction]:
     network, moved = _networks(model, lines, options)
-    limits = _limits(moved, options)
-    parts = sweep_lines(moved, lines.to(options.device, options.dtype), limits)
+    choice = _choice(moved, options)
+    limits, parts = choice.limits, linked(_swept(choice, lines, options))
     held: Restriction | None = None
     while True:
         began = time.perf_counter()
@@ -200,7 +208,7 @@ def _streamed(model: Any, lines: Lines, options: _Options) -> Iterator[Restricti
         if part is None:
             return
         found = _collected(part, options.values)
-        held = _answer(found, lines, network, time.perf_counter() - began, options)[0]
+        held = _answer(found, lines, network, time.perf_counter() - began, options, choice)[0]
         if options.seconds is None:
             yield held
             held = None
@@ -216,17 +224,35 @@ def _collected(part: Part, values: bool) -> Collected:
 def _restricted(model: Any, lines: Lines, options: _Options) -> Restrictions:
     began = time.perf_counter()
     network, moved = _networks(model, lines, options)
-    limits = _limits(moved, options)
+    choice = _choice(moved, options)
+    limits = choice.limits
     shapes = [network.nodes[i].shape for i in network.outputs] if options.values else None
     collector = Collector(len(lines), shapes, options.max_breaks, limits)
     with reporter(options.progress) as report, precise():
-        parts = sweep_lines(moved, lines.to(options.device, options.dtype), limits)
-        found = collector.take(_reported(parts, report, len(lines)))
-    return _answer(found, lines, network, time.perf_counter() - began, options)
+        found = collector.take(_reported(_swept(choice, lines, options), report, len(lines)))
+    return _answer(found, lines, network, time.perf_counter() - began, options, choice)
 
 
-def _answer(found: Collected, lines: Lines, network: Network, seconds: float, options: _Options) -> Restrictions:
-    return Restrictions(found, lines, network, seconds, network.units, options.dtype, options.rewrite, options.until)
+def _choice(moved: Network, options: _Options) -> Choice:
+    """The engine for a network where and as the sweep wants it."""
+    memory = options.memory if options.memory is not None else free_memory(options.device)
+    return Choice(moved, options.engine, _limits(moved, options), memory, options.values)
+
+
+def _swept(choice: Choice, lines: Lines, options: _Options) -> Iterator[Part]:
+    """The parts of all lines; patches in float32 are summed up in float64."""
+    if choice.local and options.dtype == torch.float32:
+        light = choice.network
+        choice.network = light.to(dtype=torch.float64)
+        return choice.sweep(lines.to(options.device, torch.float64), light)
+    return choice.sweep(lines.to(options.device, options.dtype), None)
+
+
+def _answer(
+    found: Collected, lines: Lines, network: Network, seconds: float, options: _Options, choice: Choice
+) -> Restrictions:
+    told = (options.dtype, options.rewrite, options.until, choice.told)
+    return Restrictions(found, lines, network, seconds, network.units, *told)
 
 
 def _reported(parts: Iterator[Part], report: Report | None, lines: int) -> Iterator[Part]:
@@ -289,6 +315,7 @@ def _options(
     until: str | None,
     max_breaks: int | None,
     seconds: float | None,
+    engine: str,
 ) -> _Options:
     if dtype not in (torch.float64, torch.float32):
         raise ArgumentError(
@@ -303,7 +330,8 @@ def _options(
         raise ArgumentError(
             "until= needs a module: a Network has no submodules.", where="argument until", hint="Give the module."
         )
-    return _Options(dtype, chosen_device(model, device), memory, values, progress, rewrite, until, max_breaks, seconds)
+    device = chosen_device(model, device)
+    return _Options(dtype, device, memory, values, progress, rewrite, until, max_breaks, seconds, engine)
 
 
 def whole_number(name: str, value: Any) -> int | None:

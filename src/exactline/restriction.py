@@ -88,6 +88,7 @@ class Restriction:
     stored_error: float | None = None
     rewrite: bool = True  # the options of the sweep that decide which network it was
     until: str | None = None
+    engine: str = "dense"  # which engine swept, and why
     weights: str = ""  # a checksum of the network's numbers, where the network itself is not known
 
     def __len__(self) -> int:

@@ -36,6 +36,7 @@ class Restrictions(Sequence[Restriction]):
     dtype: torch.dtype = torch.float64
     rewrite: bool = True
     until: str | None = None
+    engine: str = "dense"  # which engine swept, and why
 
     @property
     def alphas(self) -> Tensor:
@@ -99,6 +100,7 @@ class Restrictions(Sequence[Restriction]):
             dtype=self.dtype,
             rewrite=self.rewrite,
             until=self.until,
+            engine=self.engine,
             seconds=self.seconds / max(len(self), 1),
             stopped="" if whole else self.found.stopped,
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
@@ -99,3 +99,18 @@ def _through(before: dict[int, Tensor], after: dict[int, Tensor]) -> int:
         for knot, unit, side in after.get(node, coming[:0]).tolist():
             total += sides.get((knot, unit), 0) * side < 0
     return total
+
+
+def linked(parts: Iterator[Part]) -> Iterator[Part]:
+    """Parts of one line, each beginning with the point that ended the one before it."""
+    last: Part | None = None
+    for part in parts:
+        if last is not None and not part.continues:
+            line, alphas, born, doubts = (
+                torch.cat([getattr(last, name)[-1:], getattr(part, name)])
+                for name in ("line", "alphas", "born", "doubts")
+            )
+            values = tuple(torch.cat([a[-1:], b]) for a, b in zip(last.values, part.values, strict=True))
+            part = replace(part, line=line, alphas=alphas, born=born, doubts=doubts, values=values, continues=True)
+        yield part
+        last = part

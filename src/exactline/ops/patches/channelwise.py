@@ -23,7 +23,7 @@ class Channelwise:
     def bounds(self) -> tuple[Tensor, Tensor]:
         """For rows, then for columns: the first and the last output that reads each input, (inputs, 2)."""
         used = (self.matrix != 0).view(self.grid[1], self.grid[2], self.source[1], self.source[2])
-        return _bounds(used.any(3).any(1)), _bounds(used.any(2).any(0))
+        return bounds_of(used.any(3).any(1)), bounds_of(used.any(2).any(0))
 
     @cached_property
     def table(self) -> Tensor:
@@ -31,7 +31,7 @@ class Channelwise:
         return torch.nn.functional.pad(self.matrix, (0, 1, 0, 1))
 
     def reach(self, size: tuple[int, int]) -> tuple[int, int]:
-        return tuple(_most(b, n) for b, n in zip(self.bounds, size, strict=True))  # pyright: ignore
+        return tuple(most_reached(b, n) for b, n in zip(self.bounds, size, strict=True))  # pyright: ignore
 
     def size(self, *sizes: tuple[int, int]) -> tuple[int, int]:
         return kept(self.reach(sizes[0]), self.grid)
@@ -48,12 +48,13 @@ class Channelwise:
         reach = self.reach(patches.size)
         if covers(reach, self.grid):
             full = whole(patches, self.source)
-            jump = self.matrix @ full.jump.reshape(len(full), -1, self.source[0])
+            jump = self.matrix.to(full.jump.dtype) @ full.jump.reshape(len(full), -1, self.source[0])
             return Patches(torch.zeros_like(full.top), jump.view(len(full), self.grid[1], self.grid[2], -1))
         top = torch.stack([self._first(patches.top[:, k], k) for k in range(2)], 1)
         out = self._places(top, reach, self.grid)
         into = self._places(patches.top, patches.size, self.source)
-        mixing = self.table[out[:, :, None], into[:, None, :]]  # (n, places of the output, places of the patch)
+        table = self.table.to(patches.jump.dtype)
+        mixing = table[out[:, :, None], into[:, None, :]]  # (n, places of the output, places of the patch)
         jump = mixing @ patches.jump.flatten(1, 2)
         return cleared(Patches(top, jump.view(len(patches), *reach, -1)), self.grid)
 
@@ -68,9 +69,9 @@ class Channelwise:
         return torch.where(inside, y[:, :, None] * grid[2] + x[:, None, :], grid[1] * grid[2]).flatten(1)
 
 
-def _bounds(used: Tensor) -> Tensor:
+def bounds_of(used: Tensor) -> Tensor:
     """For every input: the first and the last output that reads it or one after, or one before."""
-    outputs, inputs = used.shape
+    outputs = len(used)
     numbers = torch.arange(outputs, device=used.device)[:, None]
     first = torch.where(used, numbers, outputs).amin(0)
     last = torch.where(used, numbers, -1).amax(0)
@@ -79,7 +80,7 @@ def _bounds(used: Tensor) -> Tensor:
     return torch.stack([first, last], 1)
 
 
-def _most(bounds: Tensor, size: int) -> int:
+def most_reached(bounds: Tensor, size: int) -> int:
     """The largest number of outputs that any stretch of ``size`` inputs reaches."""
     inputs = len(bounds)
     starts = torch.arange(-size + 1, inputs, device=bounds.device)

@@ -34,7 +34,7 @@ class Convolve:
 
     @cached_property
     def table(self) -> Tensor:
-        """A row of output channels for every input channel and tap, and a row of zeros: (in * rows * columns + 1, out)."""
+        """Output channels for every input channel and tap, and a row of zeros: (in * rows * columns + 1, out)."""
         flat = self.weight.permute(1, 2, 3, 0).flatten(0, 2)
         return torch.cat([flat, flat.new_zeros(1, flat.shape[1])])
 

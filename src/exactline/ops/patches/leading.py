@@ -8,10 +8,9 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from .channelwise import _bounds, _most
+from .channelwise import bounds_of, most_reached
 from .patch import Grid, Groups, Patches, covers, kept, patches_of, whole
-from .scan import Block, Born, Doubt, Stage, Timeline, Turned, values_of
-from .turning import _drifted
+from .scan import Block, Born, Doubt, Stage, Timeline, Turned, anchored, values_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,19 +27,13 @@ class Leading:
     def bounds(self) -> tuple[Tensor, Tensor]:
         """For rows, then for columns: the first and the last output that reads each input."""
         rows, columns = self.source[1], self.source[2]
-        used = torch.zeros(self.grid[1] * self.grid[2], rows * columns, dtype=torch.bool, device=self.windows.device) \
-            if len(self.windows) * rows * columns <= 1 << 27 else None  # fmt: skip
-        if used is not None:
-            used.scatter_(1, self.windows, True)
-            used = used.view(self.grid[1], self.grid[2], rows, columns)
-            return _bounds(used.any(3).any(1)), _bounds(used.any(2).any(0))
         y, x = self.windows // columns, self.windows % columns
         by_row = torch.zeros(self.grid[1], rows, dtype=torch.bool, device=y.device)
         by_column = torch.zeros(self.grid[2], columns, dtype=torch.bool, device=y.device)
         out = torch.arange(len(self.windows), device=y.device)[:, None].expand_as(y)
         by_row[out // self.grid[2], y] = True
         by_column[out % self.grid[2], x] = True
-        return _bounds(by_row), _bounds(by_column)
+        return bounds_of(by_row), bounds_of(by_column)
 
     @cached_property
     def repeated(self) -> Tensor:
@@ -49,7 +42,7 @@ class Leading:
         return torch.tril(same, -1).any(2)
 
     def reach(self, size: tuple[int, int]) -> tuple[int, int]:
-        return tuple(_most(b, n) for b, n in zip(self.bounds, size, strict=True))  # pyright: ignore
+        return tuple(most_reached(b, n) for b, n in zip(self.bounds, size, strict=True))  # pyright: ignore
 
     def size(self, size: tuple[int, int]) -> tuple[int, int]:
         return kept(self.reach(size), self.grid)
@@ -139,9 +132,9 @@ class Leading:
             torch.cumsum(slopes, 1, out=slopes)
         left = stage.left.new_zeros(p, count + self.floor, channels)
         left[:, :count] = stage.left[window] * self.sign
-        values = values_of(block, left, slopes)
-        right = stage.right[window] * self.sign
-        _drifted(stage, values[:, -1, :count], right)
+        right = torch.zeros_like(left)
+        right[:, :count] = stage.right[window] * self.sign
+        values = anchored(stage, block, values_of(block, left, slopes), right)
         values[:, :, :count].masked_fill_(self.repeated[block.pixels][:, None, :, None], -torch.inf)
         best, leader = values.max(2)
         leader = self._told(stage, block, values, slopes, best, leader, window)
@@ -186,8 +179,7 @@ class Leading:
             row, place, channel = near.nonzero(as_tuple=True)
             if bool((gap[row, place, channel] == 0).any()):
                 raise Doubt(float(block.times[row[0], place[0]]))
-            position = window.gather(1, leader[row, place, channel][:, None].clamp(max=window.shape[1] - 1)) \
-                if False else window[row, leader[row, place, channel].clamp(max=window.shape[1] - 1)]  # fmt: skip
+            position = window[row, leader[row, place, channel].clamp(max=window.shape[1] - 1)]
             element = channel * (self.source[1] * self.source[2]) + position
             stage.judge(block.times[row, place], element, gap[row, place, channel] / 2)
         return leader

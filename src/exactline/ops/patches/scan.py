@@ -16,7 +16,7 @@ BLOCK = {"cpu": 1 << 18, "cuda": 1 << 27}  # numbers looked at together: on a CP
 Judge = Callable[[Tensor, Tensor, Tensor], None]  # alphas, elements and gaps that need a closer look; raises Doubt
 
 
-class Doubt(Exception):  # noqa: N818 - not an error: another way is taken
+class Doubt(Exception):
     """Something near this alpha cannot be told without points on both sides of it."""
 
     def __init__(self, alpha: float) -> None:
@@ -26,7 +26,7 @@ class Doubt(Exception):  # noqa: N818 - not an error: another way is taken
 
 @dataclass(frozen=True, eq=False)
 class Stage:
-    """The input of a breaking node along a stretch: values at both ends, the slope at the start, and what changes it."""
+    """The input of a breaking node along a stretch: values at both ends, slope at the start, and what changes it."""
 
     grid: Grid
     start: float
@@ -37,6 +37,7 @@ class Stage:
     groups: Groups
     times: dict[int, Tensor]  # by node: alphas of its breaks
     clear: float  # values further than this from a knot are clear
+    drift: float  # how far sums may be from the values themselves where the stretch stops
     judge: Judge
     closed: tuple[Tensor | None, Tensor | None]  # error bounds (pixels, channels) where an end is the line's own end
 
@@ -160,6 +161,18 @@ def values_of(block: Block, left: Tensor, slopes: Tensor) -> Tensor:
     widths = block.widths.view(*block.widths.shape, *[1] * (slopes.dim() - 2))
     torch.mul(slopes, widths, out=out[:, 1:])
     return torch.cumsum(out, 1, out=out)
+
+
+def anchored(stage: Stage, block: Block, values: Tensor, right: Tensor) -> Tensor:
+    """Values that also end where they should: what sums have lost on the way is given back in proportion."""
+    lost = right - values[:, -1]
+    worst = float(lost.abs().max()) if lost.numel() else 0.0
+    if worst > stage.drift:
+        raise Doubt(0.5 * (stage.start + stage.stop))
+    if worst > stage.clear:  # patches in single precision
+        part = (block.times - stage.start) / (stage.stop - stage.start)
+        values += part.view(*part.shape, *[1] * (values.dim() - 2)) * lost[:, None]
+    return values
 
 
 def between(block: Block, row: Tensor, piece: Tensor, before: Tensor, after: Tensor) -> Tensor:

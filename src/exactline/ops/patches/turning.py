@@ -1,4 +1,4 @@
-"""Patches through functions of each coordinate: masked by the branch at their alpha, and newborn breaks at the knots."""
+"""Patches through functions of each coordinate: masked by the branch taken, and newborn breaks at the knots."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from .patch import Grid, Groups, Patches, patches_of, pixels
-from .scan import Block, Born, Doubt, Stage, Timeline, Turned, between, values_of
+from .scan import Block, Born, Doubt, Stage, Timeline, Turned, anchored, between, values_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,8 +53,7 @@ class Turning:
             slopes[:, 1:] = jumps
             torch.cumsum(slopes, 1, out=slopes)
         left, right = stage.left[block.pixels], stage.right[block.pixels]
-        values = values_of(block, left, slopes)
-        _drifted(stage, values[:, -1], right)
+        values = anchored(stage, block, values_of(block, left, slopes), right)
         branch: Tensor | float | None = None  # of every value that is a start or an entry
         for j, knot in enumerate(self.knots):
             gaps = values - knot if knot else values
@@ -114,16 +113,10 @@ def _minus(a: float | Tensor, b: float | Tensor) -> float | Tensor:
     return a - b
 
 
-def _drifted(stage: Stage, found: Tensor, true: Tensor) -> None:
-    """Sums that have drifted from the values themselves are not to be trusted."""
-    if found.numel() and float((found - true).abs().max()) > stage.clear:
-        raise Doubt(0.5 * (stage.start + stage.stop))
-
-
 def _closely(
     stage: Stage, block: Block, gaps: Tensor, slopes: Tensor, left: Tensor, right: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Which side of a knot values are on, and which pieces cross it, where some values lie on it or near; gaps are written."""
+    """Which side of a knot values are on and which pieces cross it, where some lie near it; gaps are written."""
     _settle_ends(stage, block, gaps, left, right)
     near = (gaps.abs() <= stage.clear) & (gaps != 0)
     if bool(near.any()):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 
 import numpy as np
 import torch
@@ -92,7 +93,7 @@ def _one(
         yield held
 
 
-def _handed(held: Part | None, part: Part) -> Iterator[Part]:
+def _handed(held: Part | None, part: Part) -> Generator[Part, None, Part | None]:
     """Parts wait for the next, whose first pieces may begin at their last break."""
     part, extra = _own(part)
     if held is not None and extra:
@@ -130,7 +131,7 @@ def _cut(start: float, stop: float, alpha: float) -> list[tuple[float, float]] |
     if low == start and high == stop:
         return None
     edges = sorted({start, low, high, stop})
-    return list(zip(edges[:-1], edges[1:], strict=True))
+    return list(pairwise(edges))
 
 
 def _foretold(network: Network, lines: Lines, line: int, wanted: int) -> list[tuple[float, float]]:
@@ -156,7 +157,7 @@ def _foretold(network: Network, lines: Lines, line: int, wanted: int) -> list[tu
     count = max(1, int(np.ceil(rising[-1] / wanted)))
     edges = np.interp(np.linspace(0, rising[-1], count + 1), rising, alphas.cpu().numpy())
     edges[0], edges[-1] = 0.0, 1.0
-    return [(float(a), float(b)) for a, b in zip(edges[:-1], edges[1:], strict=True)]
+    return [(float(a), float(b)) for a, b in pairwise(edges)]
 
 
 def _parts(
@@ -165,7 +166,6 @@ def _parts(
     if path.stop < len(network.nodes):
         yield from _handover(network, lines, line, path, found, limits)
         return
-    count, device = len(found.alphas), found.alphas.device
     outs: list[Tensor] = []
     edges = [at for at, end in ((0, 0.0), (1, 1.0)) if (found.start, found.stop)[at] == end]
     for i in network.outputs if values else ():

@@ -10,17 +10,18 @@ from torch import Tensor
 
 from ...errors import NumberError
 from ...network.graph import Network
-from ...ops.base import Affine, Breaking, Input
+from ...ops.base import Affine, Breaking
 from ...ops.patches.patch import Grid, Group, Groups, Patches, Sparks, whole
 from ...ops.patches.scan import Born, Doubt, Stage
 from ..plan import plan
 from .look import Looks
 from .plan import Route
 
+LIGHTLY = 1e-3  # of the largest value: what patches in single precision may lose along a stretch
 ULPS = 4 * torch.finfo(torch.float64).eps  # alphas closer than this, relative to themselves, are one
 
 
-class TooLarge(Exception):  # noqa: N818 - not an error: a shorter stretch is taken
+class TooLarge(Exception):
     """A stretch has more breaks than memory is meant for."""
 
 
@@ -108,19 +109,9 @@ class Stretch:
             _rows(self.looks.stop[i], grid) if self.stop == 1.0 else None,
         )
         judge = partial(self.looks.judge, i)
-        stage = Stage(
-            grid,
-            self.start,
-            self.stop,
-            left,
-            right,
-            slope,
-            field.groups,
-            self.times,
-            self.looks.clear[i],
-            judge,
-            closed,
-        )
+        ends, clear = (self.start, self.stop), self.looks.clear[i]
+        drift = clear if self.light is self.path else LIGHTLY * float(field.ends.abs().max())
+        stage = Stage(grid, *ends, left, right, slope, field.groups, self.times, clear, drift, judge, closed)
         turned = turner.turn(stage)
         born = turned.born
         groups = {node: self._lighter(group) for node, group in turned.groups.items()}
