@@ -9,7 +9,8 @@ from torch import nn
 
 import exactline as xl
 from exactline.network import as_network
-from exactline.studies import ig, tables
+from exactline.studies import ig, tables, tool
+from exactline.studies.plain import plain_breaks
 from exactline.studies.published import Images, Subject, Suite, digits_suite
 
 
@@ -91,9 +92,11 @@ def test_digits_have_the_errors_that_evaluated_gradients_have():
 def test_an_image_that_misses_a_value_is_left_out(monkeypatch, kink):
     monkeypatch.setattr(ig, "ig_suite", lambda data: kink)
     (row,) = ig.run().rows
-    gone = ig.Row("convsmall", 1, 3, 90, None, None, row.samples, row.errors, row.lossy, None)
-    never = ig.Row("convsmall", 2, 3, 90, 20, 0.5, row.samples | {"left": None}, row.errors, row.lossy, 0.5)
-    beyond = ig.Row("convsmall", 3, 3, 4, 20, 0.5, row.samples | {"gauss-legendre": None}, row.errors, row.lossy, 0.5)
+    gone = ig.Row("convsmall", 1, 3, 90, None, None, row.samples, row.errors, row.tool, 90, None)
+    never = ig.Row("convsmall", 2, 3, 90, 20, 0.5, row.samples | {"left": None}, row.errors, row.tool, 90, 0.5)
+    beyond = ig.Row(
+        "convsmall", 3, 3, 4, 20, 0.5, row.samples | {"gauss-legendre": None}, row.errors, row.tool, 90, 0.5
+    )
     study = ig.Study(kink, (row, gone, never, beyond), 0)
     assert study.of("convsmall") == [row, beyond]
     assert study.pieces("convsmall") == 3
@@ -105,13 +108,72 @@ def test_an_image_that_misses_a_value_is_left_out(monkeypatch, kink):
     assert len(tables.images_table(study).rows) == 4
 
 
-def test_a_sum_that_loses_pieces_loses_those_between_batches(monkeypatch):
+def test_the_tools_sum_has_its_own_breaks_and_loses_the_piece_between_two_batches(monkeypatch):
     """With end points taken two at a time every second piece is lost."""
-    monkeypatch.setattr(ig, "BATCH", 2)
+    monkeypatch.setattr(tool, "BATCH", 2)
     line = xl.restrict(torch.nn.ReLU(), [-1.0, -3.0], [3.0, 1.0])  # breaks at 1/4 and 3/4
-    steps = torch.tensor([[1.0], [10.0], [100.0]], dtype=torch.float64)
-    assert ig.Pieces(line, steps).exact.tolist() == [0.25 + 5 + 25]
-    assert ig.Lossy(line, steps).exact.tolist() == [0.25 + 25]
+    pieces = ig.Pieces(line, torch.tensor([[1.0], [10.0], [100.0]], dtype=torch.float64))
+    assert pieces.exact.tolist() == [0.25 + 5 + 25]
+    coarse = tool.Coarse(line, pieces.steps, torch.tensor([0.0, 0.125, 0.25, 0.75, 1.0], dtype=torch.float64))
+    assert coarse.exact.tolist() == [0.125 + 5]
+
+
+class Given:
+    """Errors of left sums as they are given, by number of partitions; the other rules are never good."""
+
+    def __init__(self, good):
+        self.good = good
+
+    def errors(self, rule, counts):
+        return torch.tensor([0.0 if rule == "left" and n in self.good else 1.0 for n in counts])
+
+
+@pytest.mark.parametrize(
+    ("good", "found"),
+    [
+        (range(1, 2000), 1),
+        (range(48, 2000), 51),  # 51 is good, 47 is not: on to 56, which is, and back to 51, where the run is seen
+        (range(51, 2000), 51),
+        (range(46, 2000), 46),
+        (range(48, 53), None),  # a run of five that is never seen
+        (range(48, 56), None),  # so is one of eight
+        (range(47, 56), 47),
+        ([*range(10, 14), *range(21, 2000)], 21),
+        (range(996, 2000), 996),
+        (range(1001, 2000), None),  # looked for a turn later, where it has ended
+    ],
+)
+def test_the_tools_search(good, found):
+    """It tries 1, 6, 11, ..., turns back by five where one is good, and goes on only while each is."""
+    assert tool.partitions(Given(set(good)), 0.05) == {"left": found, "right": None, "trapezoid": None}
+
+
+def test_a_plain_sweep_finds_the_breaks_of_a_network_solved_by_hand():
+    """|x - 1/4| - 1/8 through a ReLU on a line from 0 to 1: breaks at 1/8, 1/4 and 3/8, all exact in float32."""
+
+    class Fold(nn.Module):
+        def forward(self, x):
+            return torch.relu(torch.relu(x - 0.25) + torch.relu(0.25 - x) - 0.125)
+
+    network = as_network(Fold().eval(), [torch.zeros(1)])
+    found = plain_breaks(network, torch.zeros(1, dtype=torch.float64), torch.ones(1, dtype=torch.float64))
+    assert found.tolist() == [0.0, 0.125, 0.25, 0.375, 1.0]
+    pooling = as_network(nn.MaxPool1d(2), [torch.zeros(1, 4)])
+    with pytest.raises(xl.UnsupportedError, match="ReLU only"):
+        plain_breaks(pooling, torch.zeros(1, 4), torch.ones(1, 4))
+
+
+def test_the_tool_is_only_asked_of_the_papers_networks(monkeypatch, kink):
+    theirs = Suite(kink.images, (Subject("convsmall", kink.subjects[0].network, "", papers=True),), ours=False)
+    monkeypatch.setattr(ig, "ig_suite", lambda data: theirs)
+    found = ig.run()
+    assert found.rows[0].tool_pieces == 2
+    assert found.tool("convsmall")["images"] == 1
+    text = tables.table2(found).csv()
+    assert "as the paper's tool" in text
+    assert "2582.74" in text
+    monkeypatch.setattr(ig, "ig_suite", lambda data: kink)
+    assert ig.run().rows[0].tool == {}
 
 
 def test_a_second_run_finds_the_first_ones_results(tmp_path):
@@ -140,10 +202,13 @@ def test_the_convsmall_row_of_tables_1_and_2(data: Path, capsys: pytest.CaptureF
         print(f"\n{found.seconds('convsmall'):.1f} s of processor time")
         print(tables.table1(found).csv(), tables.table2(found).csv(), sep="\n")
     assert len(found.of("convsmall")) == 100
-    torn = found.lossy("convsmall")
-    assert found.pieces("convsmall") == pytest.approx(2582.7, abs=0.5)
-    assert 100 * found.stop_error("convsmall") == pytest.approx(24.8, abs=0.3)
+    theirs = found.tool("convsmall")
+    assert theirs["images"] == 100
+    for pieces in (found.pieces("convsmall"), theirs["exact"]):
+        assert pieces == pytest.approx(2582.7, abs=0.5)
+    for error in (found.stop_error("convsmall"), theirs["error"]):
+        assert 100 * error == pytest.approx(24.8, abs=0.3)
     for rule, published, apart in (("left", 136.74, 5), ("right", 139.40, 6), ("trapezoid", 91.67, 3)):
         assert found.samples("convsmall", rule) == pytest.approx(published, abs=apart)
-    for rule, published, apart in (("left", 136.74, 5), ("right", 139.40, 5), ("trapezoid", 91.67, 1)):
-        assert torn[rule] == pytest.approx(published, abs=apart)
+    for rule, published, apart in (("left", 136.74, 1), ("right", 139.40, 2), ("trapezoid", 91.67, 3)):
+        assert theirs[rule] == pytest.approx(published, abs=apart)

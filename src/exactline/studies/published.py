@@ -63,6 +63,7 @@ class Subject:
     name: str  # how it was trained, or how large it is
     network: Network
     note: str  # which file, and whether it is the paper's
+    papers: bool = False  # whether the paper has numbers of these very weights
 
     @cached_property
     def mark(self) -> str:
@@ -102,7 +103,7 @@ def ig_suite(folder: Path | None) -> Suite:
     if folder is None:
         return digits_suite()
     path = folder / "eran" / "cifar10" / "convSmallRELU__Point.onnx"
-    subjects = [Subject("convsmall", _network(path, "cifar10"), f"{path.name}, the paper's")]
+    subjects = [Subject("convsmall", _network(path, "cifar10"), f"{path.name}, the paper's", papers=True)]
     for name, stem in TRAINED.items():
         path = folder / "trained" / f"{stem}.onnx"
         if path.exists():
