@@ -26,8 +26,8 @@ from .models import reference
 from .reading import Reader
 
 Result = TypeVar("Result")
-KNOWN = ("dtype", "memory", "values", "rewrite", "until", "max_breaks", "seconds")
-USUAL: dict[str, Any] = {"dtype": torch.float64, "values": True, "rewrite": True, "until": None}
+KNOWN = ("dtype", "memory", "values", "rewrite", "until", "max_breaks", "seconds", "engine")
+USUAL: dict[str, Any] = {"dtype": torch.float64, "values": True, "rewrite": True, "until": None, "engine": "auto"}
 
 
 @dataclass(frozen=True)
@@ -42,6 +42,8 @@ class Question(Generic[Result]):
 def _options(model: Any, given: dict[str, Any], progress: Any) -> tuple[pb.Options, dict[str, Any]]:
     """The library's options as a message, and those that a result remembers."""
     chosen = USUAL | given
+    if odd := sorted(set(chosen) - set(KNOWN)):
+        raise ArgumentError(f"There is no option {odd[0]}.", where=odd[0], hint=f"There are {', '.join(KNOWN)}.")
     if chosen["dtype"] not in (torch.float64, torch.float32):
         raise ArgumentError(
             f"dtype must be torch.float64 or torch.float32, not {chosen['dtype']}.",
@@ -54,6 +56,7 @@ def _options(model: Any, given: dict[str, Any], progress: Any) -> tuple[pb.Optio
         no_values=not chosen["values"],
         no_rewrite=not chosen["rewrite"],
         progress=progress is not False,
+        engine=str(chosen["engine"]),
     )
     for name in ("memory", "max_breaks", "seconds", "until"):
         if (value := chosen.get(name)) is not None:

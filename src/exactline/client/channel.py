@@ -17,6 +17,7 @@ except ImportError as problem:  # the library itself does without
 
 from ..serve.access import is_loopback
 from ..serve.service import NAME
+from ..serve.status import code_of
 
 FIRST, LONGEST = 0.1, 5.0  # seconds before the second try, and between two at most
 MOST = 64 << 20  # bytes of one message of an answer; ours are smaller, and this is no place to be strict
@@ -88,7 +89,7 @@ def path_of(method: str) -> str:
 
 def unavailable(error: grpc.RpcError) -> bool:
     """Whether it may help to try again."""
-    return isinstance(error, grpc.Call) and error.code() == grpc.StatusCode.UNAVAILABLE
+    return code_of(error) == grpc.StatusCode.UNAVAILABLE
 
 
 def _read(path: Path, where: str) -> bytes:

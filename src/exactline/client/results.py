@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, fields, replace
 from typing import Any, overload
 
-import torch
 from torch import Tensor
 
 from ..decide.intervals import Decisions, ManyDecisions, Table
@@ -68,11 +67,7 @@ def lines_of(reader: Reader, lines: Lines, options: dict[str, Any]) -> Received:
     """An answer about many lines."""
     tail, rows = reader.whole(), reader.breaks
     alphas, births, doubts = (reader.array(name, rows) for name in ("alphas", "births", "doubts"))
-    kept = None
-    if options["values"]:
-        kept = reader.group("value", rows)
-        if not rows:
-            kept = tuple(v.to(torch.float64) for v in kept)  # as the library has it where there is nothing
+    kept = reader.group("value", rows) if options["values"] else None
     found = Collected(reader.offsets(len(lines)), alphas, births, doubts, kept, tail.stopped)
     return Received(
         found,
@@ -80,11 +75,12 @@ def lines_of(reader: Reader, lines: Lines, options: dict[str, Any]) -> Received:
         _network(reader, lines),
         tail.seconds,
         _units(reader),
-        options["dtype"],
-        options["rewrite"],
-        options["until"],
-        reader.head.checksum,
-        tail.error,
+        dtype=options["dtype"],
+        rewrite=options["rewrite"],
+        until=options["until"],
+        engine=tail.engine,
+        checksum=reader.head.checksum,
+        error=tail.error,
     )
 
 
@@ -108,6 +104,7 @@ def part_of(reader: Reader, lines: Lines, options: dict[str, Any]) -> Restrictio
         rewrite=options["rewrite"],
         until=options["until"],
         weights=head.checksum,
+        engine="" if end is None else end.engine,
     )
     reader.forget()
     return found

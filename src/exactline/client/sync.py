@@ -73,9 +73,10 @@ class Client:
         until: str | None = None,
         max_breaks: int | None = None,
         seconds: float | None = None,
+        engine: str = "auto",
     ) -> Restriction:
         """Every break of a model on the line from Q to R: see `exactline.restrict`."""
-        given = _given(dtype, memory, values, rewrite, until, max_breaks, seconds)
+        given = _given(dtype, memory, values, rewrite, until, max_breaks, seconds, engine)
         return self._ask(asking.restrict(model, Q, R, progress, given), progress)
 
     def restrict_many(
@@ -92,9 +93,10 @@ class Client:
         until: str | None = None,
         max_breaks: int | None = None,
         seconds: float | None = None,
+        engine: str = "auto",
     ) -> Restrictions:
         """Many lines in one call: see `exactline.restrict_many`."""
-        given = _given(dtype, memory, values, rewrite, until, max_breaks, seconds)
+        given = _given(dtype, memory, values, rewrite, until, max_breaks, seconds, engine)
         return self._ask(asking.restrict_many(model, starts, ends, progress, given), progress)
 
     def sweep(
@@ -109,12 +111,13 @@ class Client:
         rewrite: bool = True,
         until: str | None = None,
         seconds: float | None = None,
+        engine: str = "auto",
     ) -> Iterator[Restriction]:
         """The line in parts, as soon as the server knows them and in bounded memory: see `exactline.sweep`.
 
         A part that nobody takes keeps the server waiting; closing the iterator ends its work.
         """
-        given = _given(dtype, memory, values, rewrite, until, None, seconds)
+        given = _given(dtype, memory, values, rewrite, until, None, seconds, engine)
         return self._parts(asking.sweep(model, Q, R, given))
 
     def decide(
@@ -291,5 +294,6 @@ def _given(
     until: str | None,
     max_breaks: int | None,
     seconds: float | None,
+    engine: str,
 ) -> dict[str, Any]:
-    return dict(zip(asking.KNOWN, (dtype, memory, values, rewrite, until, max_breaks, seconds), strict=True))
+    return dict(zip(asking.KNOWN, (dtype, memory, values, rewrite, until, max_breaks, seconds, engine), strict=True))

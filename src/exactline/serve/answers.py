@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,6 +40,7 @@ def options_of(options: pb.Options, device: str) -> dict[str, Any]:
         "until": options.until if options.HasField("until") else None,
         "max_breaks": options.max_breaks if options.HasField("max_breaks") else None,
         "seconds": options.seconds if options.HasField("seconds") else None,
+        "engine": options.engine or "auto",
     }
 
 
@@ -57,27 +58,31 @@ class _Swept:
 
     def __init__(self, task: Task, network: Network, chosen: dict[str, Any], teller: Teller) -> None:
         self.task, self.network, self.chosen, self.teller = task, network, chosen, teller
-        self.columns = break_columns(network, chosen)
         self.counted = Counted(task.limits)
         self.looks: list[tuple[Tensor, Tensor]] = []  # lines and alphas of some breaks
 
     def messages(self, starts: tuple[Tensor, ...], ends: tuple[Tensor, ...]) -> Iterator[bytes]:
         began = time.perf_counter()
-        limits, parts = restrict_parts(self.network, given(starts), given(ends), **self.chosen)
+        choice, parts = restrict_parts(self.network, given(starts), given(ends), **self.chosen)
         lines = len(starts[0])
         facts = self.task.facts
         facts["lines"] = lines
-        yield writer.head(self.columns, self.network, self.task.checksum(), lines)
         alphas: list[Tensor] = []
+        columns: list[Column] = []
         breaks = 0
         for part in parts:
+            if not columns:
+                columns = break_columns(part.values)
+                yield writer.head(columns, self.network, self.task.checksum(), lines)
             self.counted.take(part.line)
             breaks += len(part.line)
             facts["breaks"] = breaks
-            yield from writer.breaks(self.columns, columns_of(part), part.line, self.task.limits.answer_bytes)
+            yield from writer.breaks(columns, columns_of(part), part.line, self.task.limits.answer_bytes)
             alphas.append(part.alphas) if lines == 1 else self._look(part)
             if len(part.line):
                 self.teller((int(part.line[-1]) + float(part.alphas[-1])) / max(lines, 1), breaks)
+        if not columns:
+            yield writer.head(self._nothing(), self.network, self.task.checksum(), lines)
         seconds = time.perf_counter() - began
         dtype = self.chosen["dtype"]
         whole = Lines(*(tuple(t.to(torch.float64) for t in side) for side in (starts, ends)))
@@ -86,7 +91,12 @@ class _Swept:
             error = value_error(self.network.to(dtype=dtype), whole, found, dtype)
         else:
             error = self._error(whole, dtype)
-        yield writer.tail(seconds=seconds, stopped=limits.stopped, error=error)
+        yield writer.tail(seconds=seconds, stopped=choice.limits.stopped, error=error, engine=choice.told)
+
+    def _nothing(self) -> list[Column]:
+        """The arrays of an answer without a single break."""
+        outputs = self.network.outputs if self.chosen["values"] else ()
+        return break_columns([torch.zeros(0, *self.network.nodes[i].shape, dtype=torch.float64) for i in outputs])
 
     def _look(self, part: Part) -> None:
         """Remember a few breaks of a part, wherever they lie."""
@@ -138,13 +148,10 @@ class Counted:
         self.line, self.count = int(line[-1]), int(counts[-1])
 
 
-def break_columns(network: Network, chosen: dict[str, Any]) -> list[Column]:
-    """The arrays of an answer whose rows are breaks."""
-    columns = [Column(*column) for column in BREAKS]
-    if chosen["values"]:
-        shapes = [network.nodes[i].shape for i in network.outputs]
-        columns += [Column(f"value.{i}", chosen["dtype"], shape) for i, shape in enumerate(shapes)]
-    return columns
+def break_columns(values: Sequence[Tensor]) -> list[Column]:
+    """The arrays of an answer whose rows are breaks; values (breaks, *out) where they are kept."""
+    kept = [Column(f"value.{i}", value.dtype, tuple(value.shape[1:])) for i, value in enumerate(values)]
+    return [*(Column(*column) for column in BREAKS), *kept]
 
 
 def columns_of(part: Part) -> list[Tensor]:
@@ -163,10 +170,13 @@ def sweep(task: Task) -> Iterator[bytes]:
     ends = [tensors_of(point, name) for point, name in ((asked.starts, "starts"), (asked.ends, "ends"))]
     if any(not t.dim() or len(t) != 1 for side in ends for t in side):
         raise ArgumentError("A sweep is of one line.", where="starts, ends", hint="Give arrays of shape (1, *in).")
-    columns, counted, breaks = break_columns(network, chosen), Counted(task.limits), 0
+    columns: list[Column] = []
+    counted, breaks = Counted(task.limits), 0
     task.facts["lines"] = 1
-    yield writer.head(columns, network, task.checksum(), 1)
     for part in sweep_line(network, *(given(tuple(t[0] for t in side)) for side in ends), **chosen):
+        if not columns:
+            columns = break_columns(part.kept or ())
+            yield writer.head(columns, network, task.checksum(), 1)
         line = torch.zeros(len(part.alphas), dtype=torch.int64)
         counted.take(line)
         breaks += len(line)
@@ -175,5 +185,5 @@ def sweep(task: Task) -> Iterator[bytes]:
         doubts[: len(part.doubts)] = part.doubts
         tensors = [part.alphas, part.births, doubts, *(part.kept or ())]
         yield from writer.breaks(columns, tensors, line, task.limits.answer_bytes)
-        yield writer.part_end(part.seconds, part.stopped, part.error)
+        yield writer.part_end(part.seconds, part.stopped, part.error, part.engine)
     yield writer.tail()

@@ -43,7 +43,7 @@ def decide(task: Task) -> Iterator[bytes]:
     if asked.one_line and len(lines) != 1:
         raise ArgumentError("There is not one line.", where="one_line", hint="Give arrays of shape (1, *in).")
     table, output = _decided(asked, lines)
-    columns = break_columns(network, chosen)
+    columns = break_columns(lines.found.values or ())
     tables = [torch.from_numpy(getattr(table, field.name)) for field in fields(Table)]
     named = [Column(f"table.{f.name}", t.dtype, tuple(t.shape[1:])) for f, t in zip(fields(Table), tables, strict=True)]
     yield writer.head([*columns, *named], network, task.checksum(), len(lines))
@@ -51,7 +51,8 @@ def decide(task: Task) -> Iterator[bytes]:
     rows = [found.alphas, found.born, found.doubts, *(found.values or ())]
     yield from writer.breaks(columns, rows, owner, task.limits.answer_bytes)
     yield from writer.arrays(tables, task.limits.answer_bytes, len(columns))
-    yield writer.tail(seconds=lines.seconds, stopped=found.stopped, error=_error(lines), output=output)
+    error = _error(lines)
+    yield writer.tail(seconds=lines.seconds, stopped=found.stopped, error=error, output=output, engine=lines.engine)
 
 
 def _decided(asked: pb.DecideRequest, lines: Restrictions) -> tuple[Table, int]:

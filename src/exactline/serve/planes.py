@@ -25,8 +25,9 @@ def plane(task: Task) -> Iterator[bytes]:
     asked = pb.PlaneRequest.FromString(task.payload)
     network = task.network()
     chosen = options_of(asked.options, task.device)
-    if chosen.pop("max_breaks") is not None or chosen.pop("seconds") is not None:
-        raise ArgumentError("A plane takes no max_breaks and no seconds.", where="options", hint="Leave them out.")
+    lines = [chosen.pop(name) for name in ("max_breaks", "seconds", "engine")]
+    if lines != [None, None, "auto"]:
+        raise ArgumentError("A plane takes no options of lines.", where="options", hint="Leave them out.")
     teller = Teller(task.say, asked.options.progress)
 
     def watch(share: float, polygons: int) -> None:

@@ -57,8 +57,10 @@ def status_of(facts: dict[str, Any]) -> tuple[grpc.StatusCode, str, bytes]:
 
 def error_of(error: grpc.RpcError, where: str) -> ExactlineError:
     """What a client raises for what a server answered."""
-    code, details = _code(error), str(error.details() or "") if isinstance(error, grpc.Call) else str(error)
-    metadata: Any = (error.trailing_metadata() or ()) if isinstance(error, grpc.Call) else ()
+    told: Any = error  # of a call that waits or of one that does not: both tell the same
+    code, known = code_of(error), hasattr(error, "trailing_metadata")
+    details = str(told.details() or "") if known else str(error)
+    metadata: Any = (told.trailing_metadata() or ()) if known else ()
     for key, value in metadata:
         if key == KEY:
             return _told(value, code)
@@ -73,8 +75,10 @@ def error_of(error: grpc.RpcError, where: str) -> ExactlineError:
     return ServiceError(f"{code.name}: {details}", where=where, hint="Is the server running, and is TLS as it expects?")
 
 
-def _code(error: grpc.RpcError) -> grpc.StatusCode:
-    found = error.code() if isinstance(error, grpc.Call) else None
+def code_of(error: grpc.RpcError) -> grpc.StatusCode:
+    """The status of a failed call."""
+    told: Any = error
+    found = told.code() if hasattr(error, "code") else None
     return found if isinstance(found, grpc.StatusCode) else Code.UNKNOWN
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import re
 import threading
@@ -10,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..errors import ArgumentError
+from ..errors import ArgumentError, ExactlineError, FileError
 from ..formats.opening import opened
 from .frames import Model
 from .limits import Limits
@@ -39,13 +40,17 @@ class Store:
         self.folder, self.limits = folder, limits
         self._known: dict[Path, tuple[tuple[int, int, int], str, int]] = {}  # stamp, digest and size of files
         self._paths: dict[str, tuple[Path, str]] = {}  # by digest: the file, and its ending
+        self._names: dict[str, Path] = {}  # as the folder was when it was last looked at
         self._uploads: OrderedDict[str, tuple[bytes, str]] = OrderedDict()
         self._held = 0
         self._changing = threading.RLock()
 
     def entries(self) -> list[Entry]:
-        """All models, by name; then uploaded ones, the latest used last."""
-        named = [Entry(name, *self._digest(path)) for name, path in sorted(self._named().items())]
+        """All models, by name; then uploaded ones, the latest used last. Files that cannot be served are left out."""
+        named: list[Entry] = []
+        for name, path in sorted(self._named().items()):
+            with contextlib.suppress(ExactlineError):
+                named.append(Entry(name, *self._digest(path)))
         with self._changing:
             held = [Entry("", digest, len(data), True) for digest, (data, _) in self._uploads.items()]
         return named + held
@@ -74,7 +79,7 @@ class Store:
                 return self._uploads[model.sha256][0]
             path = self._paths.get(model.sha256)
         if path is not None:
-            data = opened(path[0])
+            data = _opened(path[0])
             if hashlib.sha256(data).hexdigest() == model.sha256:
                 return data
         raise _unknown(f"sha256:{model.sha256}")
@@ -105,10 +110,11 @@ class Store:
             if digest in self._paths:
                 return self._paths[digest][1]
         for path in self._named().values():
-            if self._digest(path)[0] == digest:
-                with self._changing:
-                    self._paths[digest] = path, _ending(path)
-                return _ending(path)
+            with contextlib.suppress(ExactlineError):
+                if self._digest(path)[0] == digest:
+                    with self._changing:
+                        self._paths[digest] = path, _ending(path)
+                    return _ending(path)
         raise _unknown(f"sha256:{digest}")
 
     def _named(self) -> dict[str, Path]:
@@ -121,27 +127,39 @@ class Store:
         return {s if short.count(s) == 1 else n: f for s, n, f in zip(short, names, files, strict=True)}
 
     def _path(self, name: str) -> Path:
-        named = self._named()
-        if name not in named and self.folder is not None:
-            whole = {f.relative_to(self.folder).as_posix(): f for f in named.values()}
-            named |= whole
-        if name not in named:
+        """The file of a name, with or without its ending; the folder is looked at again for names it had not."""
+        if name not in self._names or not self._names[name].is_file():
+            named = self._named()
+            whole = {} if self.folder is None else {f.relative_to(self.folder).as_posix(): f for f in named.values()}
+            self._names = whole | named
+        if name not in self._names:
             raise _unknown(name)
-        return named[name]
+        return self._names[name]
 
     def _digest(self, path: Path) -> tuple[str, int]:
         """Digest and size of a file, read again only where it changed."""
-        facts = path.stat()
+        try:
+            facts = path.stat()
+        except OSError:
+            raise _unknown(path.name) from None
         stamp = (facts.st_mtime_ns, facts.st_size, facts.st_ino)
         with self._changing:
             known = self._known.get(path)
         if known is None or known[0] != stamp:
             self.limits.within("model_bytes", facts.st_size, "bytes in the model's file")
-            data = opened(path)
+            data = _opened(path)
             known = stamp, hashlib.sha256(data).hexdigest(), len(data)
             with self._changing:
                 self._known[path] = known
         return known[1], known[2]
+
+
+def _opened(path: Path) -> bytes:
+    """All of a file; where it cannot be read, clients need not learn where it lies."""
+    try:
+        return opened(path)
+    except FileError:
+        raise FileError("The model's file cannot be read.", where=f"model {path.name}", hint="Look at it.") from None
 
 
 def _suffix(name: str) -> str:

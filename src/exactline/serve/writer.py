@@ -94,9 +94,10 @@ def tail(**facts: float | str) -> bytes:
     return pb.Answer(tail=pb.Tail(**facts)).SerializeToString()  # pyright: ignore[reportArgumentType]
 
 
-def part_end(seconds: float, stopped: str, error: float) -> bytes:
+def part_end(seconds: float, stopped: str, error: float, engine: str) -> bytes:
     """The end of a part of a sweep."""
-    return pb.Answer(part_end=pb.PartEnd(seconds=seconds, stopped=stopped, error=error)).SerializeToString()
+    end = pb.PartEnd(seconds=seconds, stopped=stopped, error=error, engine=engine)
+    return pb.Answer(part_end=end).SerializeToString()
 
 
 class Teller:

@@ -139,7 +139,7 @@ class UploadModelRequest(_message.Message):
     def __init__(self, data: _Optional[bytes] = ..., ending: _Optional[str] = ..., sha256: _Optional[str] = ...) -> None: ...
 
 class Options(_message.Message):
-    __slots__ = ("model", "dtype", "memory", "no_values", "no_rewrite", "until", "max_breaks", "seconds", "progress")
+    __slots__ = ("model", "dtype", "memory", "no_values", "no_rewrite", "until", "max_breaks", "seconds", "progress", "engine")
     MODEL_FIELD_NUMBER: _ClassVar[int]
     DTYPE_FIELD_NUMBER: _ClassVar[int]
     MEMORY_FIELD_NUMBER: _ClassVar[int]
@@ -149,6 +149,7 @@ class Options(_message.Message):
     MAX_BREAKS_FIELD_NUMBER: _ClassVar[int]
     SECONDS_FIELD_NUMBER: _ClassVar[int]
     PROGRESS_FIELD_NUMBER: _ClassVar[int]
+    ENGINE_FIELD_NUMBER: _ClassVar[int]
     model: ModelRef
     dtype: DType
     memory: int
@@ -158,7 +159,8 @@ class Options(_message.Message):
     max_breaks: int
     seconds: float
     progress: bool
-    def __init__(self, model: _Optional[_Union[ModelRef, _Mapping]] = ..., dtype: _Optional[_Union[DType, str]] = ..., memory: _Optional[int] = ..., no_values: bool = ..., no_rewrite: bool = ..., until: _Optional[str] = ..., max_breaks: _Optional[int] = ..., seconds: _Optional[float] = ..., progress: bool = ...) -> None: ...
+    engine: str
+    def __init__(self, model: _Optional[_Union[ModelRef, _Mapping]] = ..., dtype: _Optional[_Union[DType, str]] = ..., memory: _Optional[int] = ..., no_values: bool = ..., no_rewrite: bool = ..., until: _Optional[str] = ..., max_breaks: _Optional[int] = ..., seconds: _Optional[float] = ..., progress: bool = ..., engine: _Optional[str] = ...) -> None: ...
 
 class RestrictRequest(_message.Message):
     __slots__ = ("options", "starts", "ends")
@@ -291,17 +293,19 @@ class Progress(_message.Message):
     def __init__(self, share: _Optional[float] = ..., count: _Optional[int] = ...) -> None: ...
 
 class PartEnd(_message.Message):
-    __slots__ = ("seconds", "stopped", "error")
+    __slots__ = ("seconds", "stopped", "error", "engine")
     SECONDS_FIELD_NUMBER: _ClassVar[int]
     STOPPED_FIELD_NUMBER: _ClassVar[int]
     ERROR_FIELD_NUMBER: _ClassVar[int]
+    ENGINE_FIELD_NUMBER: _ClassVar[int]
     seconds: float
     stopped: str
     error: float
-    def __init__(self, seconds: _Optional[float] = ..., stopped: _Optional[str] = ..., error: _Optional[float] = ...) -> None: ...
+    engine: str
+    def __init__(self, seconds: _Optional[float] = ..., stopped: _Optional[str] = ..., error: _Optional[float] = ..., engine: _Optional[str] = ...) -> None: ...
 
 class Tail(_message.Message):
-    __slots__ = ("seconds", "stopped", "error", "unresolved", "pieces", "stuck", "output")
+    __slots__ = ("seconds", "stopped", "error", "unresolved", "pieces", "stuck", "output", "engine")
     SECONDS_FIELD_NUMBER: _ClassVar[int]
     STOPPED_FIELD_NUMBER: _ClassVar[int]
     ERROR_FIELD_NUMBER: _ClassVar[int]
@@ -309,6 +313,7 @@ class Tail(_message.Message):
     PIECES_FIELD_NUMBER: _ClassVar[int]
     STUCK_FIELD_NUMBER: _ClassVar[int]
     OUTPUT_FIELD_NUMBER: _ClassVar[int]
+    ENGINE_FIELD_NUMBER: _ClassVar[int]
     seconds: float
     stopped: str
     error: float
@@ -316,7 +321,8 @@ class Tail(_message.Message):
     pieces: int
     stuck: int
     output: int
-    def __init__(self, seconds: _Optional[float] = ..., stopped: _Optional[str] = ..., error: _Optional[float] = ..., unresolved: _Optional[int] = ..., pieces: _Optional[int] = ..., stuck: _Optional[int] = ..., output: _Optional[int] = ...) -> None: ...
+    engine: str
+    def __init__(self, seconds: _Optional[float] = ..., stopped: _Optional[str] = ..., error: _Optional[float] = ..., unresolved: _Optional[int] = ..., pieces: _Optional[int] = ..., stuck: _Optional[int] = ..., output: _Optional[int] = ..., engine: _Optional[str] = ...) -> None: ...
 
 class Answer(_message.Message):
     __slots__ = ("head", "rows", "progress", "part_end", "tail")
