@@ -6,6 +6,7 @@ import json
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -89,12 +90,14 @@ def main() -> None:
     server = Server(Settings(**(given | paths | tokens | {"limits": Limits(**given["limits"])})), log)
 
     def end(number: int, frame: FrameType | None) -> None:
-        raise SystemExit
+        threading.Thread(
+            target=server.stop
+        ).start()  # as a server ends that is told to: whoever is in flight may finish
 
+    server.start()
     signal.signal(signal.SIGTERM, end)
-    with server:
-        print(server.address, flush=True)
-        server.wait()
+    print(server.address, flush=True)
+    server.wait()
 
 
 if __name__ == "__main__":

@@ -172,7 +172,9 @@ class Server:
         if self.settings.reflection:
             from grpc_reflection.v1alpha import reflection
 
-            names = (service.NAME, syrenn_door.NAME, health.SERVICE_NAME, reflection.SERVICE_NAME)
+            from .protos.syrenn_server_pb2 import DESCRIPTOR as old  # it is known once it is imported
+
+            names = (service.NAME, f"{old.package}.SyReNNTransformer", health.SERVICE_NAME, reflection.SERVICE_NAME)
             reflection.enable_server_reflection(names, server)
 
     def _credentials(self) -> grpc.ServerCredentials | None:
