@@ -1,5 +1,6 @@
 """The command line: what it prints, what it draws, and how it fails."""
 
+import json
 import re
 import subprocess
 import sys
@@ -51,7 +52,7 @@ def test_help_names_the_commands(monkeypatch, capsys):
 
 @pytest.mark.parametrize("kind", ERRORS, ids=lambda kind: kind.__name__)
 def test_an_error_prints_three_lines_and_gives_its_status(monkeypatch, capsys, kind):
-    def fail():
+    def fail(**options):
         raise kind("It broke.", where="here", hint="Mend it.")
 
     monkeypatch.setattr(cli, "app", fail)
@@ -65,7 +66,7 @@ def test_a_folder_that_cannot_be_made_is_told(monkeypatch, capsys, tmp_path):
     taken = tmp_path / "taken"
     taken.write_text("a file")
     assert run(monkeypatch, "demo", "--out", str(taken)) == 6
-    assert f"where: {taken}" in capsys.readouterr().err
+    assert f"where: --out {taken}" in capsys.readouterr().err
 
 
 def test_demo_prints_and_draws_both_networks(monkeypatch, capsys, tmp_path):
@@ -89,6 +90,14 @@ def test_demo_prints_and_draws_both_networks(monkeypatch, capsys, tmp_path):
     assert pieces is not None
     counts = [int(count.replace(",", "")) for count in re.findall(r"│\s+([\d,]+)\s+│$", digits, re.MULTILINE)]
     assert sum(counts) == int(pieces[1].replace(",", "")) - 1  # every break within the line has its node
+
+
+def test_demo_says_the_same_as_json(monkeypatch, capsys, tmp_path):
+    assert run(monkeypatch, "demo", "--out", str(tmp_path), "--json") == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [line["network"] for line in found["lines"]] == ["loan", "digits"]
+    assert found["lines"][0]["alphas"] == pytest.approx([0, 1 / 3, 2 / 3, 1])
+    assert [Path(line["picture"]).read_bytes()[:8] for line in found["lines"]] == [PNG, PNG]
 
 
 def test_demo_works_without_matplotlib(monkeypatch, capsys, tmp_path):

@@ -1,12 +1,17 @@
 """The command study: pictures and tables in a folder."""
 
 import csv
+import json
 import sys
+from math import pi
+from pathlib import Path
 
 import pytest
 import torch
 from torch import nn
 
+import exactline as xl
+from exactline import studies
 from exactline.network import as_network
 from tests.studies.hand import Rings
 from tests.test_cli_files import run as run  # pytest finds the fixture by its name
@@ -100,3 +105,23 @@ def test_help_comes_with_and_without_a_command(run):
         status, out, _ = run(*arguments)
         assert status == 0
         assert "acas" in out
+
+
+def test_the_study_says_the_same_as_json(run, tmp_path, rings):
+    status, out, err = run("study", "acas", *rings, "--out", "out", "--no-pictures", "--json")
+    found = json.loads(out)
+    assert (status, err) == (0, "")
+    assert [Path(name).name for name in found["files"]] == TABLES
+    study = studies.acas.run(xl.load("rings.onnx"), normalize=False)
+    assert found["missed"] == len(study.missed)
+    for kind, row in found["lines"].items():
+        assert (row["mean"], row["least"], row["most"]) == study.breaks(kind)
+        assert row["count"] == len(study.of(kind))
+
+
+def test_maps_say_the_same_as_json(run, rings):
+    arguments = (*rings, "--plane", "--psi", "90", "--out", "out", "--no-pictures", "--json")
+    found = json.loads(run("study", "acas", *arguments)[1])
+    (one,) = found["scenarios"]
+    assert (one["psi"], one["v_own"]) == (90, 150)
+    assert sum(one["square_feet"].values()) == pytest.approx(pi * found["rho"] ** 2)

@@ -2,6 +2,7 @@
 
 import csv
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -121,6 +122,31 @@ def test_with_no_arguments_our_own_three_are_studied(run, tmp_path):
     for name in ("normal", "pgd", "diffai"):
         assert name in out
     assert not (tmp_path / "kept").exists()
+
+
+def test_densities_say_the_same_as_json(run, files):
+    arguments = (
+        "--networks",
+        "one.onnx",
+        "two.onnx",
+        "--data",
+        "images.npz",
+        "--scale",
+        255,
+        "--checkpoints",
+        "two.onnx",
+    )
+    status, out, err = run("study", "density", *arguments, "--out", "out", "--no-pictures", "--json")
+    found = json.loads(out)
+    assert (status, err) == (0, "")
+    assert {Path(name).name for name in found["files"]} == {path.name for path in (files / "out").glob("*.*")}
+    for name in ("ratios", "epochs"):
+        with (files / f"out/{name}.csv").open() as file:
+            rows = [[row[key] for key in row] for row in csv.DictReader(file)]
+        assert rows == [["nan" if value is None else str(value) for value in row.values()] for row in found[name]]
+    assert [(row["network"], row["kind"]) for row in found["densities"]] == [
+        (network, kind) for network in ("one", "two") for kind in ("FGSM", "random")
+    ]
 
 
 def test_an_option_may_be_said_several_times_too(run, files):

@@ -3,58 +3,82 @@
 from __future__ import annotations
 
 import sys
+import traceback
+from typing import Annotated
 
 import typer
 
-from ..errors import ExactlineError
+from ..errors import ArgumentError, ExactlineError
 from .attribute import attribute
 from .convert import convert
 from .decide import decide
 from .demo import demo
 from .density import Greedy, density
+from .doctor import doctor
 from .ending import dressed, flushed
 from .falsify import falsify
 from .info import info
-from .output import say
+from .output import say, say_json
 from .paper import PAPER
 from .plane import plane
 from .report import report
 from .restrict import restrict
+from .root import NAME, WIDTH, Asked, Root, UsageProblem, as_ours, asked, options
+from .scale import scale
 from .serve import serve
 from .study import study
 from .train import train
 
 app = typer.Typer(
-    name="exactline",
-    help="What a piecewise-linear neural network does on every point of a line, exactly.",
+    name=NAME,
+    cls=Root,
+    callback=options,
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
+    rich_markup_mode=None,  # plain help: rich would take as long to import as all the rest
+    context_settings={"max_content_width": WIDTH},
 )
 
 
 def main() -> None:
-    """Run the command; an error of ours becomes its three lines and its exit status."""
+    """Run the command; an error becomes its three lines and its exit status, with --debug after its traceback."""
+    wish = asked()
     try:
         with flushed(), dressed():
-            app()
+            status = _run(wish)
     except ExactlineError as error:
-        sys.stderr.write(f"{error}\n")
-        raise SystemExit(error.exit_status) from None
+        told = traceback.format_exc() if wish.debug else f"{error}\n"  # which ends with the same lines
+        sys.stderr.write(told)
+        status = error.exit_status
+    raise SystemExit(status)
+
+
+def _run(wish: Asked) -> int:
+    try:
+        status = app(prog_name=NAME, standalone_mode=False, obj=wish)
+    except UsageProblem as problem:
+        if type(problem).__name__ != "NoArgsIsHelpError":
+            raise as_ours(problem) from problem
+        say(str(problem))
+        return ArgumentError.exit_status
+    return status if isinstance(status, int) else 0
 
 
 @app.command()
-def version() -> None:
+def version(
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON document instead of the bare number.")] = False,
+) -> None:
     """Print the version."""
     from importlib.metadata import version
 
-    say(version("exactline"))
+    say_json({"version": version(NAME)}) if as_json else say(version(NAME))
 
 
-for command in (info, convert, restrict, decide, attribute, plane, falsify, report, serve, demo):
+for command in (info, convert, restrict, decide, attribute, plane, falsify, report, serve, demo, doctor):
     app.command()(command)
 study.command(cls=Greedy)(density)
 for name, experiment in PAPER.items():
     study.command(name)(experiment)
+app.add_typer(scale)
 app.add_typer(study)
 app.add_typer(train)

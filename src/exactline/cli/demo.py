@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..errors import FileError, MissingError
+from ..errors import MissingError
+from .output import say_json
+from .study import made
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -19,19 +21,24 @@ if TYPE_CHECKING:
 
 def demo(
     out: Annotated[Path, typer.Option(help="Folder for the two pictures; made if missing.")] = Path("demo-out"),
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON document instead of text and tables.")] = False,
 ) -> None:
-    """Restrict two small networks to a line each, print what comes out and draw it."""
+    """Restrict two small networks to a line each, print what comes out and draw it.
+
+    Example: exactline demo --out demo-out
+    """
     from rich.console import Console
 
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise FileError(
-            f"The folder cannot be made: {error.strerror}.", where=str(out), hint="Give another --out."
-        ) from error
-    console = Console(soft_wrap=True)
-    for name, show in (("loan.png", _loan), ("digits.png", _digits)):
-        console.print(_draw(show(console), out / name), end="\n\n", highlight=False, markup=False)
+    made(out)
+    console, lines = Console(soft_wrap=True, quiet=as_json), list[dict[str, Any]]()
+    for name, show in (("loan", _loan), ("digits", _digits)):
+        line, path = show(console), out / f"{name}.png"
+        problem = _draw(line, path)
+        console.print(problem or f"drawn to {path}", end="\n\n", highlight=False, markup=False)
+        drawn = None if problem else str(path)
+        lines.append({"network": name, "pieces": len(line), "alphas": line.alphas.tolist(), "picture": drawn})
+    if as_json:
+        say_json({"out": str(out), "lines": lines})
 
 
 def _loan(console: Console) -> Restriction:
@@ -80,6 +87,7 @@ def _changes(line: Restriction) -> str:
 
 
 def _draw(line: Restriction, path: Path) -> str:
+    """Draw a line; why not, where that cannot be."""
     from ..view.plot import plot_line, save_picture
 
     try:
@@ -87,4 +95,4 @@ def _draw(line: Restriction, path: Path) -> str:
     except MissingError as error:
         return f"not drawn: {error.problem} Try: {error.hint}"
     save_picture(axes, path)
-    return f"drawn to {path}"
+    return ""

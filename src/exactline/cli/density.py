@@ -11,7 +11,7 @@ import typer
 from typer.core import TyperCommand
 
 from ..errors import ArgumentError, MissingError
-from .output import counted, dims, remark, say_rich
+from .output import counted, dims, remark, say_json, say_rich
 from .study import bar, made
 
 if TYPE_CHECKING:
@@ -74,6 +74,7 @@ def density(
     shape: Annotated[
         str | None, typer.Option(metavar="1,28,28", help="Of an input, where files leave it open.")
     ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON document instead of the tables.")] = False,
     pictures: Annotated[bool, typer.Option(help="Draw the pictures.")] = True,
     progress: Annotated[bool, typer.Option(help="A bar on standard error, where that is a terminal.")] = True,
 ) -> None:
@@ -108,6 +109,9 @@ def density(
             written = _write(found, folder, pictures, lambda done, what: report(share + (1 - share) * done, what))
     if found.resumed:
         remark(f"{counted(found.resumed, 'image')} had been finished before")
+    if as_json:
+        say_json(_document(found, written))
+        return
     say_rich(*_tables(found))
     if folder is not None:
         say_rich(f"{counted(len(written), 'file')} in {folder}: {', '.join(p.name for p in written)}")
@@ -197,6 +201,29 @@ def _tables(found: Densities) -> list[Table]:
     for place, _, kind, _, accuracy, _, _, *rest in epoch_rows(found):
         three.add_row(str(place), str(kind), f"{accuracy:.0%}", *_shown(rest))
     return [one, two, three] if found.checkpoints else [one, two]
+
+
+def _document(found: Densities, written: list[Path]) -> dict[str, Any]:
+    """The same as the tables; a median of nothing is null."""
+    from ..studies.density_tables import EPOCHS, KINDS, QUARTERS, RATIOS, epoch_rows, pooled, quarters, ratio_rows
+
+    densities: list[dict[str, Any]] = []
+    for s in found.subjects:
+        own = found.of(s.name).values()
+        for kind in KINDS:
+            values = pooled(own, kind)
+            row = (s.name, len(own), kind, len(values), *quarters(values))
+            densities.append(_row(("network", "right", "kind", "lines", *QUARTERS), row))
+    return {
+        "densities": densities,
+        "ratios": [_row(RATIOS, row) for row in ratio_rows(found)],
+        "epochs": [_row(EPOCHS, row) for row in epoch_rows(found)],
+        "files": [str(path) for path in written],
+    }
+
+
+def _row(names: tuple[str, ...], values: tuple[Any, ...]) -> dict[str, Any]:
+    return {name: None if value != value else value for name, value in zip(names, values, strict=True)}
 
 
 def _shown(numbers: Any) -> list[str]:

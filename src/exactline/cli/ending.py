@@ -21,12 +21,10 @@ def dressed() -> Generator[None]:
     except (ExactlineError, BrokenPipeError):
         raise
     except Exception as problem:
-        if os.environ.get("EXACTLINE_TRACEBACK"):
-            raise
         first = (str(problem).strip().splitlines() or ["no reason given"])[0]
         raise ExactlineError(
             f"Something went wrong that should not: {type(problem).__name__}: {first}",
-            hint="Set EXACTLINE_TRACEBACK=1 to see where, and tell us.",
+            hint="Add --debug to see where, and tell us.",
         ) from problem
 
 

@@ -7,20 +7,28 @@ import sys
 from collections.abc import Callable, Generator
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ..errors import ArgumentError, FileError, MissingError
-from .output import counted, remark, say_rich
+from .output import counted, remark, say_json, say_rich
+from .root import Commands
 
 if TYPE_CHECKING:
     from rich.table import Table
 
     from ..studies.acas import Study
+    from ..studies.scene import Kind
+
+COUNTS = ("count", "mean", "least", "most", "intervals", "missed")
 
 study = typer.Typer(
-    name="study", help="The paper's experiments, as pictures and tables in a folder.", no_args_is_help=True
+    name="study",
+    cls=Commands,
+    help="The paper's experiments, as pictures and tables in a folder.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
 )
 
 
@@ -64,6 +72,7 @@ def acas(
             show_default=False,
         ),
     ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON document instead of the tables.")] = False,
     pictures: Annotated[bool, typer.Option(help="Draw the pictures.")] = True,
     progress: Annotated[bool, typer.Option(help="A bar on standard error, where that is a terminal.")] = True,
 ) -> None:
@@ -94,7 +103,7 @@ def acas(
 
         scenes = None if psi is v_own is v_int is None else [scene]
         with bar(progress and sys.stderr.isatty()) as report:
-            told = maps(network, scenes, rho, normalize, folder, report, pictures=pictures)
+            told = maps(network, scenes, rho, normalize, folder, report, pictures=pictures, as_json=as_json)
         told()
         return
     with bar(progress and sys.stderr.isatty()) as report:
@@ -108,6 +117,9 @@ def acas(
             written += draw(found, folder, lambda share, what: report(0.5 + 0.5 * share, what))
     for text in clipped(found):
         remark(text)
+    if as_json:
+        say_json(_document(found, written))
+        return
     say_rich(f"{found.advisor.name}; {found.advisor.note}", _table(found), _missed(found))
     say_rich(f"{counted(len(written), 'file')} in {folder}: {', '.join(p.name for p in written)}")
 
@@ -148,15 +160,33 @@ def _table(found: Study) -> Table:
     from ..studies.acas_report import KINDS
 
     table = Table(title="breaks per line, both ends counted", title_justify="left")
-    for name in ("lines", "count", "mean", "least", "most", "intervals", "missed"):
+    for name in ("lines", *COUNTS):
         table.add_column(name, justify="left" if name == "lines" else "right")
     for kind, title in KINDS.items():
-        own = found.of(kind)
-        mean, least, most = found.breaks(kind)
-        missed = sum(m.line.track.kind == kind for m in found.missed)
-        counts = (len(own), f"{mean:.1f}", least, most, sum(len(line.stretches) for line in own), missed)
-        table.add_row(title, *map(str, counts))
+        count, mean, *rest = _counts(found, kind)
+        table.add_row(title, str(count), f"{mean:.1f}", *map(str, rest))
     return table
+
+
+def _counts(found: Study, kind: Kind) -> tuple[float, ...]:
+    """What is told of the lines of a kind, in the order of COUNTS."""
+    own, (mean, least, most) = found.of(kind), found.breaks(kind)
+    missed = sum(m.line.track.kind == kind for m in found.missed)
+    return len(own), mean, least, most, sum(len(line.stretches) for line in own), missed
+
+
+def _document(found: Study, written: list[Path]) -> dict[str, Any]:
+    from ..studies.acas_report import KINDS
+
+    return {
+        "network": found.advisor.name,
+        "note": found.advisor.note,
+        "lines": {kind: dict(zip(COUNTS, _counts(found, kind), strict=True)) for kind in KINDS},
+        "missed": len(found.missed),
+        "missed_off_grid": sum(m.off_grid for m in found.missed),
+        "seconds": found.seconds,
+        "files": [str(path) for path in written],
+    }
 
 
 def _missed(found: Study) -> str:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from .output import counted, remark, say_rich
+from .output import counted, remark, say_json, say_rich
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -24,6 +24,7 @@ def maps(
     report: Callable[[float, str], None],
     *,
     pictures: bool,
+    as_json: bool = False,
 ) -> Callable[[], None]:
     """Map, draw and write; the answer says it all to standard output once the bar is gone."""
     from ..studies import acas_plane
@@ -43,6 +44,9 @@ def maps(
     def told() -> None:
         for text in clipped(found):
             remark(text)
+        if as_json:
+            say_json(_document(found, reach, written))
+            return
         say_rich(f"{found.advisor.name}; {found.advisor.note}; rho to {reach:.10g} ft", _table(found))
         say_rich(f"{counted(len(written), 'file')} in {folder}: {', '.join(p.name for p in written)}")
 
@@ -64,3 +68,25 @@ def _table(found: Maps) -> Table:
         shares = (percent(m.totals.get(name, (0, 0.0, 0.0))[2] / whole) for name in names)
         table.add_row(m.title, f"{len(m.plane):,}", f"{len(m.zones):,}", f"{sum(m.seconds.values()):.2f}", *shares)
     return table
+
+
+def _document(found: Maps, reach: float, written: list[Path]) -> dict[str, Any]:
+    scenarios = [
+        {
+            "psi": m.scene.psi,
+            "v_own": m.scene.v_own,
+            "v_int": m.scene.v_int,
+            "polygons": len(m.plane),
+            "regions": len(m.zones),
+            "seconds": sum(m.seconds.values()),
+            "square_feet": {name: area for name, (_, _, area) in m.totals.items()},
+        }
+        for m in found.maps
+    ]
+    return {
+        "network": found.advisor.name,
+        "note": found.advisor.note,
+        "rho": reach,
+        "scenarios": scenarios,
+        "files": [str(path) for path in written],
+    }

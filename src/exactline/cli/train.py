@@ -11,6 +11,7 @@ import typer
 
 from ..errors import FileError
 from .output import counted, remark, say_json, say_rich, writable
+from .root import Commands
 from .study import bar, made
 
 if TYPE_CHECKING:
@@ -21,7 +22,13 @@ if TYPE_CHECKING:
 
 ENDINGS = (".onnx", ".eran", ".safetensors")
 
-train = typer.Typer(name="train", help="Train small networks here, the same for the same seed.", no_args_is_help=True)
+train = typer.Typer(
+    name="train",
+    cls=Commands,
+    help="Train small networks here, the same for the same seed.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
 
 
 @train.callback()

@@ -1,0 +1,200 @@
+"""The command as a whole: usage errors, --debug, help of every command, completion, and the doctor."""
+
+import json
+import os
+import resource
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+import torch
+import typer.main
+
+from exactline import cli, health
+from exactline.cli.paper import PAPER
+from exactline.zoo import loan_line
+
+ROOT = Path(__file__).parents[1]
+WITHOUT = {"exactline serve"} | {f"exactline study {name}" for name in PAPER}  # a log of JSON, and folders of tables
+
+
+def commands(group=None, name="exactline"):
+    """Every command with its full name."""
+    group = typer.main.get_command(cli.app) if group is None else group
+    for word, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from commands(command, f"{name} {word}")
+        else:
+            yield f"{name} {word}", command
+
+
+COMMANDS = dict(commands())
+
+
+@pytest.fixture
+def run(monkeypatch, capsys):
+    """Run the command in this process; exit status, standard output and error."""
+    monkeypatch.delenv("EXACTLINE_DEBUG", raising=False)
+
+    def run(*arguments):
+        monkeypatch.setattr(sys, "argv", ["exactline", *map(str, arguments)])
+        with pytest.raises(SystemExit) as done:
+            cli.main()
+        said = capsys.readouterr()
+        return done.value.code, said.out, said.err
+
+    return run
+
+
+def process(*arguments, **environment):
+    return subprocess.run(
+        [sys.executable, "-m", "exactline", *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, **environment},
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem", "where"),
+    [
+        (["nothing"], "No such command 'nothing'.", "exactline"),
+        (["study", "nothing"], "No such command 'nothing'.", "exactline study"),
+        (["restrict", "a.nnet"], "Missing option '--from'.", "exactline restrict"),
+        (["convert"], "Missing argument 'SRC'.", "exactline convert"),
+        (["info", "a.nnet", "--nothing"], "No such option: --nothing", "exactline info"),
+        (["train", "digits", "--epochs", "many"], "Invalid value for '--epochs': ", "exactline train digits"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_a_usage_error_is_three_lines(run, arguments, problem, where):
+    status, out, err = run(*arguments)
+    first, second, third = err.splitlines()
+    assert (status, out) == (2, "")
+    assert first.startswith(problem)
+    assert (second, third) == (f"  where: {where}", f"  try:   {where} --help")
+
+
+@pytest.mark.parametrize("arguments", [["--debug", "info", "no.nnet"], ["info", "no.nnet", "--debug"]], ids=str)
+def test_debug_shows_where_an_error_arose_and_changes_nothing_else(run, arguments):
+    status, out, err = run(*arguments)
+    plain = run("info", "no.nnet")
+    assert err.startswith("Traceback (most recent call last):")
+    assert err.endswith(plain[2])  # the three lines are its last
+    assert (status, out) == plain[:2] == (6, "")
+    assert "Traceback" not in plain[2]
+
+
+@pytest.mark.parametrize(("value", "shown"), [("1", True), ("0", False), ("", False)])
+def test_debug_can_be_asked_for_by_the_environment(run, monkeypatch, value, shown):
+    monkeypatch.setenv("EXACTLINE_DEBUG", value)
+    assert ("Traceback" in run("info", "no.nnet")[2]) == shown
+
+
+def test_debug_behind_two_dashes_is_a_name(run):
+    status, _, err = run("info", "--", "--debug")
+    assert status == 6
+    assert "Traceback" not in err
+    assert "where: --debug" in err
+
+
+def test_errors_that_are_not_ours_show_their_own_trace(run, monkeypatch):
+    def fail(path, **options):
+        raise RuntimeError("out of memory")
+
+    monkeypatch.setattr("exactline.formats.load", fail)
+    status, _, err = run("--debug", "convert", "a.nnet", "b.onnx")
+    assert status == 1
+    assert "RuntimeError: out of memory" in err
+    assert ", in fail" in err
+    assert run("convert", "a.nnet", "b.onnx")[2].splitlines()[1:] == ["  try:   Add --debug to see where, and tell us."]
+
+
+def test_without_a_command_help_is_shown(run):
+    status, out, err = run()
+    assert (status, err) == (2, "")
+    assert out == run("--help")[1]
+
+
+def test_help_lists_every_command_with_its_whole_first_sentence(run):
+    listed = " ".join(run("--help")[1].split())
+    for name, command in COMMANDS.items():
+        if name.count(" ") == 1:
+            assert " ".join(command.help.split("\n\n")[0].split()).rstrip(".") in listed
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_help_with_an_example(run, name):
+    status, out, err = run(*name.split()[1:], "--help")
+    assert (status, err) == (0, "")
+    if name != "exactline version":
+        assert f"Example: {name}" in out
+
+
+@pytest.mark.parametrize("name", sorted(COMMANDS.keys() - WITHOUT))
+def test_every_command_can_answer_in_json(name):
+    assert "--json" in [option for parameter in COMMANDS[name].params for option in parameter.opts]
+
+
+def test_help_is_quick():
+    used = []
+    for _ in range(3):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        assert process("--help").returncode == 0
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        used.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+    print(f"exactline --help: {min(used):.2f} s of processor time")
+    assert min(used) < 0.4
+
+
+def test_a_shell_completes_commands_and_options():
+    asked = {"_EXACTLINE_COMPLETE": "complete_bash", "COMP_CWORD": "1"}
+    assert process(COMP_WORDS="exactline re", **asked).stdout.split() == ["restrict", "report"]
+    asked["COMP_CWORD"] = "2"
+    assert "density" in process(COMP_WORDS="exactline study ", **asked).stdout.split()
+    asked["COMP_CWORD"] = "3"
+    assert process(COMP_WORDS="exactline restrict a --js", **asked).stdout.split() == ["--json"]
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash")
+def test_bash_takes_the_script_of_completion():
+    script = process(_EXACTLINE_COMPLETE="source_bash").stdout
+    done = subprocess.run(
+        ["bash", "-c", f"{script}\ncomplete -p exactline"], capture_output=True, text=True, check=False
+    )
+    assert done.stdout.startswith("complete -o default -F _exactline_completion"), done.stderr
+
+
+def test_the_doctor_finds_this_installation_sound(run):
+    status, out, err = run("doctor", "--json")
+    found = json.loads(out)
+    assert (status, err, found["sound"]) == (0, "", True), out
+    assert [check["passed"] for check in found["checks"]] == [True] * len(found["checks"])
+    assert found["devices"][0]["name"] == "cpu"
+    assert found["versions"]["torch"] == torch.__version__
+    assert found["extras"]["plot"]["matplotlib"] is not None
+
+
+def test_the_doctor_tells_what_is_wrong(run, monkeypatch):
+    start, end = loan_line()
+    monkeypatch.setattr("exactline.zoo.loan_line", lambda: (start, 2 * end))
+    monkeypatch.setattr("exactline.zoo.digits_images", lambda: 1 / 0)
+    monkeypatch.setattr(health, "EXTRAS", {"plot": ("matplotlib", "a-package-that-is-not-there")})
+    status, out, err = run("doctor")
+    assert (status, err) == (1, "")
+    assert "pieces instead of 3" in out or "breaks at" in out
+    assert "ZeroDivisionError" in out
+    assert "3 of 6 parts of the self-test failed" in out
+    assert 'pip install "exactline[plot]"' in out
+
+
+def test_the_doctor_knows_every_extra():
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    named = {
+        extra: tuple(package.split(">")[0].split("=")[0] for package in packages) for extra, packages in extras.items()
+    }
+    assert {extra: named[extra] for extra in named.keys() - {"dev", "docs", "fuzz"}} == health.EXTRAS
