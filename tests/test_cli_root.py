@@ -2,19 +2,23 @@
 
 import json
 import os
+import re
 import resource
 import shutil
 import subprocess
 import sys
 import tomllib
 from pathlib import Path
+from runpy import run_path
 
 import pytest
 import torch
 import typer.main
 
 from exactline import cli, health
+from exactline.cli.ending import INTERRUPTED, UNHEARD
 from exactline.cli.paper import PAPER
+from exactline.errors import ERRORS
 from exactline.zoo import loan_line
 
 ROOT = Path(__file__).parents[1]
@@ -198,3 +202,16 @@ def test_the_doctor_knows_every_extra():
         extra: tuple(package.split(">")[0].split("=")[0] for package in packages) for extra, packages in extras.items()
     }
     assert {extra: named[extra] for extra in named.keys() - {"dev", "docs", "fuzz"}} == health.EXTRAS
+
+
+def test_the_page_of_commands_is_current():
+    script = run_path(str(ROOT / "scripts" / "command_reference.py"))
+    assert script["page"]() == script["PAGE"].read_text(), "run python scripts/command_reference.py"
+
+
+def test_the_page_of_commands_tells_every_exit_status():
+    shown = (ROOT / "docs" / "commands.md").read_text()
+    table = dict(re.findall(r"^\| (\d+) \| (.*) \|$", shown, re.MULTILINE))
+    for error in ERRORS:
+        assert f"(`{error.code}`)" in table[str(error.exit_status)] or error.code == "exactline"
+    assert {"0", "1", str(INTERRUPTED), str(UNHEARD)} <= table.keys()
