@@ -363,9 +363,9 @@ class Restriction:
         """The network, for what asks it further; raises MissingError where it is not known."""
         if self.network is None:
             raise MissingError(
-                "The network is not known: it is not part of a saved file.",
+                "The network is not known: neither a saved file nor a server sends it along.",
                 where=what,
-                hint="Load with Restriction.load(path, model).",
+                hint="Load with Restriction.load(path, model), or give it with line.with_network(network).",
             )
         return self.network
 

@@ -277,9 +277,9 @@ class PlaneRestriction:
     def known_network(self, what: str) -> Network:
         if self.network is None:
             raise MissingError(
-                "The network is not known: it is not part of a saved file.",
+                "The network is not known: neither a saved file nor a server sends it along.",
                 where=what,
-                hint="Load with PlaneRestriction.load(path, model).",
+                hint="Load with PlaneRestriction.load(path, model), or give it with plane.with_network(network).",
             )
         return self.network
 
