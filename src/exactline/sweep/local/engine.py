@@ -22,8 +22,9 @@ from .plan import Route, route
 from .stretch import Found, Stretch, TooLarge, values_at
 
 FIRST = 33  # points that foretell where breaks are many
-SMALLEST = 2.0**-40  # a stretch shorter than this is not cut again
-PATIENCE = 64  # stretches that may be cut before those in doubt are taken by points as they are
+PATIENCE = 12  # doubts before the rest of a line is taken by points
+DEEPEST = 2  # how often a stretch is cut around a doubtful place before that place is taken by points
+NARROW, SHIFT = 1 / 12, 0.381966  # of a stretch: half of what lies around such a place; how far a bad end is moved
 HEAVY = {"cpu": 3000, "cuda": 60000}  # breaks of one stretch, where memory allows
 
 
@@ -65,28 +66,40 @@ def _one(
     wanted = min(HEAVY.get(network.device.type, 3000), max(16, int(most / max(path.numbers, 1.0) / 2)))
     if path.stop < len(network.nodes):
         wanted = min(wanted, max(16, limits.points // 2))
-    waiting = _foretold(network, lines, line, wanted)[::-1]
+    waiting = [(start, stop, 0) for start, stop in _foretold(network, lines, line, wanted)[::-1]]
     held: Part | None = None
     while waiting:
         if limits.late():
             break
-        start, stop = waiting.pop()
+        start, stop, depth = waiting.pop()
         try:
-            found = Stretch(network, path, looks, start, stop, most, light).run()
-            parts = _parts(network, lines, line, path, found, limits, values)
-            tally.local += 1
+            if depth > DEEPEST:
+                looks.clear_at(stop)
+                tally.dense += 1
+                parts = _dense(network, lines, line, start, stop, limits)
+            else:
+                found = Stretch(network, path, looks, start, stop, most, light).run()
+                parts = _parts(network, lines, line, path, found, limits, values)
+                tally.local += 1
         except TooLarge:
-            tally.redone += 1
-            waiting += [(0.5 * (start + stop), stop), (start, 0.5 * (start + stop))]
+            middle = 0.5 * (start + stop)
+            waiting += [(middle, stop, depth), (start, middle, depth)]
             continue
         except Doubt as doubt:
             tally.redone += 1
-            cut = _cut(start, stop, doubt.alpha) if tally.redone <= PATIENCE + 2 * tally.local else None
-            if cut is not None:
-                waiting += cut[::-1]
-                continue
-            tally.dense += 1
-            parts = _dense(network, lines, line, start, stop, limits)
+            if tally.redone > PATIENCE + 2 * tally.local:  # ties are how this network is made
+                waiting = [(start, 1.0, DEEPEST + 1)]
+            elif doubt.alpha == stop and waiting:
+                beyond = waiting.pop()
+                moved = (
+                    stop + (beyond[1] - stop) * SHIFT
+                    if beyond[1] - stop < stop - start
+                    else stop - (stop - start) * SHIFT
+                )
+                waiting += [(moved, beyond[1], beyond[2]), (start, moved, depth)]
+            else:
+                waiting += _cut(start, stop, depth, doubt.alpha)[::-1]
+            continue
         for part in parts:
             held = yield from _handed(held, part)
     if held is not None and not limits.stopped:
@@ -118,20 +131,12 @@ def _own(part: Part) -> tuple[Part, int]:
     return replace(part, line=line, alphas=alphas, born=born, doubts=doubts, values=values, continues=False), extra
 
 
-def _cut(start: float, stop: float, alpha: float) -> list[tuple[float, float]] | None:
-    """A stretch in parts, with a short one around a doubtful place; None where it is short already."""
+def _cut(start: float, stop: float, depth: int, alpha: float) -> list[tuple[float, float, int]]:
+    """A stretch in parts, with a short one around a doubtful place, which goes deeper."""
     width = stop - start
-    if width < SMALLEST or width < 64 * np.finfo(np.float64).eps * stop:
-        return None
-    low, high = max(start, alpha - width / 64), min(stop, alpha + width / 48)
-    if low <= start + width / 64:
-        low = start
-    if high >= stop - width / 64:
-        high = stop
-    if low == start and high == stop:
-        return None
-    edges = sorted({start, low, high, stop})
-    return list(pairwise(edges))
+    low, high = alpha - width * NARROW, alpha + width * NARROW * 1.1
+    edges = [start, *(at for at in (low, high) if start + width / 64 < at < stop - width / 64), stop]
+    return [(a, b, depth + (a <= alpha <= b)) for a, b in pairwise(edges)]
 
 
 def _foretold(network: Network, lines: Lines, line: int, wanted: int) -> list[tuple[float, float]]:

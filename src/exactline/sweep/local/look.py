@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ...line import Lines
 from ...network.graph import Network
-from ...ops.base import flat
+from ...ops.base import Breaking, flat
 from ...ops.patches.scan import Doubt
 from ..noise import SAFETY, estimate
 from ..plan import plan
@@ -67,3 +67,18 @@ class Looks:
         unclear = gaps <= torch.maximum(2 * bound, torch.full_like(bound, drift).minimum(bound * WIDE))
         if bool(unclear.any()):
             raise Doubt(float(alphas[unclear][0]))
+
+    def clear_at(self, alpha: float) -> None:
+        """Raise Doubt where some unit is on a knot at this place, so that it is no place to cut a line."""
+        if alpha in (0.0, 1.0):
+            return
+        device = self.lines.starts[0].device
+        at = torch.tensor([alpha], dtype=torch.float64, device=device)
+        points, _ = self.lines.at(torch.tensor([self.line], device=device), at)
+        values = self.network.evaluate(points, [self.network.nodes[i].inputs[0] for i in self.clear])
+        for i, clear in self.clear.items():
+            op = self.network.nodes[i].op
+            x = values[self.network.nodes[i].inputs[0]]
+            low, high = x - clear, x + clear
+            if isinstance(op, Breaking) and bool((op.branch(low, low) != op.branch(high, high)).any()):
+                raise Doubt(alpha)

@@ -1,0 +1,1 @@
+"""The engines, compared with each other."""
