@@ -67,7 +67,7 @@ def restrict(
     ``values=False`` keeps only alphas and births, ``until`` names a submodule whose output is wanted,
     ``max_breaks`` and ``seconds`` end the sweep early, ``rewrite=False`` keeps ReLU and maximum apart. ``engine`` is
     "dense" (values at every break), "local" (breaks touch only their receptive field) or "auto"; ``line.engine`` says
-    which ran and why.
+    which ran and why. "ray" cuts the line over the processors of a Ray cluster, ``memory`` is then that of each.
 
     >>> import exactline as xl
     >>> line = xl.restrict(torch.nn.ReLU(), [-1.0, 2.0], [3.0, 2.0])
@@ -76,6 +76,12 @@ def restrict(
 
     Raises LineError, CaptureError, UnsupportedError, NumberError, ArgumentError.
     """
+    if engine == "ray":
+        from .scale.cut import restrict_cut
+
+        given: dict[str, Any] = {"dtype": dtype, "device": device, "memory": memory, "values": values}
+        given |= {"progress": progress, "rewrite": rewrite, "until": until}
+        return restrict_cut(model, Q, R, max_breaks=max_breaks, seconds=seconds, **given)
     lines = lines_of(Q, R, ("Q", "R"), many=False)
     options = _options(model, dtype, device, memory, values, progress, rewrite, until, max_breaks, seconds, engine)
     return _restricted(model, lines, options)[0]

@@ -17,15 +17,17 @@ from .columns import Columns
 from .frozen import thaw
 from .jobs import INTERVALS
 from .results import LineAttribution, LineDensity
+from .shard import Shard
 
 
-def answer(row: Columns, meta: Mapping[str, Any], seconds: float, network: Network | None) -> Any:
-    """The answer of one line."""
+def answer(shard: Shard, number: int, meta: Mapping[str, Any], network: Network | None) -> Any:
+    """The answer of one line; raises the error it failed with."""
+    row = shard.row(number)
     job = meta["job"]
     if job["name"] == "restrict":
-        return _restriction(row, meta, seconds, network)
+        return _restriction(row, meta, shard, network)
     if job["name"] == "decide":
-        return _decisions(row, meta, _restriction(row, meta, seconds, network))
+        return _decisions(row, meta, _restriction(row, meta, shard, network))
     if job["name"] == "attribute":
         parts = _numbered(row, "line/attribution.")
         start, end, hanging = (float(row[f"line/{name}"]) for name in ("at_start", "at_end", "hanging"))
@@ -37,7 +39,7 @@ def answer(row: Columns, meta: Mapping[str, Any], seconds: float, network: Netwo
     return thaw(row["byte/data"].numpy().tobytes())
 
 
-def _restriction(row: Columns, meta: Mapping[str, Any], seconds: float, network: Network | None) -> Restriction:
+def _restriction(row: Columns, meta: Mapping[str, Any], shard: Shard, network: Network | None) -> Restriction:
     births = torch.stack([row[f"break/{name}"] for name in ("node", "unit", "crossings")], 1)
     starts, ends = (tuple(t[None].clone() for t in _numbered(row, f"line/{side}.")) for side in ("start", "end"))
     alphas = row["break/alpha"].clone()
@@ -52,7 +54,8 @@ def _restriction(row: Columns, meta: Mapping[str, Any], seconds: float, network:
         units=dict(meta["units"]),
         several_inputs=bool(meta["several_inputs"]),
         several_outputs=bool(meta["several_outputs"]),
-        seconds=seconds,
+        seconds=shard.seconds,
+        engine=shard.engine,
         weights=meta["network"]["checksum"],
     )
     return replace(line, stored_error=float("nan")) if network is None else line.with_network(network)

@@ -53,6 +53,7 @@ def restrict_cut(
     workers: int | None = None,
     address: str | None = None,
     dtype: torch.dtype = torch.float64,
+    device: torch.device | str | None = None,
     memory: int | None = None,
     values: bool = True,
     progress: bool | Report = False,
@@ -66,6 +67,12 @@ def restrict_cut(
     Raises what `xl.restrict` raises, and MissingError where Ray is not there.
     """
     began = time.perf_counter()
+    if device is not None and torch.device(device).type != "cpu":
+        raise ArgumentError(
+            "The workers of a line sweep on processors.",
+            where=f"argument device {device}",
+            hint='Leave device out, or leave out engine="ray".',
+        )
     lines = lines_of(Q, R, ("Q", "R"), many=False)
     most, memory = whole_number("max_breaks", max_breaks), whole_number("memory", memory)
     with precise(kernels=False):
@@ -80,7 +87,8 @@ def restrict_cut(
         errand = Errand(room, values, seconds)
         found = collector.take(_reported(crew.swept(states, errand, collector.limits), report))
     spent = time.perf_counter() - began
-    return Restrictions(found, lines, network, spent, network.units, dtype, rewrite, until)[0]
+    told = f"dense, {len(states):,} stretches over {crew.workers:,} workers of Ray"
+    return Restrictions(found, lines, network, spent, network.units, dtype, rewrite, until, told)[0]
 
 
 def stretches(network: Network, lines: Lines, wanted: int, points: int = POINTS) -> list[State]:

@@ -51,30 +51,31 @@ class Job:
             found["function"] = told(self.function)
         return found
 
-    def compute(self, network: Network, lines: Lines, device: str | None = None) -> tuple[Columns, int]:
-        """The answers for some lines that are swept together, and how many breaks they have."""
+    def compute(self, network: Network, lines: Lines, device: str | None = None) -> tuple[Columns, int, str]:
+        """The answers for some lines that are swept together, how many breaks they have, and by which engine."""
         if self.name == "attribute":
             found, breaks = _attribution(network, lines, self.target, self.memory, device)
+            engine = "dense"
         else:
-            found, breaks = self._restricted(network, lines, device)
+            found, breaks, engine = self._restricted(network, lines, device)
         for side, group in (("start", lines.starts), ("end", lines.ends)):
             found |= {f"line/{side}.{k}": t for k, t in enumerate(group)}
-        return found, breaks
+        return found, breaks, engine
 
-    def _restricted(self, network: Network, lines: Lines, device: str | None) -> tuple[Columns, int]:
+    def _restricted(self, network: Network, lines: Lines, device: str | None) -> tuple[Columns, int, str]:
         from ..restrict import restrict_many
 
         wanted = self.values if self.name == "restrict" else self.name != "density"
         answer = restrict_many(network, lines.starts, lines.ends, values=wanted, memory=self.memory, device=device)
         breaks = len(answer.alphas)
         if self.function is not None:
-            return _asked(self.function, answer), breaks
+            return _asked(self.function, answer), breaks, answer.engine
         if self.name == "density":
-            return _density(answer), breaks
+            return _density(answer), breaks, answer.engine
         found = _breaks(answer, self.values)
         if self.name == "decide":
             found |= _intervals(answer, self.order, self.top, self.output)
-        return found, breaks
+        return found, breaks, answer.engine
 
 
 def job_of(job: Any, **options: Any) -> Job:

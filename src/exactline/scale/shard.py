@@ -35,6 +35,7 @@ class Shard:
     columns: Columns
     notes: Mapping[int, Note] = field(default_factory=dict[int, Note])
     seconds: float = 0.0  # for each line
+    engine: str = "dense"  # which swept them, and why
 
     def row(self, number: int) -> Columns:
         """The answer of one line; raises the error it failed with."""
@@ -56,6 +57,7 @@ def packed(shard: Shard) -> bytes:
         "kinds": kinds,
         "notes": {str(number): note.facts() for number, note in shard.notes.items()},
         "seconds": shard.seconds,
+        "engine": shard.engine,
     }
     stored = {name: narrowed(t).contiguous().clone() for name, t in columns.items()}
     return _package().save(stored, metadata={"format": FORMAT, "facts": json.dumps(facts)})
@@ -71,7 +73,7 @@ def unpacked(data: bytes, where: str) -> Shard:
         columns = {name: t.to(getattr(torch, facts["kinds"][name])) for name, t in sorted(tensors.items())}
         notes = {int(number): Note(**note) for number, note in facts["notes"].items()}
         numbers = columns.pop("line/number").numpy()
-        return Shard(numbers, columns, notes, float(facts["seconds"]))
+        return Shard(numbers, columns, notes, float(facts["seconds"]), str(facts["engine"]))
     except Exception as problem:  # the parser has an error type of its own
         raise FileError(f"The shard cannot be read: {problem}", where=where, hint=AGAIN) from problem
 

@@ -102,8 +102,7 @@ class Store:
         if not -size <= number < size:
             raise IndexError(f"there are {size:,} lines; {number} is not one of them")
         number = int(number) % size
-        shard = self._shard(self._name(number))
-        return answer(shard.row(number), self.meta, shard.seconds, self.network)
+        return answer(self._shard(self._name(number)), number, self.meta, self.network)
 
     def __iter__(self) -> Iterator[Any]:
         """All answers in order; a line that failed raises its error (`items` leaves those out)."""
@@ -118,7 +117,7 @@ class Store:
             for number in range(int(first), int(stop)):
                 shard = self._shard(name)
                 if number not in shard.notes:
-                    yield number, answer(shard.row(number), self.meta, shard.seconds, self.network)
+                    yield number, answer(shard, number, self.meta, self.network)
 
     def summary(self) -> Any:
         """A row for each finished line with its breaks, length, error and so on.

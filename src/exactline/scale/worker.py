@@ -43,6 +43,7 @@ class Found:
     numbers: list[Ints] = field(default_factory=list[Ints])
     columns: list[Columns] = field(default_factory=list[Columns])
     breaks: int = 0
+    engine: str = "dense"
     failed: dict[int, Note] = field(default_factory=dict[int, Note])
 
 
@@ -75,7 +76,7 @@ class Worker:
             return
         starts, ends = (tuple(torch.from_numpy(t) for t in side) for side in (block.starts, block.ends))
         try:
-            columns, breaks = self.job.compute(self.network, Lines(starts, ends), self.device)
+            columns, breaks, found.engine = self.job.compute(self.network, Lines(starts, ends), self.device)
         except OURS as error:
             if self.job.function is None:
                 raise
@@ -107,7 +108,7 @@ class Worker:
         seconds = time.perf_counter() - began
         if not len(done):
             return Report(done, failed, 0, 0, seconds)
-        shard = Shard(numbers, joined(found.columns), notes, seconds / len(done))
+        shard = Shard(numbers, joined(found.columns), notes, seconds / len(done), found.engine)
         data = packed(shard)
         file = None if self.folder is None else write(self.folder, new_name(int(done[0])), data)
         left = data if file is None else None
