@@ -19,7 +19,7 @@ class Estimate:
     >>> learnt = Estimate()
     >>> for lines, length in ((10, 5.0), (20, 30.0), (10, 40.0)):
     ...     learnt.learn(lines, length, 0.1 * lines + 0.01 * length, breaks=3 * lines)
-    >>> round(learnt.seconds(100, 100.0), 3), learnt.breaks
+    >>> round(learnt.seconds(100, 100.0), 3), round(learnt.breaks, 9)
     (11.0, 3.0)
     """
 
