@@ -334,6 +334,16 @@ def test_a_line_that_was_stopped_ends_where_it_was(page, tmp_path):
     assert "Give a number" in page.text("odd")
 
 
+def test_values_beyond_all_numbers_leave_a_gap(page, tmp_path):
+    values = digits().values.clone()
+    values[100, 3], values[150, 4] = float("inf"), float("nan")
+    page.open(replace(digits(), kept=(values,)).to_html(tmp_path / "a.html"))
+    assert "not finite" in page.text("notes")
+    page.write("0.9")
+    np.testing.assert_allclose(shown(page), digits().at(0.9).numpy(), rtol=0, atol=1e-12)
+    page.press("in", "out", "all")
+
+
 def test_the_page_fits_a_telephone(page, tmp_path):
     page.screen(400, 800, touch=True)
     page.open(digits().to_html(tmp_path / "a.html"))

@@ -166,7 +166,7 @@ gestures(cover, {
     const m = y > box.band - 16 && y < box.band ? markers.find(k => Math.abs(k.x - x) < 7) : null;
     if (m) { showRange(bands.starts[m.from], stopOf(m.to), .5); go((bands.starts[m.from] + stopOf(m.from)) / 2, false); } else go(alphaAt(x));
   },
-  wheel: (dx, dy, x, y, e) => { if (e.shiftKey || Math.abs(dx) > Math.abs(dy)) pan(-(dx || dy)); else zoom(Math.exp(-dy / 300), x); },
+  wheel: (dx, dy, x, y, e) => { if (e.shiftKey || Math.abs(dx) > Math.abs(dy)) pan(-(dx || dy)); else zoom(Math.exp(-dy / (e.ctrlKey ? 100 : 300)), x); }, // a pinch on a pad comes as a wheel with ctrl
 });
 const along = x => clamp(START + (x - box.left) / box.wide * (STOP - START), START, STOP);
 let grip = null;

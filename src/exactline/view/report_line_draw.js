@@ -9,10 +9,10 @@ const sx = alpha => box.left + (alpha - view.lo) / view.width * box.wide;
 const alphaAt = x => clamp(view.lo + (x - box.left) / box.wide * view.width, Math.max(START, view.lo), Math.min(STOP, view.lo + view.width));
 
 function layout() {
-  const slim = wide < 520, rows = Math.min(nodes.length, 60), row = rows ? clamp(96 / rows, 2, 13) : 0;
-  const left = curves.length ? slim ? 46 : 66 : 14, right = slim ? 10 : 92, bottom = high - AXIS;
+  const slim = wide < 520, rows = Math.min(nodes.length, slim ? 30 : 60), row = rows ? clamp((slim ? 60 : 96) / rows, 2, 13) : 0;
+  const left = curves.length ? slim ? 46 : 66 : 14, right = slim ? 10 : wide > 780 ? 124 : 92, bottom = high - AXIS;
   const ticks = bottom - rows * row, band = bands ? ticks - 6 - BAND : ticks;
-  box = { left, wide: Math.max(1, wide - left - right), top: 8, low: Math.max(20, bands ? band - 22 : ticks - 8), band, ticks, row, rows, bottom, slim };
+  box = { left, right, wide: Math.max(1, wide - left - right), top: 8, low: Math.max(20, bands ? band - 22 : ticks - 8), band, ticks, row, rows, bottom, slim };
   for (const [name, size] of [["--left", left], ["--right", right]]) $("slider").style.setProperty(name, `${size}px`);
 }
 
@@ -88,14 +88,19 @@ function drawCurves(scale, from, until, columns) {
     pen.globalAlpha = c.leads || !bands ? 1 : .75;
     if (columns) { // between the least and the largest value of each column of pixels
       const count = columns.length - 1, step = box.wide / count;
+      const lower = new Float64Array(count);
       pen.fillStyle = look(c);
+      pen.beginPath();
       for (let k = 0, left = first; k < count; k++) {
         const right = columns[k + 1] > 0 && columns[k + 1] < N ? valueAt(v, view.lo + (k + 1) / count * view.width, columns[k + 1] - 1) : end;
-        let { low, high } = extremes(c, columns[k], columns[k + 1]);
-        low = Math.min(low, left, right); high = Math.max(high, left, right);
-        if (high >= low) pen.fillRect(box.left + k * step, y(high) - thick / 2, step, y(low) - y(high) + thick);
+        const inner = extremes(c, columns[k], columns[k + 1]), x = box.left + k * step, upper = y(Math.max(inner.high, left, right)) - thick / 2;
+        lower[k] = y(Math.min(inner.low, left, right)) + thick / 2;
+        if (k) pen.lineTo(x, upper); else pen.moveTo(x, upper);
+        pen.lineTo(x + step, upper);
         left = right;
       }
+      for (let k = count - 1; k >= 0; k--) { pen.lineTo(box.left + (k + 1) * step, lower[k]); pen.lineTo(box.left + k * step, lower[k]); }
+      pen.fill();
     } else {
       pen.strokeStyle = look(c); pen.lineWidth = thick; pen.setLineDash(DASHES[c.dash]);
       pen.beginPath(); pen.moveTo(box.left, y(first));
@@ -112,7 +117,7 @@ function drawCurves(scale, from, until, columns) {
   const room = Math.floor((box.low - box.top) / 14), some = tags.sort((a, b) => b.c.leads - a.c.leads).slice(0, room).sort((a, b) => a.at - b.at);
   for (let i = 0, least = box.top + 6; i < some.length; i++) least = (some[i].at = Math.max(some[i].at, least)) + 14;
   for (let i = some.length - 1, most = box.low - 5; i >= 0; i--) most = (some[i].at = Math.min(some[i].at, most)) - 14;
-  for (const { c, at } of some) { pen.fillStyle = look(c); pen.fillText(shortened(c.name, 82), box.left + box.wide + 6, at); }
+  for (const { c, at } of some) { pen.fillStyle = look(c); pen.fillText(shortened(c.name, box.right - 10), box.left + box.wide + 6, at); }
   pen.font = FONT;
 }
 function shortened(text, room) {
@@ -182,7 +187,7 @@ function drawTicks(from, until, columns) { // breaks, each layer in its row
       }
       pen.globalAlpha = 1;
     }
-    if (box.row >= 9 && !box.slim) { pen.font = "11px system-ui, sans-serif"; pen.textAlign = "left"; pen.textBaseline = "middle"; pen.fillText(shortened(node.name, 84), box.left + box.wide + 6, y + tall / 2); pen.font = FONT; }
+    if (box.row >= 9 && !box.slim) { pen.font = "11px system-ui, sans-serif"; pen.textAlign = "left"; pen.textBaseline = "middle"; pen.fillText(shortened(node.name, box.right - 8), box.left + box.wide + 6, y + tall / 2); pen.font = FONT; }
   });
 }
 function drawAxis() {

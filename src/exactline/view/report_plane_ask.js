@@ -90,7 +90,7 @@ gestures(cover, {
   drag: (dx, dy) => { byHand(); move(dx, dy); },
   pinch: (factor, x, y, dx, dy) => { byHand(); move(dx, dy); zoom(factor, x, y); },
   tap: (x, y) => { byHand(); here(x, y); }, // a finger does not hover
-  wheel: (dx, dy, x, y) => zoom(Math.exp(-dy / 400), x, y),
+  wheel: (dx, dy, x, y, e) => zoom(Math.exp(-dy / (e.ctrlKey ? 100 : 400)), x, y), // a pinch on a pad comes as a wheel with ctrl
 });
 document.addEventListener("keydown", e => {
   if (e.ctrlKey || e.metaKey || e.altKey || (e.target !== cover && e.target !== document.body)) return;

@@ -142,7 +142,8 @@ function front() { // the polygon under the pointer and the named points
     over.beginPath();
     for (let k = offsets[mark]; k < offsets[mark + 1]; k++) over[k === offsets[mark] ? "moveTo" : "lineTo"](sx(corners[2 * rings[k]]), sy(corners[2 * rings[k] + 1]));
     over.closePath();
-    over.strokeStyle = "#D55E00"; over.lineWidth = 2.4; over.stroke();
+    over.strokeStyle = "#ffffff"; over.lineWidth = 4.5; over.stroke();
+    over.strokeStyle = "#111111"; over.lineWidth = 2; over.stroke(); // seen on every colour
   }
   if (keyed) {
     over.strokeStyle = dark() ? "#ffffff" : "#111111"; over.lineWidth = 1.6;
