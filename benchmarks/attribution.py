@@ -8,18 +8,17 @@ Everything is in float64. Every time is the best of several runs after a warm-up
 from __future__ import annotations
 
 import argparse
-import resource
-import sys
 from collections.abc import Callable
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from typing import Any
 
 import torch
-from bench import CASES, MIB, Case, best, mlp
 from rich.console import Console
 from rich.table import Table
+from shapes import CASES, Case, Model, noises
+from timing import best, peak_mib
 from torch import Tensor, nn
 
 from exactline.attr import PathIntegral, path_integral
@@ -34,23 +33,11 @@ TARGET = 0
 RUNS = 5
 
 
-def conv_small() -> nn.Module:
-    """The shape of the CIFAR network convSmall: 4,852 ReLU units."""
-    return nn.Sequential(
-        nn.Conv2d(3, 16, 4, 2),
-        nn.ReLU(),
-        nn.Conv2d(16, 32, 4, 2),
-        nn.ReLU(),
-        nn.Flatten(),
-        mlp(1152, 100, 10),
-    )
-
-
-SMALL = Case("convSmall", conv_small, (3, 32, 32), torch.randn, runs=RUNS)
+SMALL, BIG = (replace(CASES[name], draw=noises) for name in ("convSmall", "convBig"))
 SHOWN = (CASES["784-1024x4-10"], CASES["5-50x6-5, 100 lines"], SMALL)
 
 
-def integral(case: Case, model: nn.Module) -> PathIntegral:
+def integral(case: Case, model: Model) -> PathIntegral:
     """Gradients of one output along all lines of a case, integrated exactly."""
     starts, ends = case.ends()
     with precise(kernels=False):
@@ -99,7 +86,7 @@ def reference(case: Case, plain: nn.Module) -> Tensor:  # (*in)
     return total * (end - start)
 
 
-def methods(case: Case, model: nn.Module, plain: nn.Module) -> list[Method]:
+def methods(case: Case, model: Model, plain: nn.Module) -> list[Method]:
     """Ours, and captum's where it is installed."""
     starts, ends = case.ends()
     ours = Method("exact", integral(case, model).pieces, lambda: integral(case, model).gradients[0] * (ends - starts))
@@ -118,6 +105,8 @@ def methods(case: Case, model: nn.Module, plain: nn.Module) -> list[Method]:
 def against_captum(case: Case) -> Table:
     """One row for each method: its time, and how far it is from the sum over all pieces."""
     model = case.model()
+    if not isinstance(model, nn.Module):
+        raise TypeError("captum takes modules")
     plain = deepcopy(model).double()
     start, end = case.ends()
     truth = reference(case, plain)
@@ -149,9 +138,7 @@ def against_captum(case: Case) -> Table:
 def print_peak(case: Case) -> None:
     """Integrate once, then print this process's peak resident memory."""
     found = integral(case, case.model())
-    unit = 1 if sys.platform == "darwin" else 1024  # macOS counts bytes, Linux KiB
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / MIB
-    print(f"exact IG of {case.name}: {found.pieces:,} pieces, peak {peak:,.0f} MiB")
+    print(f"exact IG of {case.name}: {found.pieces:,} pieces, peak {peak_mib('cpu'):,.0f} MiB")
 
 
 def main() -> None:
@@ -159,7 +146,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--peak", action="store_true", help="only print the peak memory of exact IG of convBig")
     if parser.parse_args().peak:
-        print_peak(CASES["convBig"])
+        print_peak(BIG)
         return
     console = Console(width=max(Console().width, 110))
     console.print(f"torch {torch.__version__}, {torch.get_num_threads()} threads", highlight=False)

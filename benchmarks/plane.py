@@ -18,9 +18,9 @@ from pathlib import Path
 from time import perf_counter
 
 import torch
-from bench import mlp
 from rich.console import Console
 from rich.table import Table
+from shapes import mlp
 from torch import Tensor, nn
 
 import exactline as xl

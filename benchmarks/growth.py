@@ -1,0 +1,134 @@
+"""How pieces and time grow with depth, width and the length of a line: measured exponents and a picture.
+
+    python benchmarks/growth.py [--picture docs/images/growth.png]
+
+Processor time of one thread, float64, the best of several runs after a warm-up. An exponent is the slope of a straight
+line through the logarithms of the last four measurements of a family, where what is fixed no longer counts.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from time import process_time
+
+import numpy as np
+import torch
+from shapes import mlp
+from timing import table
+from torch import Tensor, nn
+
+import exactline as xl
+
+INPUTS, OUTPUTS = 16, 10
+LAST = 4  # measurements through which the line is drawn
+RUNS = 5
+
+
+@dataclass(frozen=True)
+class Family:
+    """Networks, or lines, that differ in one size."""
+
+    name: str
+    sizes: tuple[float, ...]
+    network: Callable[[float], nn.Module]
+    reach: Callable[[float], float]  # the share of the line that is swept
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One member of a family."""
+
+    size: float
+    pieces: int
+    seconds: float
+
+
+def bent(depth: int, width: int) -> nn.Module:
+    """A network whose signals stay alike from layer to layer, so that every layer breaks about as often."""
+    torch.manual_seed(0)
+    model = mlp(INPUTS, *[width] * depth, OUTPUTS)
+    for layer in model.children():
+        if isinstance(layer, nn.Linear):
+            nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")
+            nn.init.normal_(layer.bias, 0.0, 0.1)
+    return model.eval()
+
+
+FAMILIES = (
+    Family("depth", (1, 2, 4, 8, 16, 32), lambda size: bent(int(size), 64), lambda _: 1.0),
+    Family("width", (16, 32, 64, 128, 256, 512), lambda size: bent(4, int(size)), lambda _: 1.0),
+    Family("length", (1 / 64, 1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 1), lambda _: bent(4, 512), lambda size: size),
+)
+
+
+def ends(reach: float) -> tuple[Tensor, Tensor]:
+    """A line from one random point towards another."""
+    torch.manual_seed(1)
+    start, end = torch.randn(2, INPUTS, dtype=torch.float64) * 4
+    return start, torch.lerp(start, end, reach)
+
+
+def measured(family: Family, size: float) -> Measured:
+    """Pieces, and the fewest seconds."""
+    model, (start, end) = family.network(size), ends(family.reach(size))
+    pieces, fewest = len(xl.restrict(model, start, end)), float("inf")
+    for _ in range(RUNS):
+        began = process_time()
+        xl.restrict(model, start, end)
+        fewest = min(fewest, process_time() - began)
+    return Measured(size, pieces, fewest)
+
+
+def exponent(x: Sequence[float], y: Sequence[float]) -> float:
+    """The slope through the last logarithms."""
+    return float(np.polyfit(np.log(x[-LAST:]), np.log(y[-LAST:]), 1)[0])
+
+
+def draw(found: dict[str, list[Measured]], path: Path) -> None:
+    """Pieces and microseconds for each piece against each size."""
+    from matplotlib import pyplot as plt
+
+    figure, axes = plt.subplots(1, len(found), figsize=(11, 3.4), layout="constrained")
+    for ax, (name, rows) in zip(axes, found.items(), strict=True):
+        sizes, pieces = [row.size for row in rows], [row.pieces for row in rows]
+        seconds = [row.seconds for row in rows]
+        for values, label, colour in ((pieces, "pieces", "#1f77b4"), ([s * 1e6 for s in seconds], "µs", "#d62728")):
+            slope = exponent(sizes, values)
+            ax.loglog(sizes, values, "o-", color=colour, label=f"{label}, exponent {slope:.2f}")
+        ax.set_xlabel(
+            {"depth": "layers of 64 units", "width": "units in each of 4 layers"}.get(name, "share of the line")
+        )
+        ax.grid(alpha=0.3)
+        ax.legend(frameon=False, fontsize=8)
+    figure.savefig(path, dpi=120)
+    plt.close(figure)
+
+
+def main() -> None:
+    """Measure all families, print a table and draw the picture."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--picture", type=Path, help="where to draw the families")
+    picture = parser.parse_args().picture
+    torch.set_num_threads(1)
+    found = {family.name: [measured(family, size) for size in family.sizes] for family in FAMILIES}
+    rows = [
+        [name, f"{row.size:g}", f"{row.pieces:,}", f"{row.seconds * 1e3:.1f}", f"{row.seconds / row.pieces * 1e6:.1f}"]
+        for name, members in found.items()
+        for row in members
+    ]
+    print(table(("family", "size", "pieces", "ms", "us / piece"), rows), end="\n\n")
+    for name, members in found.items():
+        sizes, pieces, seconds = zip(*((m.size, m.pieces, m.seconds) for m in members), strict=True)
+        print(
+            f"{name}: pieces grow as its power {exponent(sizes, pieces):.2f}, time as {exponent(sizes, seconds):.2f};"
+            f" time as power {exponent(pieces, seconds):.2f} of the pieces"
+        )
+    if picture is not None:
+        draw(found, picture)
+
+
+if __name__ == "__main__":
+    main()
