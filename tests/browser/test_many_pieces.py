@@ -73,7 +73,9 @@ def test_all_intervals_are_seen_or_counted_and_values_are_the_librarys(page, pat
         assert [float(text) for _, text in cells] == pytest.approx([values[int(i)] for i, _ in cells], abs=1e-12)
         assert page.told()["class"] == str(decided().at(alpha).label)
     times = page.js("for (let i = 0; i < 21; i++) exactline.draw(); return exactline.times.slice(-21)")
-    print(f"{len(line):,} pieces: {np.median(times):.1f} ms to draw, file of {path.stat().st_size / 1e6:.1f} MB")
+    print(
+        f"{len(line):,} pieces: {min(times):.1f} ms to draw ({np.median(times):.1f} on a shared machine), file of {path.stat().st_size / 1e6:.1f} MB"
+    )
     assert np.median(times) < 500  # a few ms on a machine of one's own
 
 
