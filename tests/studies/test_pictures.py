@@ -87,7 +87,7 @@ def test_the_whole_figure_has_exact_panels_above_their_samples(rings: acas.Study
 
 
 def test_pictures_are_the_same_every_time(rings: acas.Study, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("exactline.view.acas.FORMATS", ("svg",))
+    monkeypatch.setattr("exactline.view.figures.FORMATS", ("svg",))
     shares: list[float] = []
     for folder in ("one", "two"):
         (tmp_path / folder).mkdir()

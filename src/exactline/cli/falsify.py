@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import sys
-from collections.abc import Callable, Generator
 from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from .bars import moving
 from .output import SHAPE, dims, remark, say, say_json, writable
 
 if TYPE_CHECKING:
@@ -40,7 +39,8 @@ def falsify(
         writable(out, "--out")
     from ..decide.falsify import falsify as answer
 
-    with _bar(progress and sys.stderr.isatty()) as report:
+    told = "{task.fields[lines]:,} lines, smallest margin {task.fields[margin]:.4g}"
+    with moving(progress and sys.stderr.isatty(), "search", told, lines=0, margin=float("inf")) as move:
         found = answer(
             file,
             asked,
@@ -50,7 +50,7 @@ def falsify(
             shape=dims(shape),
             normalize=normalize,
             device=device,
-            progress=report or False,
+            progress=False if move is None else lambda share, count, least: move(share, lines=count, margin=least),
         )
     if out is not None:
         from ..storage import write_atomically
@@ -64,25 +64,6 @@ def falsify(
         remark(str(found))
         if not found and found.nearest is not None and len(found.nearest) <= 16:
             remark(f"smallest margin at {', '.join(f'{v:.6g}' for v in found.nearest.tolist())}")
-
-
-@contextlib.contextmanager
-def _bar(shown: bool) -> Generator[Callable[[float, int, float], None] | None]:
-    if not shown:
-        yield None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
-    told = TextColumn("{task.fields[lines]:,} lines, smallest margin {task.fields[margin]:.4g}")
-    columns = (TextColumn("search"), BarColumn(), told)
-    with Progress(*columns, TimeElapsedColumn(), transient=True, console=Console(stderr=True)) as bar:
-        task = bar.add_task("search", total=1.0, lines=0, margin=float("inf"))
-
-        def report(share: float, lines: int, margin: float) -> None:
-            bar.update(task, completed=share, lines=lines, margin=margin)
-
-        yield report
 
 
 def _document(file: str, asked: str, found: Falsified) -> dict[str, Any]:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import sys
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..errors import ArgumentError, MissingError
+from .bars import moving
 from .output import SHAPE, counted, dims, remark, say_json, say_rich, writable
 from .plane_summary import document, report
 from .restrict import POINT, byte_count, given_point
@@ -86,8 +86,10 @@ def plane(
     network = load(file, normalize=normalize, shape=dims(shape))
     names = _names(labels, network)
     points = _points(asked, network)
-    with _bar(progress and sys.stderr.isatty()) as told:
-        options: dict[str, Any] = {"values": values, "memory": limit, "device": device, "progress": told or False}
+    told = "{task.percentage:.1f} %, {task.fields[polygons]:,} polygons"
+    with moving(progress and sys.stderr.isatty(), "area", told, polygons=0) as move:
+        watch = False if move is None else lambda share, count: move(share, polygons=count)
+        options: dict[str, Any] = {"values": values, "memory": limit, "device": device, "progress": watch}
         made = _made(asked, network, points, options)
         decided = made.decisions(order) if values and not made.several_outputs else None
     if out is not None:
@@ -207,28 +209,6 @@ def _numbers(text: str | None, count: int, option: str, kind: Callable[[str], An
 def _titles(texts: list[str]) -> list[str]:
     """What the three points are called in pictures: the way they were given, unless that is long."""
     return texts if len(texts) == 3 and all(len(text) <= TITLE for text in texts) else ["first", "second", "third"]
-
-
-@contextlib.contextmanager
-def _bar(shown: bool) -> Generator[Callable[[float, int], None] | None]:
-    if not shown:
-        yield None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
-    columns = (
-        TextColumn("area"),
-        BarColumn(),
-        TextColumn("{task.percentage:.1f} %, {task.fields[polygons]:,} polygons"),
-    )
-    with Progress(*columns, TimeElapsedColumn(), transient=True, console=Console(stderr=True)) as bar:
-        task = bar.add_task("plane", total=1.0, polygons=0)
-
-        def tell(share: float, polygons: int) -> None:
-            bar.update(task, completed=share, polygons=polygons)
-
-        yield tell
 
 
 def _draw(

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
 import sys
-from collections.abc import Callable, Generator
 from dataclasses import replace
 from importlib.util import find_spec
 from math import isfinite
@@ -15,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..errors import ArgumentError, LineError, MissingError
+from .bars import moving
 from .output import SHAPE, dims, remark, say_json, say_rich, writable
 
 if TYPE_CHECKING:
@@ -55,7 +54,8 @@ def restrict(
     network = load(file, normalize=normalize, shape=dims(shape))
     ends = [given_point(texts, network, option) for texts, option in ((start, "--from"), (end, "--to"))]
     wanted = network if until is None else _until(network, until)
-    with _bar(progress and sys.stderr.isatty()) as report:
+    told = "{task.completed:.4f}, {task.fields[breaks]:,} breaks"
+    with moving(progress and sys.stderr.isatty(), "alpha", told, breaks=0) as move:
         line = answer(
             wanted,
             *ends,
@@ -64,7 +64,7 @@ def restrict(
             memory=limit,
             max_breaks=max_breaks,
             seconds=seconds,
-            progress=report or False,
+            progress=False if move is None else lambda share, count: move(share, breaks=count),
         )
     _keep(line, out, plot)
     if as_json:
@@ -123,24 +123,6 @@ def _until(network: Network, name: str) -> Network:
             f"There is no layer {name!r}.", where="--until", hint=f"exactline info shows them; the last are {names}."
         )
     return without_dead(replace(network, outputs=(places[0],), tails=(None,), several_outputs=False, moved={}))
-
-
-@contextlib.contextmanager
-def _bar(shown: bool) -> Generator[Callable[[float, int], None] | None]:
-    if not shown:
-        yield None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
-    columns = (TextColumn("alpha"), BarColumn(), TextColumn("{task.completed:.4f}, {task.fields[breaks]:,} breaks"))
-    with Progress(*columns, TimeElapsedColumn(), transient=True, console=Console(stderr=True)) as bar:
-        task = bar.add_task("sweep", total=1.0, breaks=0)
-
-        def report(share: float, breaks: int) -> None:
-            bar.update(task, completed=share, breaks=breaks)
-
-        yield report
 
 
 def _keep(line: Restriction, out: Path | None, plot: Path | None) -> None:

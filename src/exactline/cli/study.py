@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..errors import ArgumentError, FileError, MissingError
+from .bars import moving
 from .output import counted, remark, say_json, say_rich
 from .root import Commands
 
@@ -138,20 +139,8 @@ def made(folder: Path) -> Path:
 @contextlib.contextmanager
 def bar(shown: bool) -> Generator[Callable[[float, str], None]]:
     """A bar on standard error, moved by what it gives: a share from 0 to 1, and of what."""
-    if not shown:
-        yield lambda share, what: None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
-    columns = (BarColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
-    with Progress(*columns, transient=True, console=Console(stderr=True)) as shown_bar:
-        task = shown_bar.add_task("", total=1.0)
-
-        def report(share: float, what: str) -> None:
-            shown_bar.update(task, completed=share, description=what)
-
-        yield report
+    with moving(shown, "", "{task.fields[what]}", what="") as move:
+        yield lambda share, what: None if move is None else move(share, what=what)
 
 
 def _table(found: Study) -> Table:

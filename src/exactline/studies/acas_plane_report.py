@@ -7,7 +7,7 @@ from math import degrees, pi
 from pathlib import Path
 
 from .acas_plane import AdvisoryMap, Maps
-from .acas_report import as_csv, as_table
+from .acas_report import as_csv, as_table, write_texts
 from .encounter import ADVISORIES, INPUTS
 from .zones import Zone
 
@@ -58,12 +58,8 @@ def report(study: Maps) -> str:
 
 def save(study: Maps, folder: Path) -> list[Path]:
     """Write areas.csv, regions.csv and report.md into a folder, each whole or not at all."""
-    from ..storage import write_atomically
-
     texts = {"areas.csv": areas_csv(study), "regions.csv": regions_csv(study), "report.md": report(study)}
-    for name, text in texts.items():
-        write_atomically(folder / name, text.encode())
-    return [folder / name for name in texts]
+    return write_texts(folder, texts)
 
 
 def clipped(study: Maps) -> list[str]:

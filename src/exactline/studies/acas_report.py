@@ -73,12 +73,8 @@ def report(study: Study) -> str:
 
 def save(study: Study, folder: Path) -> list[Path]:
     """Write lines.csv, missed.csv and report.md into a folder, each whole or not at all."""
-    from ..storage import write_atomically
-
     texts = {"lines.csv": lines_csv(study), "missed.csv": missed_csv(study), "report.md": report(study)}
-    for name, text in texts.items():
-        write_atomically(folder / name, text.encode())
-    return [folder / name for name in texts]
+    return write_texts(folder, texts)
 
 
 def _head(line: Line) -> tuple[str, int, str, str]:
@@ -118,6 +114,15 @@ def _settings(study: Study) -> str:
         *(f"* **{text}**" for text in clipped(study)),
     ]
     return "\n".join(lines)
+
+
+def write_texts(folder: Path, texts: dict[str, str]) -> list[Path]:
+    """Write files by name into a folder, each whole or not at all."""
+    from ..storage import write_atomically
+
+    for name, text in texts.items():
+        write_atomically(folder / name, text.encode())
+    return [folder / name for name in texts]
 
 
 def clipped(study: Study) -> list[str]:

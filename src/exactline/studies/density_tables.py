@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from .acas_report import as_csv
+from .acas_report import as_csv, write_texts
 from .density import Densities, Floats, Row
 
 KINDS = ("FGSM", "random")
@@ -117,7 +117,6 @@ def epoch_rows(found: Densities) -> Iterator[tuple[object, ...]]:
 
 def save(found: Densities, folder: Path) -> list[Path]:
     """Write all tables and report.md into a folder, each whole or not at all."""
-    from ..storage import write_atomically
     from .density_report import report
 
     texts = {
@@ -130,9 +129,7 @@ def save(found: Densities, folder: Path) -> list[Path]:
     if found.checkpoints:
         texts["epochs.csv"] = as_csv(EPOCHS, epoch_rows(found))
     texts["report.md"] = report(found)
-    for name, text in texts.items():
-        write_atomically(folder / name, text.encode())
-    return [folder / name for name in texts]
+    return write_texts(folder, texts)
 
 
 def _units(network: object) -> dict[str, int]:

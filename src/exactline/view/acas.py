@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..errors import MissingError
+from .figures import save_figures
 from .plot import STYLE
 
 if TYPE_CHECKING:
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from ..studies.scene import Track
 
 STEP = 1.0  # degrees of an arc that are drawn as one straight stroke
-FORMATS = ("png", "svg")
 PAPER: dict[Any, Any] = STYLE | {"svg.hashsalt": "exactline", "axes.spines.top": True, "axes.spines.right": True}
 
 
@@ -29,29 +28,9 @@ def draw(study: Study, folder: Path, progress: Callable[[float, str], None] | No
 
     Raises MissingError where matplotlib is not installed, FileError where a file cannot be written.
     """
-    from ..storage import write_atomically
-
-    try:
-        from matplotlib import rc_context
-    except ImportError as error:
-        raise MissingError(
-            "Pictures need matplotlib.", where="the ACAS Xu study", hint='pip install "exactline[plot]"'
-        ) from error
-
-    written: list[Path] = []
-    with rc_context(PAPER):
-        names = ["figure", *PANELS]
-        for done, name in enumerate(names):
-            if progress is not None:
-                progress(done / len(names), f"drawing {name}")
-            figure = whole(study) if name == "figure" else panel(study, name)
-            for kind in FORMATS:
-                data = io.BytesIO()
-                figure.savefig(data, format=kind, metadata={"Date": None} if kind == "svg" else None)
-                write_atomically(folder / f"{name}.{kind}", data.getvalue())
-                written.append(folder / f"{name}.{kind}")
-                figure.set_layout_engine("none")  # laid out by the first; the second need not do it again
-    return written
+    pictures: list[tuple[str, Callable[[], Figure]]] = [("figure", partial(whole, study))]
+    pictures += [(name, partial(panel, study, name)) for name in PANELS]
+    return save_figures(pictures, folder, PAPER, "the ACAS Xu study", progress)
 
 
 def panel(study: Study, name: str) -> Figure:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import io
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from functools import partial
 from itertools import zip_longest
 from math import degrees, pi
 from pathlib import Path
@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import MissingError
-from .acas import FORMATS, PAPER, ownship
+from .acas import PAPER, ownship
+from .figures import save_figures
+from .plane import compound
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -36,28 +37,7 @@ def draw(study: Maps, folder: Path, progress: Callable[[float, str], None] | Non
 
     Raises MissingError where matplotlib is not installed, FileError where a file cannot be written.
     """
-    from ..storage import write_atomically
-
-    try:
-        from matplotlib import rc_context
-    except ImportError as error:
-        raise MissingError(
-            "Pictures need matplotlib.", where="the advisory maps", hint='pip install "exactline[plot]"'
-        ) from error
-
-    written: list[Path] = []
-    count = len(study.maps) + (2 if len(study.maps) > 1 else 0)
-    with rc_context(PAPER):
-        for done, (name, figure) in enumerate(_figures(study)):
-            if progress is not None:
-                progress(done / count, f"drawing {name}")
-            for kind in FORMATS:
-                data = io.BytesIO()
-                figure.savefig(data, format=kind, metadata={"Date": None} if kind == "svg" else None)
-                write_atomically(folder / f"{name}.{kind}", data.getvalue())
-                written.append(folder / f"{name}.{kind}")
-                figure.set_layout_engine("none")  # laid out by the first; the second need not do it again
-    return written
+    return save_figures(_figures(study), folder, PAPER, "the advisory maps", progress)
 
 
 def alone(study: Maps, m: AdvisoryMap) -> Figure:
@@ -128,12 +108,12 @@ def placed(polar: Floats) -> Floats:  # (..., 2) rho and theta -> (..., 2) x and
     return np.stack([rho * np.cos(theta), rho * np.sin(theta)], -1)
 
 
-def _figures(study: Maps) -> Iterator[tuple[str, Figure]]:
+def _figures(study: Maps) -> list[tuple[str, Callable[[], Figure]]]:
+    every: list[tuple[str, Callable[[], Figure]]] = []
     if len(study.maps) > 1:
-        yield "polar", together(study, paint_polar)
-        yield "cartesian", together(study, paint_cartesian, 3.0)
-    for m in study.maps:
-        yield m.name, alone(study, m)
+        every += [("polar", partial(together, study, paint_polar))]
+        every += [("cartesian", partial(together, study, paint_cartesian, 3.0))]
+    return every + [(m.name, partial(alone, study, m)) for m in study.maps]
 
 
 def _figure(width: float, height: float) -> Figure:
@@ -157,7 +137,7 @@ def _fill(ax: Axes, m: AdvisoryMap, drawn: Callable[[Floats], Floats]) -> None:
         rings = [drawn(ring.numpy()) for r in m.decided if (r.label, bool(r.tied)) == (label, tied) for ring in r.rings]
         # a thin stroke of its own colour hides the seam of neighbours that a viewer smooths apart
         look: dict[str, Any] = _look(label, tied) | {"linewidth": 0.3}
-        ax.add_patch(PathPatch(_outline(rings), **look, zorder=1))
+        ax.add_patch(PathPatch(compound(rings), **look, zorder=1))
 
 
 def _look(label: int, tied: bool) -> dict[str, Any]:
@@ -165,18 +145,6 @@ def _look(label: int, tied: bool) -> dict[str, Any]:
 
     colour = ADVISORIES[label].colour
     return {"facecolor": colour, "edgecolor": "white" if tied else colour, "hatch": TIED if tied else None}
-
-
-def _outline(rings: list[Floats]) -> Any:
-    """One path of many closed rings; holes run the other way round, so that they stay open."""
-    from matplotlib.path import Path as Outline
-
-    lengths = np.array([len(ring) for ring in rings])
-    closed = np.concatenate([part for ring in rings for part in (ring, ring[:1])])
-    codes = np.full(len(closed), Outline.LINETO, dtype=Outline.code_type)
-    last = np.cumsum(lengths + 1) - 1
-    codes[last], codes[last - lengths] = Outline.CLOSEPOLY, Outline.MOVETO
-    return Outline(closed, codes)
 
 
 def _strokes(ax: Axes, paths: list[Floats]) -> None:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import io
 from collections import defaultdict
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..errors import MissingError
+from .figures import save_figures
 from .plot import COLOURS, STYLE
 
 if TYPE_CHECKING:
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
     from ..studies.density import Densities
 
-FORMATS = ("png", "svg")
 LOOKS: dict[Any, Any] = STYLE | {"svg.hashsalt": "exactline"}
 MANY = 24  # checkpoints; with more of them only some are marked by a dot
 
@@ -29,33 +28,13 @@ def draw(found: Densities, folder: Path, progress: Callable[[float, str], None] 
 
     Raises MissingError where matplotlib is not installed, FileError where a file cannot be written.
     """
-    from ..storage import write_atomically
-
-    try:
-        from matplotlib import rc_context
-    except ImportError as error:
-        raise MissingError(
-            "Pictures need matplotlib.", where="the density study", hint='pip install "exactline[plot]"'
-        ) from error
-
     pictures: dict[str, Callable[[Densities], Figure]] = {"densities": densities, "layers": layers}
     if len(found.lengths):
         pictures["lengths"] = lengths
     if found.checkpoints:
         pictures["epochs"] = epochs
-    written: list[Path] = []
-    with rc_context(LOOKS):
-        for done, (name, picture) in enumerate(pictures.items()):
-            if progress is not None:
-                progress(done / len(pictures), f"drawing {name}")
-            figure = picture(found)
-            for kind in FORMATS:
-                data = io.BytesIO()
-                figure.savefig(data, format=kind, metadata={"Date": None} if kind == "svg" else None)
-                write_atomically(folder / f"{name}.{kind}", data.getvalue())
-                written.append(folder / f"{name}.{kind}")
-                figure.set_layout_engine("none")  # laid out by the first; the second need not do it again
-    return written
+    made = [(name, partial(picture, found)) for name, picture in pictures.items()]
+    return save_figures(made, folder, LOOKS, "the density study", progress)
 
 
 def densities(found: Densities) -> Figure:

@@ -167,7 +167,7 @@ def _draw_decisions(
             "linewidth": 0,
             "zorder": BELOW,
         }
-        ax.add_patch(PathPatch(_compound([ring.numpy() for r in members for ring in r.rings]), **dress))
+        ax.add_patch(PathPatch(compound([ring.numpy() for r in members for ring in r.rings]), **dress))
         ties = sorted({r.tied for r in members})
         name = " or ".join(" = ".join(names[i] for i in tie) for tie in ties) if key[1] else names[key[0]]
         share = sum(r.share for r in members)
@@ -182,7 +182,7 @@ def _draw_decisions(
     return f"{len(decided):,} region{'' if len(decided) == 1 else 's'}, {len(plane):,} polygons"
 
 
-def _compound(rings: list[Floats]) -> Any:
+def compound(rings: list[Floats]) -> Any:
     """One path of many closed rings; holes run the other way round, so that they stay open."""
     from matplotlib.path import Path as Outline
 
