@@ -16,11 +16,10 @@ import torch
 from torch import nn
 
 import exactline as xl
-from exactline.zoo import tent_network
 from tests.oracle.compare import mismatch
 from tests.oracle.families import FAMILIES, seeded, small_integers
 
-from .truth import Function, breaks, mlp, points, refused, right, same_line
+from .truth import Function, breaks, mlp, points, refused, right, same_line, tent
 
 Q3, R3 = points(-2.0, 1.5, 0.5), points(2.5, -1.0, -3.0)
 
@@ -30,7 +29,7 @@ Q3, R3 = points(-2.0, 1.5, 0.5), points(2.5, -1.0, -3.0)
 
 @pytest.mark.parametrize(("depth", "most"), [(60, 2), (40, 101), (30, 3000)])
 def test_max_breaks_stops_a_deep_tent_and_is_right_that_far(depth, most):
-    line = xl.restrict(tent_network(depth), [0.0], [1.0], max_breaks=most)
+    line = xl.restrict(tent(depth), [0.0], [1.0], max_breaks=most)
     assert not line.complete
     assert line.stopped == "max_breaks"
     assert len(line.alphas) == most
@@ -44,7 +43,7 @@ def test_max_breaks_stops_a_deep_tent_and_is_right_that_far(depth, most):
 
 
 def test_a_limit_of_two_breaks_on_a_deep_net_is_quick():
-    model = tent_network(60)
+    model = tent(60)
     xl.restrict(model, [0.0], [2.0**-70])  # capture is not what is timed
     began = time.process_time()
     line = xl.restrict(model, [0.0], [1.0], max_breaks=2)
@@ -53,23 +52,23 @@ def test_a_limit_of_two_breaks_on_a_deep_net_is_quick():
 
 
 def test_max_breaks_of_one_or_of_all_are_the_edges():
-    line = xl.restrict(tent_network(3), [0.0], [1.0], max_breaks=1)
+    line = xl.restrict(tent(3), [0.0], [1.0], max_breaks=1)
     assert breaks(line) == [0.0]
     assert len(line) == 0
     assert not line.complete
     assert str(line).startswith("0 pieces")
     assert line.at(0.0).tolist() == [0.0]
     refused(xl.ArgumentError, line.at, 0.1)
-    whole = xl.restrict(tent_network(3), [0.0], [1.0], max_breaks=9)
+    whole = xl.restrict(tent(3), [0.0], [1.0], max_breaks=9)
     assert whole.complete
     assert whole.stopped == ""
-    almost = xl.restrict(tent_network(3), [0.0], [1.0], max_breaks=8)
+    almost = xl.restrict(tent(3), [0.0], [1.0], max_breaks=8)
     assert not almost.complete
     assert breaks(almost) == [k / 8 for k in range(8)]
 
 
 def test_seconds_stop_a_tent_of_depth_60_and_the_answer_is_right_that_far():
-    model = tent_network(60)
+    model = tent(60)
     xl.restrict(model, [0.0], [2.0**-70])  # capture is not what is timed
     began = time.perf_counter()
     line = xl.restrict(model, [0.0], [1.0], seconds=2.0)
@@ -99,7 +98,7 @@ def test_a_partial_answer_of_a_random_net_is_a_prefix_of_the_whole():
 
 
 def test_no_time_at_all_gives_an_empty_answer_that_can_be_asked():
-    line = xl.restrict(tent_network(60), [0.0], [1.0], seconds=0)
+    line = xl.restrict(tent(60), [0.0], [1.0], seconds=0)
     assert not line.complete
     assert line.stopped == "seconds"
     assert line.reached == 0.0
@@ -114,7 +113,7 @@ def test_no_time_at_all_gives_an_empty_answer_that_can_be_asked():
 
 @pytest.mark.parametrize("ask", ["at", "piece", "minimal", "check", "certify"])
 def test_an_empty_answer_refuses_questions_with_typed_errors(ask):
-    line = xl.restrict(tent_network(60), [0.0], [1.0], seconds=0)
+    line = xl.restrict(tent(60), [0.0], [1.0], seconds=0)
     argument = (0.0,) if ask in ("at", "piece") else ()
     if ask == "piece":
         argument = (0,)
@@ -125,7 +124,7 @@ def test_an_empty_answer_refuses_questions_with_typed_errors(ask):
 
 
 def test_a_partial_answer_cannot_be_certified_as_a_whole():
-    line = xl.restrict(tent_network(12), [0.0], [1.0], max_breaks=9)
+    line = xl.restrict(tent(12), [0.0], [1.0], max_breaks=9)
     try:
         proof = line.certify()
     except xl.ExactlineError as error:
@@ -136,7 +135,7 @@ def test_a_partial_answer_cannot_be_certified_as_a_whole():
 
 def test_limits_over_many_lines_say_which_lines_are_complete():
     starts, ends = torch.zeros(4, 1), torch.ones(4, 1)
-    lines = xl.restrict_many(tent_network(4), starts, ends, max_breaks=40)
+    lines = xl.restrict_many(tent(4), starts, ends, max_breaks=40)
     assert [line.complete for line in lines] == [True, True, False, False]
     assert [len(line.alphas) for line in lines] == [17, 17, 6, 0]
     assert lines[2].stopped == "max_breaks"
@@ -147,7 +146,7 @@ def test_limits_over_many_lines_say_which_lines_are_complete():
 
 def test_a_stream_that_runs_out_of_time_says_so():
     last = None
-    for part in xl.sweep(tent_network(25), [0.0], [1.0], seconds=0.5, memory=1 << 12):
+    for part in xl.sweep(tent(25), [0.0], [1.0], seconds=0.5, memory=1 << 12):
         last = part
     assert last is not None
     assert float(last.alphas[-1]) < 1.0
@@ -272,11 +271,11 @@ def test_lines_of_every_kind_survive_a_file(tmp_path):
     kinds = [
         xl.restrict(mlp(3, 8, 2), Q3, R3, values=False),
         xl.restrict(two, (Q3, Q3.flip(0)), (R3, R3.flip(0))),
-        xl.restrict(tent_network(9), [0.0], [1.0], max_breaks=7),
+        xl.restrict(tent(9), [0.0], [1.0], max_breaks=7),
         xl.restrict(mlp(3, 8, 2), Q3, R3).minimal(),
         xl.restrict(nn.ReLU(), torch.zeros(2, 0), torch.zeros(2, 0)),
         xl.restrict(nn.ReLU(), -1.0, 1.0),
-        next(iter(xl.sweep(tent_network(5), [0.0], [1.0], memory=1))),
+        next(iter(xl.sweep(tent(5), [0.0], [1.0], memory=1))),
     ]
     for line in kinds:
         line.save(path)
@@ -392,7 +391,7 @@ def test_missing_files_and_folders_are_refused(tmp_path):
 def test_an_existing_file_survives_a_failed_save(tmp_path, monkeypatch, step):
     line, path = saved(tmp_path)
     before = path.read_bytes()
-    other = xl.restrict(tent_network(10), [0.0], [1.0])
+    other = xl.restrict(tent(10), [0.0], [1.0])
 
     def fail(*args, **options):
         raise OSError(errno.ENOSPC, "No space left on device")

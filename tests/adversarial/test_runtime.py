@@ -15,11 +15,10 @@ import torch
 from torch import nn
 
 import exactline as xl
-from exactline.zoo import tent_network
 from tests.oracle.compare import mismatch
 from tests.oracle.families import FAMILIES, seeded, small_integers
 
-from .truth import Function, breaks, dense, mlp, points, refused, relus, right, same_line, settings
+from .truth import Function, breaks, dense, mlp, points, refused, relus, right, same_line, settings, tent
 
 Q3, R3 = points(-2.0, 1.5, 0.5), points(2.5, -1.0, -3.0)
 
@@ -92,9 +91,9 @@ for chosen in (torch.backends, torch.backends.cuda.matmul):
 
 def test_settings_are_the_callers_between_the_parts_of_a_stream():
     before = settings()
-    for _ in xl.sweep(tent_network(6), [0.0], [1.0], memory=1):
+    for _ in xl.sweep(tent(6), [0.0], [1.0], memory=1):
         assert settings() == before
-    stream = xl.sweep(tent_network(6), [0.0], [1.0], memory=1)
+    stream = xl.sweep(tent(6), [0.0], [1.0], memory=1)
     next(stream)
     stream.close()  # left in the middle
     assert settings() == before
@@ -178,7 +177,7 @@ def test_many_lines_and_many_pieces_under_a_float16_default_are_all_there():
         lines = xl.restrict_many(nn.ReLU(), -torch.ones(70_000, 1), torch.ones(70_000, 1), values=False)
         assert len(lines) == 70_000
         assert set(lines.pieces.tolist()) == {2}
-        line = xl.restrict(tent_network(12), [0.0], [1.0])
+        line = xl.restrict(tent(12), [0.0], [1.0])
         assert len(line) == 2**12
         assert line.check(samples=100).worst == 0.0
         assert line.error >= 0.0
@@ -283,7 +282,7 @@ def test_four_threads_may_capture_four_modules_at_once():
 @pytest.mark.filterwarnings("ignore")
 def test_concurrent_calls_leave_the_precision_of_the_caller():
     # one call that ends while another is under way must not restore the other's "off"
-    model = tent_network(9)
+    model = tent(9)
     xl.restrict(model, [0.0], [1.0])
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("medium")
@@ -299,7 +298,7 @@ def test_concurrent_calls_leave_the_precision_of_the_caller():
 
 @pytest.mark.filterwarnings("ignore")
 def test_an_interrupt_from_a_progress_callback_leaves_cleanly():
-    model, calls = tent_network(10), []
+    model, calls = tent(10), []
 
     def interrupt(share, count):
         calls.append((share, count))
@@ -334,24 +333,20 @@ def test_an_interrupt_inside_a_forward_or_a_capture_is_not_turned_into_our_error
 
 def test_progress_tells_a_rising_share_and_count_that_end_at_all():
     told = []
-    line = xl.restrict(
-        tent_network(9), [0.0], [1.0], memory=1 << 12, progress=lambda share, count: told.append((share, count))
-    )
+    line = xl.restrict(tent(9), [0.0], [1.0], memory=1 << 12, progress=lambda share, count: told.append((share, count)))
     assert told == sorted(told)
     assert told[-1] == (1.0, len(line) + 1)
     many = []
     starts = torch.rand(20, 1, dtype=torch.float64)
-    lines = xl.restrict_many(
-        tent_network(5), starts, 1 - starts, memory=1 << 12, progress=lambda s, c: many.append((s, c))
-    )
+    lines = xl.restrict_many(tent(5), starts, 1 - starts, memory=1 << 12, progress=lambda s, c: many.append((s, c)))
     assert many == sorted(many)
     assert many[-1] == (1.0, len(lines.alphas))
 
 
 def test_a_progress_bar_is_drawn_and_removed(capsys):
-    line = xl.restrict(tent_network(8), [0.0], [1.0], memory=1 << 12, progress=True)
+    line = xl.restrict(tent(8), [0.0], [1.0], memory=1 << 12, progress=True)
     assert len(line) == 2**8
-    refused(xl.ArgumentError, xl.restrict, tent_network(2), [0.0], [1.0], progress="yes")
+    refused(xl.ArgumentError, xl.restrict, tent(2), [0.0], [1.0], progress="yes")
 
 
 def test_random_numbers_and_warnings_are_the_callers():
@@ -467,7 +462,7 @@ def test_without_values_the_breaks_and_births_are_the_same():
 @pytest.mark.parametrize("memory", [1, 1 << 10, 1 << 14, None])
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_parts_of_a_stream_come_in_order_and_join_to_the_whole(seed, memory):
-    model, Q, R = tied(seed) if seed else (tent_network(7), points(0.0), points(1.0))
+    model, Q, R = tied(seed) if seed else (tent(7), points(0.0), points(1.0))
     whole = xl.restrict(model, Q, R)
     parts = list(xl.sweep(model, Q, R, memory=memory))
     alphas, values = [0.0], [whole.values[:1]]

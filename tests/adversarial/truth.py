@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Sequence
 from fractions import Fraction
+from functools import cache
 from itertools import pairwise
 from typing import Any
 
@@ -14,10 +15,13 @@ from torch import Tensor, nn
 
 import exactline as xl
 from exactline import Restriction
+from exactline.zoo import tent_network
 from tests.oracle.compare import mismatch
 
 TINY = 2 * 5e-324  # where numbers are subnormal, a rounding is one of these
 CLOSE = 1e-9  # of the largest value on the line: wrong maps are off by far more, rounding by far less
+
+tent = cache(tent_network)  # for whoever does not change it: a module is captured once
 
 
 def dense(weight: Sequence[Sequence[float]] | Tensor, bias: Sequence[float] | Tensor | None = None) -> nn.Linear:

@@ -174,13 +174,15 @@ def test_a_round_trip_through_onnx_changes_no_break(data: Path, tmp_path: Path, 
     chosen = [p for p in chosen if "ACASXU" not in p.name or "_1_1_" in p.name]
     chosen += [files(data / "acasxu" / "nnet", ".nnet")[0], *files(data / "eran", ".pyt", ".tf", ".eran")[:4]]
     wrong: list[str] = []
+    breaks = 3000 if most > 1 << 18 else 500
     for path in chosen:
         network = loaded(path)
         network.save(tmp_path / "again.onnx")
         again = xl.load(tmp_path / "again.onnx")
         ends = [tuple(torch.as_tensor(p[0]).double() for p in points_of(network, 1, seed)) for seed in (3, 4)]
         one, two = (
-            xl.restrict(n, *(e if n.several_inputs else e[0] for e in ends), max_breaks=3000) for n in (network, again)
+            xl.restrict(n, *(e if n.several_inputs else e[0] for e in ends), max_breaks=breaks)
+            for n in (network, again)
         )
         if len(one) != len(two) or float((one.alphas - two.alphas).abs().max()) > 1e-12:
             wrong.append(f"{path.name}: {len(one)} pieces became {len(two)}")

@@ -76,8 +76,14 @@ def test_an_offender_beside_the_wanted_submodule_is_no_offence():
     assert xl.restrict(Two().eval(), [-1.0], [1.0], until="sharp").alphas.tolist() == [0.0, 0.5, 1.0]
 
 
-@pytest.mark.parametrize("shift", [0.0, 8.0], ids=["awake", "asleep"])
-@pytest.mark.parametrize("name", BATCH)
+@pytest.mark.parametrize(
+    ("name", "shift"),
+    [pytest.param(name, 8.0, id=f"{name}-asleep") for name in BATCH]
+    + [
+        pytest.param(name, 0.0, id=f"{name}-awake", marks=() if i % 4 == 0 else pytest.mark.slow)
+        for i, name in enumerate(BATCH)
+    ],
+)
 def test_a_model_that_mixes_points_is_refused(name, shift):
     # behind units that are zero for all likely points too: there no value tells that points were mixed
     model = nn.Sequential(Function(lambda x: torch.relu(x - shift), ()), Function(BATCH[name], ()))
