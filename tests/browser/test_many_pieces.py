@@ -73,9 +73,8 @@ def test_all_intervals_are_seen_or_counted_and_values_are_the_librarys(page, pat
         assert [float(text) for _, text in cells] == pytest.approx([values[int(i)] for i, _ in cells], abs=1e-12)
         assert page.told()["class"] == str(decided().at(alpha).label)
     times = page.js("for (let i = 0; i < 21; i++) exactline.draw(); return exactline.times.slice(-21)")
-    print(
-        f"{len(line):,} pieces: {min(times):.1f} ms to draw ({np.median(times):.1f} on a shared machine), file of {path.stat().st_size / 1e6:.1f} MB"
-    )
+    size = path.stat().st_size / 1e6
+    print(f"{len(line):,} pieces, {size:.1f} MB: drawn in {min(times):.1f} ms, median {np.median(times):.1f}")
     assert np.median(times) < 500  # a few ms on a machine of one's own
 
 
@@ -113,3 +112,20 @@ def test_a_single_piece_among_so_many(page, path):
     assert state["width"] == pytest.approx(1.3 * float(line.alphas[70_002] - line.alphas[70_001]))
     assert page.told()["piece"] == f"70001 (of 0 to {len(line) - 1})"
     assert page.text("range").endswith("2 breaks")
+
+
+def test_markers_and_the_table_lead_to_narrow_intervals(page, path):
+    table = decided().table
+    page.open(path)
+    state = page.state()
+    marker = max(state["markers"], key=lambda m: m["count"])
+    page.hover(marker["x"], state["box"]["band"] - 6)
+    assert f"{marker['count']:,} narrow intervals" in page.text("tip")
+    page.drag((marker["x"], state["box"]["band"] - 6), (marker["x"], state["box"]["band"] - 6))  # a click
+    assert page.state()["width"] < 0.1
+    page.js("document.querySelectorAll('#intervals button')[3].click()")
+    page.settle()
+    state = page.state()
+    assert state["lo"] + 0.3 * state["width"] / 1.6 == pytest.approx(table.starts[3], rel=1e-9)
+    assert state["width"] == pytest.approx(1.6 * (table.stops[3] - table.starts[3]), rel=1e-6)
+    assert page.told()["class"] == str(decided()[3].label)

@@ -110,6 +110,15 @@ def test_of_many_outputs_those_that_lead_or_come_second_are_kept(tmp_path):
     assert set((-line.at(places)).topk(2, 1).indices.flatten().tolist()) <= kept
 
 
+def test_a_page_says_when_too_many_outputs_lead(tmp_path):
+    turns = torch.linspace(0, 3.1, 100, dtype=torch.float64)
+    fan = nn.Linear(2, 100, bias=False).double()
+    fan.weight = nn.Parameter(torch.stack([turns.cos(), turns.sin()], 1))
+    data = data_of(xl.restrict(fan, [1.0, 0.01], [-1.0, 0.01]).to_html(tmp_path / "a.html"))
+    assert data["decisions"] is None
+    assert data["notes"][-1] == "More than 64 outputs lead somewhere: the page shows no classes."
+
+
 def test_one_output_has_a_curve_and_no_classes(tmp_path):
     data = data_of(xl.restrict(zoo.tent_network(3), [0.0], [1.0]).to_html(tmp_path / "a.html"))
     assert (len(data["curves"]), data["decisions"]) == (1, None)

@@ -121,6 +121,8 @@ def _shown(line: Restriction, labels: Sequence[str] | None, order: str, output: 
         for number in places
     ]
     classes = None if decided is None or values.shape[1] < 2 else _classes(decided, names, places)
+    if decided is not None and not leads <= set(places):
+        notes.append(f"More than {MOST} outputs lead somewhere: the page shows no classes.")
     return Shown(values.shape[1], curves, classes, sure, notes)
 
 

@@ -120,11 +120,17 @@ function drawCurves(scale, from, until, columns) {
   for (const { c, at } of some) { pen.fillStyle = look(c); pen.fillText(shortened(c.name, box.right - 10), box.left + box.wide + 6, at); }
   pen.font = FONT;
 }
-function shortened(text, room) {
-  if (pen.measureText(text).width <= room) return text;
-  let n = text.length;
-  while (n > 1 && pen.measureText(`${text.slice(0, n)}\u2026`).width > room) n--;
-  return `${text.slice(0, n)}\u2026`;
+const cuts = new Map();
+function shortened(text, room) { // as much of a name as fits; measuring takes long, so what was found is kept
+  const key = `${pen.font} ${Math.round(room)} ${text}`;
+  if (cuts.size > 2000) cuts.clear();
+  if (!cuts.has(key)) {
+    const fits = n => pen.measureText(`${text.slice(0, n)}\u2026`).width <= room;
+    let low = 1, top = Math.min(text.length, 400);
+    while (low < top) { const mid = (low + top + 1) >> 1; if (fits(mid)) low = mid; else top = mid - 1; }
+    cuts.set(key, text.length <= 400 && pen.measureText(text).width <= room ? text : `${text.slice(0, low)}\u2026`);
+  }
+  return cuts.get(key);
 }
 
 function drawBand() { // classes; those too narrow to see are gathered under markers, and none is left out
