@@ -1,5 +1,6 @@
 """The linearity study: a network solved by hand, the definitions, and the published tables."""
 
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import exactline as xl
 from exactline.exact import restrict as exact_restrict
 from exactline.network import as_network
 from exactline.studies import linearity, tables
+from exactline.studies.proof import proofs
 from exactline.studies.published import Images, Subject, Suite, digits_suite, linearity_suites, read_images
 
 PIXELS = np.array([[[200.0, 100.0]]])  # one image of one channel, one row and two columns
@@ -140,12 +142,27 @@ def test_a_second_run_finds_the_first_ones_results(tmp_path):
     assert linearity.run(images=4, folder=tmp_path).resumed == 9
 
 
-def test_float32_is_counted_when_asked_for(tmp_path):
+def test_float32_is_counted_when_asked_for_and_float64_proved(tmp_path):
     found = linearity.run(images=2, folder=tmp_path, float32=True)
-    assert all(len(r.breaks32) == 5 for r in found.rows if r.right)
+    assert all(len(r.breaks32) == len(r.plain32) == 5 for r in found.rows if r.right)
     assert linearity.run(images=2, folder=tmp_path).rows[0].breaks32 == ()
     head = tables.float32_table(found).head
-    assert "float32 counts more" in head
+    assert "plain float32 differs" in head
+    table = tables.lines_table(found)
+    assert {len(row) for row in table.rows} == {len(table.head)}
+    assert all(p.breaks == p.truth for p in proofs(found))
+    assert proofs(linearity.run(images=2, folder=tmp_path)) == []
+
+
+def test_a_line_that_float32_counts_otherwise_is_proved(hand):
+    """Counts that are wrong on purpose: the oracle finds the true one, whatever they are."""
+    wrong = [replace(r, breaks32=(7, *r.breaks[1:]), plain32=r.breaks) for r in hand.rows]
+    (proof, *_) = found = proofs(replace(hand, rows=tuple(wrong)), each=2)
+    assert len(found) == 2
+    assert (proof.direction, proof.breaks, proof.breaks32, proof.truth) == ("FGSM", 3, 7, 3)  # fewest breaks first
+    assert proof.closest == pytest.approx(1 / 12)
+    (row, *_) = tables.proof_table(found).rows
+    assert row == ("hand", "DiffAI", "0", "FGSM", "3", "7", "3", "3", "8.3e-02")
 
 
 def test_images_that_are_none_are_refused(tmp_path):
@@ -183,3 +200,18 @@ def test_all_42_entries_of_tables_3_and_4_are_the_published_ones(data: Path, cap
     assert 100 * found.tangent("MNIST", "normal") == pytest.approx(39, abs=1)
     assert 100 * found.tangent("CIFAR10", "normal", float32=True) == pytest.approx(288, abs=1)
     assert 100 * found.tangent("CIFAR10", "normal") == pytest.approx(262, abs=1)  # one image differs: number 29
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3000)
+def test_where_float32_counts_otherwise_float64_is_right(data: Path, capsys: pytest.CaptureFixture[str]):
+    """The first ten images of both data sets in all three networks, by the rational oracle."""
+    found = linearity.run(data, images=10, float32=True)
+    proved = proofs(found)
+    with capsys.disabled():
+        print("\n", tables.float32_table(found).csv(), tables.proof_table(proved).csv(), sep="\n")
+    assert {p.images for p in proved} == {"MNIST", "CIFAR10"}
+    assert len(proved) >= 6
+    assert all(p.breaks == p.truth for p in proved)
+    assert all(p.breaks32 != p.truth for p in proved if p.breaks32 != p.breaks)
+    assert all(r.plain32 == r.breaks for r in found.rows)  # what the paper's tool counts, line by line

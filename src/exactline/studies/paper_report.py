@@ -11,6 +11,7 @@ from typing import TypeAlias
 
 from . import ig, linearity, tables
 from .acas_report import as_table
+from .proof import Proof
 from .tables import Table
 
 
@@ -46,13 +47,17 @@ img{max-width:100%}figcaption,caption{color:#555;text-align:left;caption-side:to
 .wide{overflow-x:auto}"""
 
 
-def linearity_tables(found: linearity.Linearity) -> list[Table]:
+def linearity_tables(found: linearity.Linearity, proofs: Sequence[Proof] = ()) -> list[Table]:
     """The tables of the linearity study, but for the list of all lines."""
     made = [tables.table3(found), tables.table4(found), tables.tangent(found)]
-    return [*made, tables.float32_table(found)] if any(r.breaks32 for r in found.rows) else made
+    if any(r.breaks32 for r in found.rows):
+        made += [tables.float32_table(found), tables.proof_table(proofs)]
+    return made
 
 
-def linearity_blocks(found: linearity.Linearity, pictures: Sequence[Picture] = ()) -> list[Block]:
+def linearity_blocks(
+    found: linearity.Linearity, pictures: Sequence[Picture] = (), proofs: Sequence[Proof] = ()
+) -> list[Block]:
     """Section 5: linearity along adversarial directions."""
     same, entries = tables.equal_entries(found)
     hundred = all(len(s.images) == 100 for s in found.suites)
@@ -69,7 +74,7 @@ def linearity_blocks(found: linearity.Linearity, pictures: Sequence[Picture] = (
         Points(tuple(notes)),
         Heading("What comes out", 3),
         Points(tuple(tables.findings(found))),
-        *linearity_tables(found),
+        *linearity_tables(found, proofs),
         *pictures,
         Heading("Definitions", 3),
         Points(linearity.DEFINITIONS),
