@@ -152,7 +152,7 @@ def test_several_inputs_are_given_and_saved_in_their_order(run, tmp_path):
         (("--input", "20,30", "--baseline", "1", "--baseline", "2"), 2, "--baseline is given 2 times"),
         (("--input", "1e308,1e308", "--baseline", "-1e308"), 4, ""),
         ((*AGES, "--out", "a.safetensors"), 2, "Files are .npz here."),
-        ((*AGES, "--plot", "a.txt"), 2, ".png or .pdf or .svg"),
+        ((*AGES, "--plot", "a.txt"), 2, ".png, .pdf or .svg"),
         ((*AGES, "--out", "no/a.npz"), 6, "folder does not exist"),
         ((*AGES, "--device", "moon"), 2, "device moon cannot be used"),
         ((*AGES, "--memory", "much"), 2, "not an amount of memory"),

@@ -161,7 +161,7 @@ def test_memory_bounds_change_nothing(run):
         ((*GRID, "--labels", "a"), 2, "There are 1 name for 2 outputs."),
         ((*GRID, "--style", "decisions", "--no-values"), 2, "Decisions need the values."),
         ((*GRID, "--memory", "much"), 2, "'much' is not an amount of memory."),
-        ((*GRID, "--plot", "a.gif"), 2, "Files are .png or .svg or .pdf here."),
+        ((*GRID, "--plot", "a.gif"), 2, "Files are .png, .pdf or .svg here."),
         ((*GRID, "--html", "a.txt"), 2, "Files are .html or .htm here."),
         ((*GRID, "--out", "a.npz"), 2, "Files are .safetensors here."),
         ((*GRID, "--html", "none/a.html"), 6, "Its folder does not exist."),

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..errors import ArgumentError
-from .output import PICTURES, SHAPE, counted, dims, ready, remark, say_json, say_rich
+from .output import PICTURES, SHAPE, counted, dims, listed, ready, remark, say_json, say_rich
 from .restrict import POINT, byte_count, given_point
 
 if TYPE_CHECKING:
@@ -75,14 +74,7 @@ def _names(labels: str | None, decided: Decisions) -> list[str]:
     from ..view.band import checked_names
 
     count = decided.table.tied.shape[1]
-    given = None if labels is None else [name.strip() for name in labels.split(",")]
-    if given is not None and len(given) != count:
-        raise ArgumentError(
-            f"There are {counted(len(given), 'name')} for {counted(count, 'output')}.",
-            where="--labels",
-            hint="Give one name for each output, with commas between.",
-        )
-    return checked_names(given, count)
+    return checked_names(listed(labels, count), count)
 
 
 def _label(interval: Interval, names: list[str]) -> str:

@@ -66,10 +66,27 @@ def ready(files: dict[str, tuple[Path | None, tuple[str, ...]]]) -> None:
         writable(path, option)
         if path.suffix.lower() not in endings:
             raise ArgumentError(
-                f"Files are {' or '.join(endings)} here.", where=f"{option} {path}", hint="Name the file so."
+                f"Files are {_either(endings)} here.", where=f"{option} {path}", hint="Name the file so."
             )
         if option == "--plot" and find_spec("matplotlib") is None:
             raise MissingError("Pictures need matplotlib.", where=option, hint='pip install "exactline[plot]"')
+
+
+def _either(words: tuple[str, ...]) -> str:
+    """One of several: .png, .pdf or .svg."""
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} or {words[-1]}"
+
+
+def listed(labels: str | None, count: int) -> list[str] | None:
+    """The names of so many outputs, as they are typed: no,maybe,yes."""
+    names = None if labels is None else [name.strip() for name in labels.split(",")]
+    if names is not None and len(names) != count:
+        raise ArgumentError(
+            f"There are {counted(len(names), 'name')} for {counted(count, 'output')}.",
+            where="--labels",
+            hint="Give one name for each output, with commas between.",
+        )
+    return names
 
 
 def counted(count: int, what: str) -> str:

@@ -5,15 +5,14 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..errors import ArgumentError, MissingError
+from ..errors import ArgumentError
 from .bars import moving
-from .output import SHAPE, counted, dims, remark, say_json, say_rich, writable
+from .output import PICTURES, SHAPE, counted, dims, listed, ready, remark, say_json, say_rich
 from .plane_summary import document, report
 from .restrict import POINT, byte_count, given_point
 
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from ..plane.regions import Regions
 
 TITLE = 24  # letters of a point that is named as it was given
-ENDINGS = {"--out": (".safetensors",), "--plot": (".png", ".svg", ".pdf"), "--html": (".html", ".htm")}
+ENDINGS = {"--out": (".safetensors",), "--plot": PICTURES, "--html": (".html", ".htm")}
 CHOICES = {"--style": ("regions", "decisions"), "--order": ("max", "min"), "--outline": ("rectangle", "triangle")}
 
 
@@ -127,34 +126,20 @@ def _sensible(asked: Asked, style: str, order: str) -> None:
 
 def _ready(files: dict[str, Path | None], style: str, values: bool) -> None:
     """Refuse what could not be written before the work begins."""
-    for option, path in files.items():
-        if path is None:
-            continue
-        writable(path, option)
-        if path.suffix.lower() not in ENDINGS[option]:
-            raise ArgumentError(
-                f"Files are {' or '.join(ENDINGS[option])} here.", where=f"{option} {path}", hint="Name the file so."
-            )
+    ready({option: (path, ENDINGS[option]) for option, path in files.items()})
     if style == "decisions" and not values:
         raise ArgumentError("Decisions need the values.", where="--style", hint="Leave out --no-values.")
-    if files["--plot"] is not None and find_spec("matplotlib") is None:
-        raise MissingError("Pictures need matplotlib.", where="--plot", hint='pip install "exactline[plot]"')
 
 
 def _names(labels: str | None, network: Network) -> list[str] | None:
     """Names of the outputs, as many as there are."""
     from math import prod
 
-    if labels is None:
-        return None
-    names, count = [name.strip() for name in labels.split(",")], prod(network.nodes[network.outputs[0]].shape)
-    if len(names) != count or network.several_outputs:
+    if labels is not None and network.several_outputs:
         raise ArgumentError(
-            f"There are {counted(len(names), 'name')} for {counted(count, 'output')}.",
-            where="--labels",
-            hint="Give one name for each output, with commas between.",
+            "Only a single output has names.", where="--labels", hint="Leave it out: the network has several outputs."
         )
-    return names
+    return listed(labels, prod(network.nodes[network.outputs[0]].shape))
 
 
 def _points(asked: Asked, network: Network) -> list[Any]:

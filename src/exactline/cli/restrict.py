@@ -5,16 +5,15 @@ from __future__ import annotations
 import re
 import sys
 from dataclasses import replace
-from importlib.util import find_spec
 from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..errors import ArgumentError, LineError, MissingError
+from ..errors import ArgumentError, LineError
 from .bars import moving
-from .output import SHAPE, dims, remark, say_json, say_rich, writable
+from .output import PICTURES, SHAPE, dims, ready, remark, say_json, say_rich
 
 if TYPE_CHECKING:
     from ..network import Network
@@ -77,17 +76,9 @@ def restrict(
 
 def _ready(out: Path | None, plot: Path | None, values: bool) -> None:
     """Refuse what could not be written before the sweep, which may take long."""
-    if out is not None:
-        writable(out, "--out")
-    if plot is None:
-        return
-    writable(plot, "--plot")
-    if not values:
+    ready({"--out": (out, (".safetensors",)), "--plot": (plot, PICTURES)})
+    if plot is not None and not values:
         raise ArgumentError("A picture needs the values.", where="--plot", hint="Leave out --no-values.")
-    if plot.suffix.lower() not in (".png", ".pdf", ".svg"):
-        raise ArgumentError("Pictures are .png, .pdf or .svg.", where=f"--plot {plot}", hint="Name the file so.")
-    if find_spec("matplotlib") is None:
-        raise MissingError("Pictures need matplotlib.", where="--plot", hint='pip install "exactline[plot]"')
 
 
 def byte_count(text: str) -> int:
