@@ -10,7 +10,7 @@ const alphaAt = x => clamp(view.lo + (x - box.left) / box.wide * view.width, Mat
 
 function layout() {
   const slim = wide < 520, rows = Math.min(nodes.length, slim ? 30 : 60), row = rows ? clamp((slim ? 60 : 96) / rows, 2, 13) : 0;
-  const left = curves.length ? slim ? 46 : 66 : 14, right = slim ? 10 : wide > 780 ? 124 : 92, bottom = high - AXIS;
+  const left = curves.length ? slim ? 46 : 66 : 14, right = slim ? 10 : wide > 780 ? 140 : 104, bottom = high - AXIS;
   const ticks = bottom - rows * row, band = bands ? ticks - 6 - BAND : ticks;
   box = { left, right, wide: Math.max(1, wide - left - right), top: 8, low: Math.max(20, bands ? band - 22 : ticks - 8), band, ticks, row, rows, bottom, slim };
   for (const [name, size] of [["--left", left], ["--right", right]]) $("slider").style.setProperty(name, `${size}px`);
@@ -113,11 +113,17 @@ function drawCurves(scale, from, until, columns) {
   pen.restore();
   pen.setLineDash([]); pen.globalAlpha = 1;
   if (box.slim || curves.length < 2) return;
-  pen.textAlign = "left"; pen.textBaseline = "middle"; pen.font = "600 12px system-ui, sans-serif";
+  pen.textAlign = "left"; pen.textBaseline = "middle"; pen.font = FONT;
   const room = Math.floor((box.low - box.top) / 14), some = tags.sort((a, b) => b.c.leads - a.c.leads).slice(0, room).sort((a, b) => a.at - b.at);
   for (let i = 0, least = box.top + 6; i < some.length; i++) least = (some[i].at = Math.max(some[i].at, least)) + 14;
   for (let i = some.length - 1, most = box.low - 5; i >= 0; i--) most = (some[i].at = Math.min(some[i].at, most)) - 14;
-  for (const { c, at } of some) { pen.fillStyle = look(c); pen.fillText(shortened(c.name, box.right - 10), box.left + box.wide + 6, at); }
+  for (const { c, at } of some) { // a piece of the curve, and its name in ink
+    const x = box.left + box.wide + 5;
+    pen.strokeStyle = look(c); pen.lineWidth = c.leads || !bands ? 3 : 2; pen.setLineDash(DASHES[c.dash]);
+    pen.beginPath(); pen.moveTo(x, at); pen.lineTo(x + 16, at); pen.stroke();
+    pen.fillStyle = css("--ink"); pen.fillText(shortened(c.name, box.right - 30), x + 21, at);
+  }
+  pen.setLineDash([]);
   pen.font = FONT;
 }
 const cuts = new Map();
@@ -147,7 +153,7 @@ function drawBand() { // classes; those too narrow to see are gathered under mar
       pen.fillStyle = fillOf(pen, look(curve), kind.tie ? 6 : curve.hatch);
       pen.fillRect(a, box.band, Math.max(1, b - a), BAND);
       column = Math.floor(a);
-      if (j && whole >= 2) { pen.fillStyle = css("--ink"); pen.fillRect(a - .5, box.band - 3, 1, BAND + 6); pen.globalAlpha = .25; pen.fillRect(a - .5, box.top, 1, box.low - box.top); pen.globalAlpha = 1; }
+      if (j && whole >= 2 && bands.starts[j] >= view.lo) { pen.fillStyle = css("--ink"); pen.fillRect(a - .5, box.band - 3, 1, BAND + 6); pen.globalAlpha = .25; pen.fillRect(a - .5, box.top, 1, box.low - box.top); pen.globalAlpha = 1; }
     }
     if (whole < NARROW) {
       const x = (a + b) / 2, before = markers.at(-1);
@@ -193,7 +199,7 @@ function drawTicks(from, until, columns) { // breaks, each layer in its row
       }
       pen.globalAlpha = 1;
     }
-    if (box.row >= 9 && !box.slim) { pen.font = "11px system-ui, sans-serif"; pen.textAlign = "left"; pen.textBaseline = "middle"; pen.fillText(shortened(node.name, box.right - 8), box.left + box.wide + 6, y + tall / 2); pen.font = FONT; }
+    if (box.row >= 9 && !box.slim) { pen.font = "11px system-ui, sans-serif"; pen.textAlign = "left"; pen.textBaseline = "middle"; pen.fillStyle = css("--soft"); pen.fillText(shortened(node.name, box.right - 8), box.left + box.wide + 6, y + tall / 2); pen.font = FONT; }
   });
 }
 function drawAxis() {
