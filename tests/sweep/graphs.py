@@ -15,8 +15,8 @@ def graph(seed: int) -> tuple[nn.Module, Tensor, Tensor]:
     """A network and the ends of a line through it."""
     g = torch.Generator().manual_seed(seed)
     flat = pick(g, 0, 5) == 0  # one spatial dim
-    channels, side = pick(g, 1, 3), pick(g, 6, 11)
-    shape = (channels, side + 6) if flat else (channels, side, pick(g, 6, 11))
+    channels, side = pick(g, 1, 3), pick(g, 9, 13)
+    shape = (channels, side + 6) if flat else (channels, side, pick(g, 9, 13))
     layers: list[nn.Module] = []
     now = channels
     for _ in range(pick(g, 2, 4)):
@@ -25,8 +25,11 @@ def graph(seed: int) -> tuple[nn.Module, Tensor, Tensor]:
     torch.manual_seed(seed)
     body = nn.Sequential(*layers).eval().double()
     _randomise(body, g)
-    with torch.no_grad():
-        size = body(torch.zeros(2, *shape, dtype=torch.float64))[0].numel()
+    try:
+        with torch.no_grad():
+            size = body(torch.zeros(2, *shape, dtype=torch.float64))[0].numel()
+    except RuntimeError:  # a window is larger than what is left of the map
+        return graph(seed + 1_000_000)
     heads: list[list[nn.Module]] = [
         [nn.Flatten(), nn.Linear(size, 7), nn.ReLU(), nn.Linear(7, 3)],
         [nn.Flatten(), nn.Linear(size, 4)],

@@ -14,7 +14,7 @@ from .plan import plan
 
 ENGINES = ("auto", "dense", "local")
 GAIN = {"cpu": 1.5, "cuda": 6.0}  # how much less work patches must be before they are taken
-LIGHT = {"cpu": 1e5, "cuda": 1e8}  # multiplications for one point: below, points cost hardly more than asking
+LIGHT = {"cpu": 1e5, "cuda": 1e6}  # multiplications for one point: below, points cost hardly more than asking
 
 
 class Choice:

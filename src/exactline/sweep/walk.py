@@ -88,6 +88,18 @@ class Walk:
 
 def _signs(seed: int, count: int, like: Tensor) -> Tensor:
     """Random signs (probes, 1, *shape), the same for every point so that neighbours do not matter."""
+    if like.device.type != "cpu":
+        return _mixed(seed, count, like)
     generator = torch.Generator().manual_seed(seed)
     drawn = torch.randint(0, 2, (count, 1, *like.shape[1:]), generator=generator, device="cpu")
     return drawn.to(like.device, like.dtype) * 2 - 1
+
+
+def _mixed(seed: int, count: int, like: Tensor) -> Tensor:
+    """The same where drawing numbers one after another would take longer than all else: bits of a mixed-up counter."""
+    shape = (count, 1, *like.shape[1:])
+    total = torch.Size(shape).numel()
+    bits = torch.arange(total, device=like.device) * 0x5851F42D4C957F2D + (seed * 2 + 1) * 0x14057B7EF767814F
+    for shift, factor in ((31, 0x3C79AC492BA7B653), (33, 0x1C69B3F74AC4AE35)):
+        bits = (bits ^ (bits >> shift)) * factor
+    return ((bits >> 62) & 1).view(shape).to(like.dtype) * 2 - 1

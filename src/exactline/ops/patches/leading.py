@@ -10,7 +10,7 @@ from torch import Tensor
 
 from .channelwise import bounds_of, most_reached
 from .patch import Grid, Groups, Patches, covers, kept, patches_of, whole
-from .scan import Block, Born, Doubt, Stage, Timeline, Turned, anchored, values_of
+from .scan import Block, Born, Doubt, Stage, Timeline, Turned, anchored, running, values_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,7 +129,7 @@ class Leading:
         if deep:
             jumps = rows.index_select(0, members[entry].flatten()).view(p, deep, count, channels)
             slopes[:, 1:, :count] = jumps
-            torch.cumsum(slopes, 1, out=slopes)
+            slopes = running(slopes)
         left = stage.left.new_zeros(p, count + self.floor, channels)
         left[:, :count] = stage.left[window] * self.sign
         right = torch.zeros_like(left)

@@ -10,6 +10,8 @@ from torch import Tensor
 
 from .patch import Grid, Group, Groups, Patches, Sparks, covers, is_whole, whole
 
+HELD = 1 << 28  # numbers of whole maps at a time
+
 
 @dataclass(frozen=True, eq=False)
 class Rows:
@@ -37,11 +39,20 @@ class Rows:
         if isinstance(group, Sparks):
             row = group.pixel * self.source[0] + group.channel
             jump = self.table.view(-1, self.grid[0]).index_select(0, row) * group.jump[:, None]
-        elif covers(group.size, self.source):
-            jump = whole(group, self.source).jump.reshape(len(group), -1) @ self.table.view(-1, self.grid[0])
+        elif covers(group.size, self.source) or group.jump.is_cuda:  # a GPU would rather multiply zeros than wait
+            jump = self._at_once(group)
         else:
             jump = self._by_place(group)
         return Patches(jump.new_zeros(len(jump), 2, dtype=torch.int64), jump.view(len(jump), 1, 1, -1))
+
+    def _at_once(self, patches: Patches) -> Tensor:
+        """Whole maps times the whole matrix, some at a time."""
+        table = self.table.view(-1, self.grid[0])
+        step = max(1, HELD // len(table))
+        parts = [
+            Patches(patches.top[at : at + step], patches.jump[at : at + step]) for at in range(0, len(patches), step)
+        ]
+        return torch.cat([whole(p, self.source).jump.reshape(len(p), -1) @ table for p in parts or [patches]])
 
     def _by_place(self, patches: Patches) -> Tensor:
         """Patches at the same place share their rows of the matrix."""

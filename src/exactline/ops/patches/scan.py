@@ -13,6 +13,8 @@ from .patch import Grid, Groups
 
 BLOCK = {"cpu": 1 << 18, "cuda": 1 << 27}  # numbers looked at together: on a CPU they stay in its cache
 
+LONG, STRIDE = 2048, 256  # sums of more numbers are made in stretches of so many
+
 Judge = Callable[[Tensor, Tensor, Tensor], None]  # alphas, elements and gaps that need a closer look; raises Doubt
 
 
@@ -154,13 +156,28 @@ class Block:
         return self.times[:, 1:] - self.times[:, :-1]
 
 
+def running(x: Tensor) -> Tensor:
+    """Sums along the second dim, in place where it is short; else in two levels, for many cores and few roundings."""
+    deep = x.shape[1]
+    if deep <= LONG:
+        return torch.cumsum(x, 1, out=x)
+    levels = -(-deep // STRIDE)
+    wide = x.new_zeros(len(x), levels * STRIDE, *x.shape[2:])
+    wide[:, :deep] = x
+    parts = wide.view(len(x), levels, STRIDE, *x.shape[2:])
+    torch.cumsum(parts, 2, out=parts)
+    before = running(parts[:, :-1, -1].contiguous())
+    parts[:, 1:] += before[:, :, None]
+    return wide[:, :deep]
+
+
 def values_of(block: Block, left: Tensor, slopes: Tensor) -> Tensor:
     """Values (p, deep + 2, ...) where pieces meet, from those at the start and the slopes (p, deep + 1, ...)."""
     out = slopes.new_empty(slopes.shape[0], slopes.shape[1] + 1, *slopes.shape[2:])
     out[:, 0] = left
     widths = block.widths.view(*block.widths.shape, *[1] * (slopes.dim() - 2))
     torch.mul(slopes, widths, out=out[:, 1:])
-    return torch.cumsum(out, 1, out=out)
+    return running(out)
 
 
 def anchored(stage: Stage, block: Block, values: Tensor, right: Tensor) -> Tensor:

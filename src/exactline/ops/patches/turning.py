@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from .patch import Grid, Groups, Patches, patches_of, pixels
-from .scan import Block, Born, Doubt, Stage, Timeline, Turned, anchored, between, values_of
+from .scan import Block, Born, Doubt, Stage, Timeline, Turned, anchored, between, running, values_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,7 +51,7 @@ class Turning:
         if deep:
             jumps = rows.index_select(0, entry.flatten()).view(p, deep, channels)
             slopes[:, 1:] = jumps
-            torch.cumsum(slopes, 1, out=slopes)
+            slopes = running(slopes)
         left, right = stage.left[block.pixels], stage.right[block.pixels]
         values = anchored(stage, block, values_of(block, left, slopes), right)
         branch: Tensor | float | None = None  # of every value that is a start or an entry

@@ -25,6 +25,7 @@ FIRST = 33  # points that foretell where breaks are many
 PATIENCE = 12  # doubts before the rest of a line is taken by points
 DEEPEST = 2  # how often a stretch is cut around a doubtful place before that place is taken by points
 NARROW, SHIFT = 1 / 12, 0.381966  # of a stretch: half of what lies around such a place; how far a bad end is moved
+SOON = 512  # breaks of a stretch where a deadline may end the sweep
 HEAVY = {"cpu": 3000, "cuda": 60000}  # breaks of one stretch, where memory allows
 
 
@@ -66,6 +67,8 @@ def _one(
     wanted = min(HEAVY.get(network.device.type, 3000), max(16, int(most / max(path.numbers, 1.0) / 2)))
     if path.stop < len(network.nodes):
         wanted = min(wanted, max(16, limits.points // 2))
+    if limits.deadline < float("inf"):
+        wanted = min(wanted, SOON)
     waiting = [(start, stop, 0) for start, stop in _foretold(network, lines, line, wanted)[::-1]]
     held: Part | None = None
     while waiting:

@@ -12,7 +12,7 @@ from ...errors import NumberError
 from ...network.graph import Network
 from ...ops.base import Affine, Breaking
 from ...ops.patches.patch import Grid, Group, Groups, Patches, Sparks, whole
-from ...ops.patches.scan import Born, Doubt, Stage
+from ...ops.patches.scan import Born, Doubt, Stage, running
 from ..plan import plan
 from .look import Looks
 from .plan import Route
@@ -202,9 +202,9 @@ def values_at(found: Found, field: Field, grid: Grid, shape: tuple[int, ...], so
             full = whole(field.groups[node], grid).jump.to(flat.dtype)
             jumps[place[at : at + len(times)]] = full.permute(0, 3, 1, 2).reshape(len(times), -1)
         at += len(times)
-    slopes = torch.cat([field.slope.flatten(1), jumps]).cumsum_(0)
+    slopes = running(torch.cat([field.slope.flatten(1), jumps])[None])[0]
     edges = torch.cat([found.alphas.new_tensor([found.start]), found.alphas, found.alphas.new_tensor([found.stop])])
-    values = slopes.mul_((edges[1:] - edges[:-1])[:, None]).cumsum_(0).add_(flat[0])
+    values = running(slopes.mul((edges[1:] - edges[:-1])[:, None])[None])[0] + flat[0]
     off = flat[1] - values[-1]
     part = ((found.alphas - found.start) / (found.stop - found.start))[:, None]
     return (values[:-1] + part * off).view(count, *shape)[some]
