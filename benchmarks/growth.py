@@ -59,8 +59,8 @@ def bent(depth: int, width: int) -> nn.Module:
 
 FAMILIES = (
     Family("depth", (1, 2, 4, 8, 16, 32), lambda size: bent(int(size), 64), lambda _: 1.0),
-    Family("width", (16, 32, 64, 128, 256, 512), lambda size: bent(4, int(size)), lambda _: 1.0),
-    Family("length", (1 / 64, 1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 1), lambda _: bent(4, 512), lambda size: size),
+    Family("width", (32, 64, 128, 256, 512, 1024, 2048), lambda size: bent(4, int(size)), lambda _: 1.0),
+    Family("length", (1 / 64, 1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 1), lambda _: bent(4, 1024), lambda size: size),
 )
 
 

@@ -7,6 +7,7 @@ import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction
+from functools import cached_property
 from typing import Any, TypeAlias
 
 import torch
@@ -61,7 +62,7 @@ class Network:
     dtype: torch.dtype = torch.float64
     moved: dict[Any, Network] = field(default_factory=dict)  # copies on other devices, made once
 
-    @property
+    @cached_property
     def inputs(self) -> tuple[int, ...]:
         """Places of the input nodes."""
         return tuple(i for i, node in enumerate(self.nodes) if isinstance(node.op, Input))
@@ -78,7 +79,7 @@ class Network:
         shapes = tuple(self.nodes[i].shape for i in self.outputs)
         return shapes if self.several_outputs else shapes[0]
 
-    @property
+    @cached_property
     def breaking(self) -> tuple[int, ...]:
         """Places of the nodes that can break."""
         return tuple(i for i, node in enumerate(self.nodes) if isinstance(node.op, Breaking))

@@ -60,6 +60,7 @@ class Limits:
         return bool(self.stopped)
 
 
+BLOCK = 1 << 21  # bytes of a tensor that are merged at a time on a processor
 Number = TypeVar("Number", np.int64, np.float64)
 Watch = Callable[[State], None]
 
@@ -277,10 +278,25 @@ class _Merge:
         if self.whole and not len(self.places):
             return values
         part = self.part.to(values.dtype).view(-1, *[1] * (values.dim() - 1))
-        left, right = values.index_select(0, self.before), values.index_select(0, self.before + 1)
         merged = empty((len(self.left), *values.shape[1:]), values)
-        torch.index_select(values, 0, self.left, out=merged)
-        return merged.index_copy_(0, self.at, between(left, right, part))
+        for start, stop in self._blocks(values):
+            block = merged[start:stop]
+            torch.index_select(values, 0, self.left[start:stop], out=block)
+            first, last = np.searchsorted(self.places, (start, stop)).tolist()
+            if first < last:
+                before = self.before[first:last]
+                left, right = values.index_select(0, before), values.index_select(0, before + 1)
+                block.index_copy_(0, self.at[first:last] - start, between(left, right, part[first:last]))
+        return merged
+
+    def _blocks(self, values: Tensor) -> Iterator[tuple[int, int]]:
+        """Rows that are merged at a time: so few that a processor's cache holds them."""
+        count = len(self.left)
+        step = (
+            max(1, BLOCK // max(1, values[:1].numel() * values.element_size())) if self.device.type == "cpu" else count
+        )
+        for start in range(0, count, max(step, 1)):
+            yield start, min(start + step, count)
 
 
 def _meet(merged: Tensor, merge: _Merge, births: Births) -> None:

@@ -1,0 +1,1 @@
+"""How models become networks, and stay so."""
