@@ -165,12 +165,14 @@ def test_a_shell_completes_commands_and_options():
 
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash")
-def test_bash_takes_the_script_of_completion():
+def test_bash_completes_with_the_script_it_is_given():
     script = process(_EXACTLINE_COMPLETE="source_bash").stdout
-    done = subprocess.run(
-        ["bash", "-c", f"{script}\ncomplete -p exactline"], capture_output=True, text=True, check=False
-    )
-    assert done.stdout.startswith("complete -o default -F _exactline_completion"), done.stderr
+    asked = 'COMP_WORDS=(exactline study den); COMP_CWORD=2; _exactline_completion exactline; echo "${COMPREPLY[@]}"'
+    command = f'PATH="{Path(sys.executable).parent}:$PATH"; {script}\ncomplete -p exactline; {asked}'
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
+    first, second = done.stdout.splitlines()
+    assert first.startswith("complete -o default -F _exactline_completion"), done.stderr
+    assert second == "density"
 
 
 def test_the_doctor_finds_this_installation_sound(run):
