@@ -20,6 +20,7 @@ from ..serve.service import NAME
 from ..serve.status import code_of
 
 FIRST, LONGEST = 0.1, 5.0  # seconds before the second try, and between two at most
+SINGLE = "SingleThreadedUnaryStream"
 MOST = 64 << 20  # bytes of one message of an answer; ours are smaller, and this is no place to be strict
 
 
@@ -64,10 +65,10 @@ class Way:
         """Of a channel."""
         local = is_loopback(self.target.rpartition(":")[0])
         return [
+            (SINGLE, 1),  # answers are read by whoever waits for them, not by a thread of their own
             ("grpc.max_receive_message_length", MOST),
             ("grpc.max_send_message_length", -1),
             ("grpc.initial_reconnect_backoff_ms", 100),
-            ("grpc.min_reconnect_backoff_ms", 100),
             ("grpc.max_reconnect_backoff_ms", 2000),
             *([("grpc.enable_http_proxy", 0)] if local else []),
         ]

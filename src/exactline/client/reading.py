@@ -80,12 +80,10 @@ class Reader:
 
     def offsets(self, lines: int) -> Tensor:
         """(lines + 1,) where the breaks of each line begin."""
-        found = torch.zeros(lines + 1, dtype=torch.int64)
         if self.counts and max(self.counts) >= lines:
             raise _odd()
-        for line, count in self.counts.items():
-            found[line + 1] = count
-        return found.cumsum(0)
+        counts = [0, *(self.counts.get(line, 0) for line in range(lines))]
+        return torch.tensor(counts, dtype=torch.int64).cumsum(0)
 
     def forget(self) -> None:
         """Rows are read; the next part begins."""

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..checking import LOOKS, value_error
+from ..checking import value_error
 from ..errors import ArgumentError
 from ..line import Lines
 from ..network import Network
@@ -24,6 +24,7 @@ from .wire import TORCH, given, tensors_of
 from .worker import Task
 from .writer import Column, Teller
 
+FEW = 16  # breaks of many lines whose error is estimated
 BREAKS = (("alphas", torch.float64, ()), ("births", torch.int64, (3,)), ("doubts", torch.int64, ()))
 
 
@@ -100,7 +101,7 @@ class _Swept:
 
     def _look(self, part: Part) -> None:
         """Remember a few breaks of a part, wherever they lie."""
-        step = max(1, len(part.line) // LOOKS)
+        step = max(1, len(part.line) // FEW)
         self.looks.append((part.line[::step].clone(), part.alphas[::step].clone()))
 
     def _error(self, lines: Lines, dtype: torch.dtype) -> float:
@@ -108,7 +109,7 @@ class _Swept:
         if not self.looks:
             return 0.0
         line, alphas = (torch.cat(group) for group in zip(*self.looks, strict=True))
-        some = torch.linspace(0, len(line) - 1, min(LOOKS, len(line)), dtype=torch.float64).round().to(torch.int64)
+        some = torch.linspace(0, len(line) - 1, min(FEW, len(line)), dtype=torch.float64).round().to(torch.int64)
         return error_at(self.network.to(dtype=dtype), lines.to(torch.device("cpu"), dtype), line[some], alphas[some])
 
 

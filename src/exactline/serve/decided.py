@@ -12,14 +12,12 @@ from ..errors import ArgumentError
 from ..restrict import restrict_many
 from ..restrictions import Restrictions
 from . import writer
-from .answers import Counted, break_columns, error_at, options_of
+from .answers import FEW, Counted, break_columns, error_at, options_of
 from .limits import refuse
 from .protos.exactline.v1 import exactline_pb2 as pb
 from .wire import given, tensors_of
 from .worker import Task
 from .writer import Column, Teller
-
-LOOKS = 64  # breaks whose error is estimated
 
 
 def decide(task: Task) -> Iterator[bytes]:
@@ -73,6 +71,6 @@ def _error(lines: Restrictions) -> float:
     if not count:
         return 0.0
     owner = torch.repeat_interleave(torch.arange(len(lines)), lines.offsets.diff())
-    some = torch.linspace(0, count - 1, min(LOOKS, count), dtype=torch.float64).round().to(torch.int64)
+    some = torch.linspace(0, count - 1, min(FEW, count), dtype=torch.float64).round().to(torch.int64)
     swept = lines.lines.to(torch.device("cpu"), lines.dtype)
     return error_at(lines.network.to(dtype=lines.dtype), swept, owner[some], lines.alphas[some])

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import time
+import traceback
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -104,6 +106,8 @@ class Door:
         except Exception as problem:  # noqa: BLE001 a call that fails must never take the server along
             facts = self._facts(problem, visit)
             if facts["code"] == "internal":
+                if os.environ.get("EXACTLINE_TRACEBACK"):
+                    traceback.print_exc()
                 fault = {"fault": facts["problem"]}
             code, message, parts = status_of(facts)
             context.set_trailing_metadata(((KEY, parts),))

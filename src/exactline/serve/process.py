@@ -17,6 +17,7 @@ from ..errors import MissingError, ServiceError
 from .frames import Model
 from .nursery import FORK, PID
 
+BUFFER = 1 << 20  # bytes
 PATIENCE = 120.0  # seconds for a nursery to import everything
 
 
@@ -63,6 +64,14 @@ def _handle(pid: int) -> int | None:
         return -1
     except (AttributeError, OSError):
         return None
+
+
+def _pair() -> tuple[socket.socket, socket.socket]:
+    """Two ends of a socket that takes a good part of a message before anybody must read."""
+    pair = socket.socketpair()
+    for end in pair:
+        end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, BUFFER)
+    return pair
 
 
 class Nursery:
@@ -113,7 +122,10 @@ class Nursery:
                 with contextlib.suppress(ServiceError):
                     self.start()
                 return None
-            ours, theirs = socket.socketpair()
+            try:
+                ours, theirs = _pair()
+            except OSError:
+                return None  # no file descriptor is left: the next beat tries once more
             try:
                 socket.send_fds(self._control, [FORK], [theirs.fileno()])
                 told = self._control.recv(PID, socket.MSG_WAITALL)

@@ -19,13 +19,16 @@ import grpc
 from ..errors import ArgumentError, FileError, MissingError, ServiceError
 from . import service, syrenn_door
 from .access import TokenGuard, is_loopback
+from .call import Expired, Refused
 from .door import Door
+from .frames import Job
 from .limits import MIB, Limits
 from .log import Log
 from .pool import Pool
 from .service import Service
 from .store import Store
 
+PATIENCE = 120.0  # seconds for a worker to try its device
 MORE = 16  # calls that may come in beyond the limit, to be told so
 PING = 10_000  # milliseconds between two pings of a client, at least
 
@@ -101,6 +104,7 @@ class Server:
         credentials = self._credentials()
         self.pool.start()
         try:
+            self._probe()
             self._server = self._made()
             self.port = self._bound(self._server, credentials)
             self._server.start()
@@ -109,6 +113,17 @@ class Server:
             raise
         self.log("started", address=self.address, workers=self.pool.size, tls=credentials is not None)
         return self
+
+    def _probe(self) -> None:
+        """Refuse a device that cannot be used before anybody asks for it."""
+        try:
+            list(self.pool.call(Job("probe"), PATIENCE))
+        except Refused as refused:
+            raise ArgumentError(
+                str(refused.facts.get("problem", "")), where="--device", hint=str(refused.facts.get("hint", ""))
+            ) from None
+        except Expired:
+            raise ServiceError("The workers do not answer.", where="serve", hint="Is the device in use?") from None
 
     def wait(self) -> None:
         """Until somebody stops it."""

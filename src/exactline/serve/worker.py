@@ -8,6 +8,7 @@ import queue
 import resource
 import signal
 import threading
+import traceback
 from collections.abc import Callable, Iterator
 from importlib import import_module
 from multiprocessing.connection import Connection
@@ -33,6 +34,7 @@ WORK = {  # what a job of each kind calls; functions take a Task and yield messa
     "attribute": "exactline.serve.attributed:attribute",
     "plane": "exactline.serve.planes:plane",
     "transform": "exactline.serve.syrenn:work",
+    "probe": "exactline.serve.worker:probe",
     "nap": "exactline.serve.worker:nap",
 }
 WAITING = 8  # frames read ahead
@@ -155,6 +157,8 @@ def _done(job: Job, desk: Desk) -> bool:
     except OSError:
         return False  # the server does not listen any more
     except Exception as problem:  # noqa: BLE001 whatever it is, it ends this job and is told
+        if os.environ.get("EXACTLINE_TRACEBACK"):
+            traceback.print_exc()
         told, fit = _told(problem, desk.limits)
         desk.send(frames.facts(frames.ERROR, told | {"facts": task.facts}))
         return fit
@@ -178,6 +182,13 @@ def _told(problem: Exception, limits: Limits) -> tuple[dict[str, Any], bool]:
     if isinstance(problem, ExactlineError):
         return facts_of(problem), True
     return {"code": "internal", "problem": type(problem).__name__}, True
+
+
+def probe(task: Task) -> Iterator[bytes]:
+    """Whether the device can be used; raises ArgumentError where it cannot."""
+    from ..restrict import chosen_device
+
+    yield str(chosen_device(None, task.device)).encode()
 
 
 def nap(task: Task) -> Iterator[bytes]:
