@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from .births import Birth as Birth
+from .births import Born as Born
 from .errors import ArgumentError, MissingError
 from .line import Lines, between
 from .network.graph import Network
@@ -25,40 +27,6 @@ if TYPE_CHECKING:
 
 Values = Tensor | tuple[Tensor, ...]
 TITLES = {"relu": "ReLU", "leaky_relu": "LeakyReLU", "relu6": "ReLU6", "prelu": "PReLU", "rrelu": "RReLU"}
-
-
-@dataclass(frozen=True)
-class Birth:
-    """What gave rise to a break."""
-
-    node: str  # the first node in sweep order that crosses here
-    unit: int  # its lowest flat index there
-    count: int  # how many crossings share the break
-
-
-@dataclass(frozen=True)
-class Born(Sequence["Birth | None"]):
-    """The birth of every break; None at the ends of the line."""
-
-    table: Tensor  # (breaks, 3) node or -1, unit, count
-    names: tuple[str, ...]
-
-    def __len__(self) -> int:
-        return len(self.table)
-
-    @overload
-    def __getitem__(self, index: int) -> Birth | None: ...
-    @overload
-    def __getitem__(self, index: slice) -> Born: ...
-    def __getitem__(self, index: int | slice) -> Birth | Born | None:
-        if isinstance(index, slice):
-            return Born(self.table[index], self.names)
-        node, unit, count = self.table[index].tolist()
-        return None if node < 0 else Birth(self.names[node], unit, count)
-
-    def __iter__(self) -> Iterator[Birth | None]:
-        for node, unit, count in self.table.tolist():
-            yield None if node < 0 else Birth(self.names[node], unit, count)
 
 
 @dataclass(frozen=True, eq=False)
@@ -323,7 +291,7 @@ class Restriction:
         as one: ``image=False`` makes it a table, a shape such as ``(28, 28)`` a picture of a flat input. ``order`` and
         ``output`` are those of `decisions`. The page is one file and fetches nothing.
 
-        Raises ArgumentError for options that do not fit, MissingError for a line without pieces, NumberError, FileError.
+        Raises ArgumentError for options that do not fit, MissingError without pieces, NumberError, FileError.
         """
         from .view.report_line import write_report
 
