@@ -28,6 +28,7 @@ from .reading import Reader
 from .sending import Stats, health_check, pieces, source
 
 Result = TypeVar("Result")
+AT_ONCE = 0.02  # seconds
 
 
 class Client:
@@ -260,7 +261,7 @@ class Client:
                 pause = next(pauses, None)
                 if given or pause is None or not unavailable(error):
                     raise error_of(error, self.way.target) from None
-                time.sleep(pause)
+                self._rest(pause)
 
     def _single(self, method: str, request: Any, message: type[Result]) -> Result:
         call = self._channel.unary_unary(path_of(method))
@@ -268,6 +269,16 @@ class Client:
 
     def _called(self, call: Any, request: Any) -> bytes:
         return call(request, timeout=self.way.timeout, metadata=self.way.metadata())
+
+    def _rest(self, seconds: float) -> None:
+        """Wait before the next try, and look out for the server meanwhile: gRPC hardly does while nobody asks."""
+        began = time.monotonic()
+        try:
+            grpc.channel_ready_future(self._channel).result(seconds)
+        except grpc.FutureTimeoutError:
+            return
+        if time.monotonic() - began < AT_ONCE:  # the way was open all along: it was something else
+            time.sleep(seconds)
 
     def _tried(self, attempt: Callable[[], Result]) -> Result:
         """Try until the server answers, or for long enough."""
@@ -279,7 +290,7 @@ class Client:
                 pause = next(pauses, None)
                 if pause is None or not unavailable(error):
                     raise error_of(error, self.way.target) from None
-                time.sleep(pause)
+                self._rest(pause)
 
 
 def _read(message: Any, data: bytes) -> Any:
