@@ -49,10 +49,9 @@ def tired(line):
 
 @pytest.mark.slow
 def test_a_function_of_ones_own_travels_and_fails_alone(tmp_path):
-    pieces = [len(xl.restrict(small_network(), q, r)) for q, r in zip(*some_lines(300), strict=True)]
-    store = xl.scale.run(
-        small_network(), zip(*some_lines(300), strict=True), tired, out=tmp_path, engine="ray", workers=2
-    )
+    model = small_network()
+    pieces = xl.restrict_many(model, *some_lines(300)).pieces.tolist()
+    store = xl.scale.run(model, zip(*some_lines(300), strict=True), tired, out=tmp_path, engine="ray", workers=2)
     assert list(store.errors) == [n for n, p in enumerate(pieces) if p % 7 == 0]
     assert {note.tries for note in store.notes().values()} == {3}
     assert dict(store.items()) == {n: p for n, p in enumerate(pieces) if p % 7}

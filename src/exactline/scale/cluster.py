@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import secrets
 from collections import deque
@@ -147,13 +148,13 @@ def started(ray: Any, address: str | None, workers: int | None, size: int) -> bo
     """
     if ray.is_initialized():
         return False
-    options: dict[str, Any] = {"include_dashboard": False, "log_to_driver": False, "logging_level": "ERROR"}
+    options: dict[str, Any] = {"include_dashboard": False, "log_to_driver": False, "logging_level": logging.ERROR}
     try:
         if address is None:
             options |= {"num_cpus": workers or os.cpu_count() or 1, "object_store_memory": max(STORE, 3 * size)}
             ray.init(**options)
         else:
-            ray.init(address=address, log_to_driver=False, logging_level="ERROR")
+            ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
     except Exception as problem:
         raise MissingError(
             f"Ray cannot be reached: {first_line(problem)}",

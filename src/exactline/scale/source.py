@@ -11,7 +11,7 @@ import torch
 
 from ..errors import ArgumentError, ExactlineError, LineError
 from ..line import lines_of, shape_checked
-from .block import Block, Floats, digest
+from .block import Block, Floats, digest, row_digests
 from .note import Note
 
 PEEKED = 64  # lines looked at to learn the shape of points
@@ -77,7 +77,7 @@ def block_of(first: int, starts: tuple[Floats, ...], ends: tuple[Floats, ...]) -
     count = len(starts[0])
     sides = [side.reshape(count, -1) for side in (*starts, *ends)]
     rows = np.ascontiguousarray(np.concatenate(sides, 1))
-    digests = np.fromiter((digest(row.tobytes()) for row in rows), np.uint32, count)
+    digests = row_digests(rows)
     numbers = np.arange(first, first + count)
     fine = np.isfinite(rows).all(1)
     if fine.all():
@@ -95,23 +95,23 @@ def _nan_note(starts: tuple[Floats, ...], row: int) -> Note:
 
 
 def _block(first: int, taken: Sequence[Any], shapes: Shapes) -> Block:
+    sides = _alike(taken, shapes[0]) if len(shapes) == 1 else None
+    if sides is not None:
+        return block_of(first, (sides[0],), (sides[1],))
     numbers = np.arange(first, first + len(taken))
     digests = np.zeros(len(taken), dtype=np.uint32)
     good: list[Ends] = []
     bad: dict[int, Note] = {}
     for row, pair in enumerate(taken):
         try:
-            ends = _quick(pair, shapes) or _checked(pair, shapes)
+            ends = _checked(pair, shapes)
         except ExactlineError as error:
             bad[first + row] = Note.of(error)
             digests[row] = digest(_told(pair))
             continue
         good.append(ends)
-        whole = 0
-        for side in ends:
-            for array in side:
-                whole = digest(array.tobytes(), whole)
-        digests[row] = whole
+        flat = np.concatenate([array.reshape(-1) for side in ends for array in side])
+        digests[row] = row_digests(flat[None])[0]
     kept = range(len(shapes))
     starts, stops = (
         tuple(np.stack([g[side][k] for g in good]) if good else np.zeros((0, *shapes[k])) for k in kept)
@@ -120,21 +120,31 @@ def _block(first: int, taken: Sequence[Any], shapes: Shapes) -> Block:
     return Block(numbers, digests, starts, stops, bad)
 
 
-def _quick(pair: Any, shapes: Shapes) -> Ends | None:
-    """The usual case without ado: two arrays or tensors of floats, of the right shape and finite."""
-    if len(shapes) != 1 or not isinstance(pair, (tuple, list, np.ndarray, torch.Tensor)) or len(pair) != 2:
+def _alike(taken: Sequence[Any], shape: tuple[int, ...]) -> tuple[Floats, Floats] | None:
+    """The usual case at once: pairs of arrays or tensors of floats, all of the right shape; None for anything else."""
+    firsts, seconds = list[Any](), list[Any]()
+    for pair in taken:
+        if not isinstance(pair, (tuple, list, np.ndarray, torch.Tensor)) or len(pair) != 2:
+            return None
+        firsts.append(pair[0])
+        seconds.append(pair[1])
+    found = [_stacked(side, tuple(shape)) for side in (firsts, seconds)]
+    return None if found[0] is None or found[1] is None else (found[0], found[1])
+
+
+def _stacked(points: list[Any], shape: tuple[int, ...]) -> Floats | None:  # (n, *shape)
+    kind = type(points[0])
+    if kind not in (torch.Tensor, np.ndarray):
         return None
-    found: list[Floats] = []
-    for side in pair:
-        if isinstance(side, torch.Tensor) and side.is_floating_point() and side.layout == torch.strided:
-            side = side.detach().cpu().double().numpy()
-        if not isinstance(side, np.ndarray) or side.dtype.kind != "f" or side.shape != tuple(shapes[0]):
+    if any(type(p) is not kind or p.shape != shape or p.dtype != points[0].dtype for p in points):
+        return None
+    if kind is torch.Tensor and points[0].is_floating_point():
+        if any(p.layout != torch.strided or p.device.type != "cpu" or p.is_quantized for p in points):
             return None
-        array = np.ascontiguousarray(side, dtype=np.float64)
-        if not np.isfinite(array).all():
-            return None
-        found.append(array.copy() if array is side else array)
-    return (found[0],), (found[1],)
+        return torch.stack(points).detach().double().numpy()
+    if kind is np.ndarray and points[0].dtype.kind == "f":
+        return np.stack(points).astype(np.float64, copy=False)
+    return None
 
 
 def _checked(pair: Any, shapes: Shapes | None) -> Ends:
