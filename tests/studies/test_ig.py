@@ -114,7 +114,8 @@ def test_the_tools_sum_has_its_own_breaks_and_loses_the_piece_between_two_batche
     line = xl.restrict(torch.nn.ReLU(), [-1.0, -3.0], [3.0, 1.0])  # breaks at 1/4 and 3/4
     pieces = ig.Pieces(line, torch.tensor([[1.0], [10.0], [100.0]], dtype=torch.float64))
     assert pieces.exact.tolist() == [0.25 + 5 + 25]
-    coarse = tool.Coarse(line, pieces.steps, torch.tensor([0.0, 0.125, 0.25, 0.75, 1.0], dtype=torch.float64))
+    breaks = torch.tensor([0.0, 0.125, 0.25, 0.75, 1.0], dtype=torch.float64)
+    coarse = tool.Coarse(line, pieces.steps, {}, breaks)
     assert coarse.exact.tolist() == [0.125 + 5]
 
 

@@ -148,7 +148,8 @@ def all_(
     written = report.save(folder, TITLE, blocks, every, page=True)
     say_rich(*(_rich(table) for table in shown), *tables.findings(lines))
     say_rich(*_ig_times(integrated), *_linearity_times(lines), clock.text())
-    _told(folder, [p.name for p in written] + [p.file for p in (*first, *second)])
+    drawn = [p for p in scene if isinstance(p, report.Picture)]
+    _told(folder, [p.name for p in written] + [p.file for p in (*drawn, *first, *second)])
 
 
 PAPER = {"ig": ig, "linearity": linearity, "all": all_}

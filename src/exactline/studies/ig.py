@@ -19,7 +19,7 @@ from ..errors import ArgumentError
 from ..restrict import CPU_MOST, restrict
 from .kept import Kept
 from .published import Images, Subject, Suite, ig_suite
-from .tool import Coarse, partitions
+from .tool import Coarse, Remembered, partitions
 
 Progress: TypeAlias = Callable[[float, str], None]
 VERSION = "ig 3"  # of the definitions below: what was kept under others is not used
@@ -179,7 +179,7 @@ def _row(images: Images, subject: Subject, index: int, kept: Kept) -> Row:
 def _found(images: Images, subject: Subject, index: int) -> dict[str, Any]:
     point = images.point(index)
     line = restrict(subject.network, point * 0, point, memory=CPU_MOST, values=False)
-    pieces = Pieces.of(line, images.labels[index])
+    pieces = Remembered(line, Pieces.of(line, images.labels[index]).steps)
     stop = pieces.completeness()
     samples: dict[str, int | None] = {}
     errors: dict[str, list[float | None]] = {}
@@ -197,7 +197,7 @@ def _found(images: Images, subject: Subject, index: int) -> dict[str, Any]:
     return found | _by_tool(pieces, subject, None if stop is None else stop[0]) if subject.papers else found
 
 
-def _by_tool(pieces: Pieces, subject: Subject, stop: int | None) -> dict[str, Any]:
+def _by_tool(pieces: Remembered, subject: Subject, stop: int | None) -> dict[str, Any]:
     """What the paper's tool would find."""
     coarse = Coarse.made(pieces, subject.network)
     return {

@@ -8,7 +8,7 @@ each is, so that it often finds a later run of five than the first.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import torch
@@ -28,16 +28,32 @@ BLOCK = 64  # numbers of samples whose errors are found at a time
 
 
 @dataclass(frozen=True)
-class Coarse(Pieces):
+class Remembered(Pieces):
+    """Pieces whose sums of samples are kept: they are compared with more than one integral."""
+
+    kept: dict[tuple[str, int], Tensor] = field(default_factory=dict[tuple[str, int], Tensor])  # (features,) each
+
+    def sampled(self, rule: str, counts: Sequence[int]) -> Tensor:
+        """(counts, features) attributions with so many samples."""
+        if rule not in RULES:
+            return super().sampled(rule, counts)
+        new = [n for n in counts if (rule, n) not in self.kept]
+        if new:
+            self.kept.update(zip(((rule, n) for n in new), super().sampled(rule, new), strict=True))
+        return torch.stack([self.kept[rule, n] for n in counts])
+
+
+@dataclass(frozen=True)
+class Coarse(Remembered):
     """Pieces that are summed as the tool does."""
 
-    breaks: Tensor  # (breaks,) as a plain sweep in float32 finds them
+    breaks: Tensor = field(default_factory=lambda: torch.zeros(0))  # (breaks,) as a plain sweep in float32 finds them
 
     @staticmethod
-    def made(pieces: Pieces, network: Network) -> Coarse:
-        """The same gradients, between the breaks that a plain sweep in float32 finds on the line."""
+    def made(pieces: Remembered, network: Network) -> Coarse:
+        """The same gradients and samples, between the breaks that a plain sweep in float32 finds on the line."""
         start, end = (ends[0][0] for ends in (pieces.line.lines.starts, pieces.line.lines.ends))
-        return Coarse(pieces.line, pieces.steps, plain_breaks(network, start, end))
+        return Coarse(pieces.line, pieces.steps, pieces.kept, plain_breaks(network, start, end))
 
     @cached_property
     def exact(self) -> Tensor:

@@ -31,7 +31,7 @@ def draw_curves(found: Study) -> Figure:
 
     with rc_context(PAPER):
         subjects = found.suite.subjects
-        figure = Figure(figsize=(1.2 + 3.2 * len(subjects), 3.6), layout="constrained")
+        figure = Figure(figsize=(9.6, 3.6), layout="constrained")
         axes: Any = figure.subplots(1, len(subjects), squeeze=False, sharey=True)[0]
         for ax, subject in zip(axes, subjects, strict=True):
             for place, rule in enumerate((*RULES, *BEYOND)):

@@ -106,7 +106,7 @@ def draw_ratios(found: Linearity) -> Figure:
     from matplotlib.figure import Figure
 
     with rc_context(PAPER):
-        figure = Figure(figsize=(1.6 + 2.6 * len(found.suites), 3.4), layout="constrained")
+        figure = Figure(figsize=(9.6, 3.2), layout="constrained")
         axes: Any = figure.subplots(1, len(found.suites), squeeze=False, sharey=True)[0]
         for ax, suite in zip(axes, found.suites, strict=True):
             names = [s.name for s in suite.subjects if len(found.against_random(suite.name, s.name))]
