@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -47,11 +48,16 @@ class Running:
 
 
 @contextmanager
-def running(*, limits: dict[str, object] | None = None, **settings: object) -> Iterator[Running]:
+def running(
+    *, limits: dict[str, object] | None = None, temporary: Path | None = None, **settings: object
+) -> Iterator[Running]:
     """Start a server on a free port, and end it and whatever it started."""
+    place = {} if temporary is None else {"TMPDIR": str(temporary)}
     given = {"port": 0, "workers": 2, "threads": 1, "limits": limits or {}, **settings}
     command = [sys.executable, "-m", "tests.serve.running", json.dumps(given, default=str)]
-    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ | place
+    ) as process:
         try:
             address = process.stdout.readline().strip()
             if not address:

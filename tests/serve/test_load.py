@@ -1,0 +1,120 @@
+"""Thirty-two clients for minutes on end, some malformed, some cancelled: no wrong answer, nothing leaks."""
+
+from __future__ import annotations
+
+import os
+import random
+import threading
+import time
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import psutil
+import pytest
+
+from exactline.client import Client
+from tests.serve.load import Calls
+from tests.serve.running import Running, running, until
+
+MIB = 1 << 20
+CLIENTS = 32
+
+
+class Crowd:
+    """Clients, each a thread with a connection of its own, and how long their calls take."""
+
+    def __init__(self, server: Running, calls: Calls, clients: int) -> None:
+        self.server, self.calls = server, calls
+        self.seen: Counter[str] = Counter()
+        self.seconds: list[float] = []
+        self._counting, self._done = threading.Lock(), threading.Event()
+        self._threads = [threading.Thread(target=self._live, args=(number,)) for number in range(clients)]
+
+    def __enter__(self) -> Crowd:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._done.set()
+        for thread in self._threads:
+            thread.join(120)
+
+    def _live(self, number: int) -> None:
+        chance = random.Random(number)
+        with Client(self.server.address, timeout=120) as client:
+            while not self._done.is_set():
+                began = time.monotonic()
+                try:
+                    what = self.calls.ask(client, chance)
+                except Exception as problem:  # noqa: BLE001 whatever it is, it should not be
+                    what = f"{type(problem).__name__}: {problem}"
+                with self._counting:
+                    self.seen[what] += 1
+                    if what == "right":
+                        self.seconds.append(time.monotonic() - began)
+
+
+def trouble(crowd: Crowd) -> dict[str, int]:
+    return {what: count for what, count in crowd.seen.items() if what not in ("right", "refused", "cancelled")}
+
+
+def held(server: Running) -> tuple[float, float, int]:
+    """MiB of all processes together (shared pages once), of the server's own, and its open files."""
+    total = 0
+    for process in (server.process, *server.children()):
+        try:
+            total += process.memory_full_info().pss
+        except psutil.NoSuchProcess:
+            continue
+    return total / MIB, server.process.memory_full_info().uss / MIB, server.process.num_fds()
+
+
+def test_a_crowd_for_a_few_seconds(server: Running, folder: Path):
+    """The slow test's calls, once through: right, refused and cancelled ones all occur, and nothing else."""
+    calls = Calls(folder)
+    with Crowd(server, calls, 4) as crowd:
+        until(lambda: crowd.seen["right"] > 20 and crowd.seen["refused"] and crowd.seen["cancelled"])
+    assert trouble(crowd) == {}
+    with Client(server.address) as client:
+        until(lambda: client.stats().busy == 0 and client.stats().workers == 2)
+
+
+@pytest.mark.slow
+def test_thirty_two_clients_for_five_minutes(folder: Path, tmp_path: Path):
+    seconds = float(os.environ.get("EXACTLINE_LOAD_SECONDS", "300"))
+    calls = Calls(folder)
+    samples: list[tuple[float, float, float, int]] = []
+    with running(models=folder, temporary=tmp_path) as server:
+        began = time.monotonic()
+        with Crowd(server, calls, CLIENTS) as crowd:
+            while (now := time.monotonic() - began) < seconds:
+                samples.append((now, *held(server)))
+                time.sleep(min(2.0, seconds / 50))
+        with Client(server.address) as client:
+            until(lambda: client.stats().busy == 0 and client.stats().workers == 2)
+            stats = client.stats()
+            until(lambda: client.stats().in_flight == 1, 10)
+        assert len(server.children()) == 3  # what forks, and two workers
+        assert list(tmp_path.iterdir()) == []  # no temporary file
+        everyone = server.children()
+    assert not any(process.is_running() for process in everyone)
+    first = np.array([row[1:] for row in samples if 0.4 * seconds <= row[0] < 0.55 * seconds])
+    last = np.array([row[1:] for row in samples if row[0] >= 0.85 * seconds])
+    grown = np.median(last, 0) / np.median(first, 0)
+    p50, p99 = np.percentile(crowd.seconds, [50, 99])
+    total = sum(crowd.seen.values())
+    print(
+        f"\n{CLIENTS} clients, {seconds:.0f} s: {total:,} calls, {total / seconds:.1f} a second, {dict(crowd.seen)};"
+        f" p50 {p50 * 1000:.0f} ms, p99 {p99 * 1000:.0f} ms; memory {np.median(first, 0)[0]:.0f} MiB then"
+        f" {np.median(last, 0)[0]:.0f}, the server's own {np.median(first, 0)[1]:.0f} then {np.median(last, 0)[1]:.0f},"
+        f" open files {np.median(first, 0)[2]:.0f} then {np.median(last, 0)[2]:.0f};"
+        f" {stats.workers_killed} workers killed, {stats.workers_died} died, {stats.calls_retried} calls done again"
+    )
+    assert trouble(crowd) == {}
+    assert crowd.seen["refused"] > 0.05 * total
+    assert crowd.seen["cancelled"] > 0.02 * total
+    assert abs(grown[0] - 1) < 0.1
+    assert grown[1] < 1.1
+    assert stats.workers_died == 0
