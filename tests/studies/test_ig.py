@@ -185,6 +185,14 @@ def test_a_second_run_finds_the_first_ones_results(tmp_path):
     assert tables.curves_table(first) == tables.curves_table(second)
 
 
+def test_a_network_whose_images_take_minutes_takes_fewer_of_them(monkeypatch, kink):
+    images = Images("hand", np.full((4, 1, 1, 1), 255.0), (3,) * 4)
+    slow = Subject("convbig", kink.subjects[0].network, "", most=2)
+    monkeypatch.setattr(ig, "ig_suite", lambda data: Suite(images, (*kink.subjects, slow), ours=True))
+    assert [ig.run().done(name) for name in ("convsmall", "convbig")] == [4, 2]
+    assert [ig.run(images=3).done(name) for name in ("convsmall", "convbig")] == [3, 3]
+
+
 def test_a_network_that_is_not_there_is_refused():
     with pytest.raises(xl.ArgumentError, match="no network 'convhuge'"):
         ig.run(networks=["convhuge"])

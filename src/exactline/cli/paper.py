@@ -28,7 +28,9 @@ Out = Annotated[Path, typer.Option(metavar="DIR", help="Folder for tables and pi
 Data = Annotated[
     Path | None, typer.Option(metavar="DIR", help="Folder of the published networks and images; ours if left out.")
 ]
-Count = Annotated[int | None, typer.Option("--images", metavar="N", help="Only the first N images.")]
+Count = Annotated[
+    int | None, typer.Option("--images", metavar="N", help="Only the first N images; all if left out, 5 for convbig.")
+]
 Drawn = Annotated[bool, typer.Option(help="Draw the pictures.")]
 Moved = Annotated[bool, typer.Option(help="A bar on standard error, where that is a terminal.")]
 Single = Annotated[bool, typer.Option("--float32", help="Count in float32 too and compare; several times as long.")]

@@ -135,7 +135,7 @@ class Study:
 def run(
     data: Path | None = None,
     *,
-    images: int | None = None,  # only the first so many
+    images: int | None = None,  # only the first so many; all, or as many as a large network allows
     networks: Sequence[str] = (),  # only these; all if none is named
     folder: Path | None = None,  # finished images are kept there
     progress: Progress | None = None,
@@ -155,9 +155,10 @@ def run(
     chosen = tuple(s for s in suite.subjects if not networks or s.name in networks)
     suite = Suite(suite.images.first(images), chosen, suite.ours)
     kept, rows = Kept(folder, VERSION), list[Row]()
-    total = len(suite.images) * len(chosen)
-    for subject in chosen:
-        for index in range(len(suite.images)):
+    counts = [len(suite.images) if images or s.most is None else min(s.most, len(suite.images)) for s in chosen]
+    total = sum(counts)
+    for subject, count in zip(chosen, counts, strict=True):
+        for index in range(count):
             if progress is not None:
                 progress(len(rows) / total, f"{subject.name}, image {index}")
             rows.append(_row(suite.images, subject, index, kept))

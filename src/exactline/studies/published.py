@@ -27,6 +27,7 @@ SHAPES = {"mnist": (28, 28, 1), "cifar10": (32, 32, 3)}  # height, width, channe
 TITLES = {"mnist": "MNIST", "cifar10": "CIFAR10"}
 MNIST = (0.1307, 0.3081)  # mean and deviation that the MNIST networks expect their input normalised by
 TRAINED = {"convmedium": "cifar10_convMed_nat", "convbig": "cifar10_convBig_nat"}
+MOST = {"convbig": 5}  # an image of which takes minutes
 OTHER = "the paper's shape, other weights: the paper's are not public any more"
 MANY = 100  # of our own digits, as many as the paper takes
 HINT = "Give a folder with eran/, images/ and trained/ as docs/paper.md describes, or leave out --data."
@@ -64,6 +65,7 @@ class Subject:
     network: Network
     note: str  # which file, and whether it is the paper's
     papers: bool = False  # whether the paper has numbers of these very weights
+    most: int | None = None  # images that are taken unless more are asked for, where an image takes minutes
 
     @cached_property
     def mark(self) -> str:
@@ -107,7 +109,7 @@ def ig_suite(folder: Path | None) -> Suite:
     for name, stem in TRAINED.items():
         path = folder / "trained" / f"{stem}.onnx"
         if path.exists():
-            subjects.append(Subject(name, _network(path, "cifar10"), f"{path.name}: {OTHER}"))
+            subjects.append(Subject(name, _network(path, "cifar10"), f"{path.name}: {OTHER}", most=MOST.get(name)))
     return Suite(read_images(folder, "cifar10"), tuple(subjects), ours=False)
 
 
