@@ -247,7 +247,7 @@ def test_the_parts_of_pages_are_ascii_and_say_what_they_are():
     for part in parts:
         text = part.read_text("ascii")
         assert part.name.endswith(".css") or text.startswith("// ")
-        assert len(text.splitlines()) <= 260
+        assert len(text.splitlines()) <= 200
 
 
 def test_the_same_line_is_the_same_page(tmp_path):

@@ -23,7 +23,14 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 
-PARTS = ("report_line", "report_line_draw", "report_line_input", "report_line_ask")
+PARTS = (
+    "report_line",
+    "report_line_draw",
+    "report_line_band",
+    "report_line_input",
+    "report_line_tell",
+    "report_line_ask",
+)
 MOST = 64  # curves on a page
 NUMBERS = 1_200_000  # values at breaks on a page, unless the outputs that lead need more
 LISTED = 500  # intervals in the table of the page
