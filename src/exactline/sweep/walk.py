@@ -33,7 +33,7 @@ class Walk:
         self.at = max(network.inputs)  # the last node that was evaluated
         self.values = dict(zip(network.inputs, points, strict=True))  # (k, *shape) each
         self.probes = {
-            i: _signs(i, count, e) * e for i, e in zip(network.inputs, errors, strict=True)
+            i: signs(i, count, e) * e for i, e in zip(network.inputs, errors, strict=True)
         }  # (count, k, ...)
 
     def to(self, place: int) -> Tensor:
@@ -83,10 +83,10 @@ class Walk:
             probes = op.carry(xs[0], carried[0])
         else:
             raise TypeError(f"{node.name} is neither affine nor breaking")
-        self.probes[i] = probes + _signs(i, self.count, local) * local
+        self.probes[i] = probes + signs(i, self.count, local) * local
 
 
-def _signs(seed: int, count: int, like: Tensor) -> Tensor:
+def signs(seed: int, count: int, like: Tensor) -> Tensor:
     """Random signs (probes, 1, *shape), the same for every point so that neighbours do not matter."""
     if like.device.type != "cpu":
         return _mixed(seed, count, like)

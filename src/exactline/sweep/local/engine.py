@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
@@ -71,10 +72,11 @@ def _one(
         wanted = min(wanted, SOON)
     waiting = [(start, stop, 0) for start, stop in _foretold(network, lines, line, wanted)[::-1]]
     held: Part | None = None
+    pace = _Pace(limits)
     while waiting:
         if limits.late():
             break
-        start, stop, depth = waiting.pop()
+        start, stop, depth = pace.next(waiting)
         try:
             if depth > DEEPEST:
                 looks.clear_at(stop)
@@ -107,6 +109,28 @@ def _one(
             held = yield from _handed(held, part)
     if held is not None and not limits.stopped:
         yield held
+
+
+class _Pace:
+    """Stretches are short at first where there is a deadline, then as long as the time left allows."""
+
+    def __init__(self, limits: Limits) -> None:
+        self.deadline, self.began, self.together = limits.deadline, time.monotonic(), 1
+
+    def next(self, waiting: list[tuple[float, float, int]]) -> tuple[float, float, int]:
+        """The next stretch, made of several where there is time."""
+        start, stop, depth = waiting.pop()
+        if self.deadline == float("inf"):
+            return start, stop, depth
+        now = time.monotonic()
+        spent, left = now - self.began, self.deadline - now
+        self.began = now
+        self.together = max(1, self.together * 2 if spent < left / 16 else self.together // 2)
+        for _ in range(self.together - 1):
+            if depth or not waiting or waiting[-1][2]:
+                break
+            stop = waiting.pop()[1]
+        return start, stop, depth
 
 
 def _handed(held: Part | None, part: Part) -> Generator[Part, None, Part | None]:
@@ -177,10 +201,10 @@ def _parts(
     outs: list[Tensor] = []
     edges = [at for at, end in ((0, 0.0), (1, 1.0)) if (found.start, found.stop)[at] == end]
     for i in network.outputs if values else ():
-        part = values_at(found, found.fields[i], path.grids[i], network.nodes[i].shape, slice(None))
+        part = values_at(found, found.fields[i], path.grids[i], network.nodes[i].shape)
         ends = found.fields[i].ends
         outs.append(torch.cat([ends[:1] if 0 in edges else ends[:0], part, ends[1:] if 1 in edges else ends[:0]]))
-    born = torch.stack([found.node, found.unit, torch.ones_like(found.node)], 1)
+    born = torch.stack([found.node, found.unit, found.count], 1)
     none = born.new_tensor([[-1, 0, 0]])
     before, after = int(0 in edges), int(1 in edges)
     alphas = torch.cat([found.alphas.new_zeros(before), found.alphas, found.alphas.new_ones(after)])
@@ -196,7 +220,7 @@ def _handover(network: Network, lines: Lines, line: int, path: Route, found: Fou
     alphas = np.concatenate([[found.start], found.alphas.cpu().numpy(), [found.stop]])
     marks, spots = unborn(np.full(n + 2, line), alphas)
     inner = slice(1, -1)
-    marks[inner, 2], marks[inner, 4] = found.node.cpu().numpy(), 1
+    marks[inner, 2], marks[inner, 4] = found.node.cpu().numpy(), found.count.cpu().numpy()
     marks[inner, 3] = found.unit.cpu().numpy()
     marks[inner, 5], marks[inner, 6] = found.element.cpu().numpy(), found.partner.cpu().numpy()
     spots[inner, 1] = found.rate.cpu().numpy()
@@ -204,7 +228,7 @@ def _handover(network: Network, lines: Lines, line: int, path: Route, found: Fou
     live: dict[int, Tensor] = {}
     for i, tensor in found.fields.items():
         shape = network.nodes[i].shape
-        inside = values_at(found, tensor, path.grids[i], shape, slice(None))
+        inside = values_at(found, tensor, path.grids[i], shape)
         live[i] = torch.cat([tensor.ends[:1], inside, tensor.ends[1:]])
     state = State(lines, path.stop, marks, spots, live, first_sizes(live))
     state.usual = Usual({})

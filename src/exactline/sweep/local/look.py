@@ -13,11 +13,12 @@ from ...ops.base import Breaking, flat
 from ...ops.patches.scan import Doubt
 from ..noise import SAFETY, estimate
 from ..plan import plan
-from ..walk import Walk
+from ..walk import Walk, signs
 
 SAMPLES = 6  # points of a line, both ends among them
 WIDE = 16.0  # how much larger than theirs an error may be before anybody looks
 DRIFT = 1024.0  # roundings of the largest value that sums along a stretch may gather
+TRIES = 16  # ways to move all values a little, to see whether anything changes
 MANY = 64  # places that are looked at closely; more are in doubt at once
 
 
@@ -78,7 +79,10 @@ class Looks:
         values = self.network.evaluate(points, [self.network.nodes[i].inputs[0] for i in self.clear])
         for i, clear in self.clear.items():
             op = self.network.nodes[i].op
-            x = values[self.network.nodes[i].inputs[0]]
-            low, high = x - clear, x + clear
+            x = values[self.network.nodes[i].inputs[0]].expand(
+                TRIES, *self.network.nodes[self.network.nodes[i].inputs[0]].shape
+            )
+            moves = signs(i, TRIES, x).flatten(0, 1) * clear
+            low, high = x - moves, x + moves
             if isinstance(op, Breaking) and bool((op.branch(low, low) != op.branch(high, high)).any()):
                 raise Doubt(alpha)

@@ -12,13 +12,13 @@ from ...errors import NumberError
 from ...network.graph import Network
 from ...ops.base import Affine, Breaking
 from ...ops.patches.patch import Grid, Group, Groups, Patches, Sparks, whole
-from ...ops.patches.scan import Born, Doubt, Stage, running
+from ...ops.patches.scan import Born, Stage, running
 from ..plan import plan
+from .apart import joined, told_apart
 from .look import Looks
 from .plan import Route
 
 LIGHTLY = 1e-3  # of the largest value: what patches in single precision may lose along a stretch
-ULPS = 4 * torch.finfo(torch.float64).eps  # alphas closer than this, relative to themselves, are one
 
 
 class TooLarge(Exception):
@@ -40,11 +40,14 @@ class Found:
 
     alphas: Tensor  # (n,)
     node: Tensor  # (n,)
-    unit: Tensor  # (n,)
+    unit: Tensor  # (n,) the lowest that crosses
+    count: Tensor  # (n,) how many do
     element: Tensor  # (n,)
     partner: Tensor  # (n,)
     rate: Tensor  # (n,)
-    order: Tensor  # (n,) from the order of birth to that of alpha
+    moments: Tensor  # (m,) alphas of all crossings, in order
+    order: Tensor  # (m,) from the order of birth to that of alpha
+    chief: Tensor  # (n,) the first crossing of each break
     times: dict[int, Tensor]
     fields: dict[int, Field]  # of nodes that are read later, or are outputs
     start: float
@@ -61,6 +64,7 @@ class Stretch:
         self.start, self.stop, self.most = start, stop, most
         self.times: dict[int, Tensor] = {}
         self.born: dict[int, Born] = {}
+        self.ties: dict[int, Tensor] = {}
         self.fields: dict[int, Field] = {}
 
     def run(self) -> Found:
@@ -116,8 +120,9 @@ class Stretch:
         born = turned.born
         groups = {node: self._lighter(group) for node, group in turned.groups.items()}
         if len(born.alpha):
-            self._told_apart(i, born)
-            self.times[i], self.born[i] = born.alpha, born
+            self.born[i], self.ties[i] = joined(born, self.looks.clear[i])
+            self.times[i] = self.born[i].alpha
+            told_apart(self.looks, self.born, self.ties, self.start, self.stop)
             groups[i] = self._lighter(Sparks(born.pixel, born.channel, born.jump))
         out = turner.grid
         slope = turned.slope.view(out[1], out[2], out[0]).permute(2, 0, 1).reshape(1, *node.shape)
@@ -135,79 +140,52 @@ class Stretch:
         if held > self.most:
             raise TooLarge
 
-    def _told_apart(self, i: int, born: Born) -> None:
-        """New breaks must not coincide with each other or with those that there are."""
-        parts = [self.born[j] for j in self.born]
-        alpha = torch.cat([*(p.alpha for p in parts), born.alpha])
-        clear = [torch.full_like(p.rate, self.looks.clear[j]) for j, p in zip(self.born, parts, strict=True)]
-        fuzz = torch.cat([*clear, torch.full_like(born.rate, self.looks.clear[i])])
-        fuzz /= torch.cat([*(p.rate for p in parts), born.rate])
-        alpha, order = alpha.sort()
-        fuzz = fuzz[order]
-        near = (alpha[1:] - alpha[:-1]) <= fuzz[1:] + fuzz[:-1] + ULPS * alpha[1:]
-        near |= (fuzz[1:] > 1e-3) | (fuzz[:-1] > 1e-3)
-        inside = (alpha > self.start) & (alpha < self.stop)
-        if not bool(inside.all()):
-            raise Doubt(float(alpha[~inside][0]))
-        if not bool(near.any()):
-            return
-        nodes = torch.cat(
-            [torch.full_like(self.born[j].pixel, j) for j in self.born] + [torch.full_like(born.pixel, i)]
-        )
-        every = Born.join([*parts, born])
-        for place in near.nonzero()[:, 0].tolist()[:64]:
-            gap = float(alpha[place + 1] - alpha[place])
-            total = ULPS * float(alpha[place + 1])
-            for k in (int(order[place]), int(order[place + 1])):
-                where = every.alpha[k : k + 1]
-                bound = self.looks.bounds(int(nodes[k]), where, every.element[k : k + 1])
-                if int(every.partner[k]) >= 0:
-                    bound = bound + self.looks.bounds(int(nodes[k]), where, every.partner[k : k + 1])
-                total += 2 * float(bound) / float(every.rate[k])
-            if gap <= total:
-                raise Doubt(float(alpha[place]))
-        if int(near.sum()) > 64:
-            raise Doubt(float(alpha[near.nonzero()[0, 0]]))
-
     def _found(self) -> Found:
         nodes = list(self.born)
         device = self.looks.lines.starts[0].device
         if not nodes:
             none = torch.zeros(0, dtype=torch.int64, device=device)
             reals = none.to(torch.float64)
-            return Found(reals, none, none, none, none, reals, none, {}, self.fields, self.start, self.stop)
+            empty = (reals, none, none, none, none, none, reals, reals, none, none)
+            return Found(*empty, {}, self.fields, self.start, self.stop)
         every = Born.join([self.born[j] for j in nodes])
         node = torch.cat([torch.full_like(self.born[j].pixel, j) for j in nodes])
         places = torch.cat([torch.full_like(self.born[j].pixel, self._places(j)) for j in nodes])
-        alphas, order = every.alpha.sort()
         unit = every.channel * places + every.pixel
-        columns = (c[order] for c in (node, unit, every.element, every.partner, every.rate))
-        return Found(alphas, *columns, order, self.times, self.fields, self.start, self.stop)
+        moments, order = every.alpha.sort()
+        first = torch.ones_like(order, dtype=torch.bool)
+        first[1:] = moments[1:] != moments[:-1]
+        which, chief = first.cumsum(0) - 1, first.nonzero()[:, 0]
+        lowest = unit[order[chief]].scatter_reduce(0, which, unit[order], "amin")
+        count = torch.bincount(which, minlength=len(chief))
+        columns = (c[order[chief]] for c in (node, every.element, every.partner, every.rate))
+        node, element, partner, rate = columns
+        facts = (moments[chief], node, lowest, count, element, partner, rate, moments, order, chief)
+        return Found(*facts, self.times, self.fields, self.start, self.stop)
 
     def _places(self, node: int) -> int:
         grid = self.path.turners[node].grid
         return grid[1] * grid[2]
 
 
-def values_at(found: Found, field: Field, grid: Grid, shape: tuple[int, ...], some: slice) -> Tensor:
+def values_at(found: Found, field: Field, grid: Grid, shape: tuple[int, ...]) -> Tensor:
     """Values (n, *shape) of one tensor at the breaks of a stretch: sums from its start, corrected at its stop."""
-    count = len(found.alphas)
     flat = field.ends.flatten(1)
-    jumps = flat.new_zeros(count, flat.shape[1])
-    at = 0
+    jumps = flat.new_zeros(len(found.moments), flat.shape[1])
     place = torch.empty_like(found.order)
-    place[found.order] = torch.arange(count, device=found.order.device)
+    place[found.order] = torch.arange(len(place), device=place.device)
+    at = 0
     for node, times in found.times.items():
         if node in field.groups:
             full = whole(field.groups[node], grid).jump.to(flat.dtype)
             jumps[place[at : at + len(times)]] = full.permute(0, 3, 1, 2).reshape(len(times), -1)
         at += len(times)
     slopes = running(torch.cat([field.slope.flatten(1), jumps])[None])[0]
-    edges = torch.cat([found.alphas.new_tensor([found.start]), found.alphas, found.alphas.new_tensor([found.stop])])
+    edges = torch.cat([flat.new_tensor([found.start]), found.moments, flat.new_tensor([found.stop])])
     values = running(slopes.mul((edges[1:] - edges[:-1])[:, None])[None])[0] + flat[0]
     off = flat[1] - values[-1]
     part = ((found.alphas - found.start) / (found.stop - found.start))[:, None]
-    return (values[:-1] + part * off).view(count, *shape)[some]
+    return (values[found.chief] + part * off).view(len(found.alphas), *shape)
 
 
 def _rows(values: Tensor, grid: Grid) -> Tensor:
