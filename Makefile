@@ -56,5 +56,5 @@ protos: $(READY)
 	$(BIN)/python scripts/protos.py
 
 clean:
-	rm -rf .venv build dist demo-out .coverage .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv build dist demo-out .coverage .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
