@@ -51,8 +51,8 @@ def linearity_tables(found: linearity.Linearity, proofs: Sequence[Proof] = ()) -
     """The tables of the linearity study, but for the list of all lines."""
     made = [tables.table3(found), tables.table4(found), tables.tangent(found)]
     if any(r.breaks32 for r in found.rows):
-        made += [tables.float32_table(found), tables.proof_table(proofs)]
-    return made
+        made.append(tables.float32_table(found))
+    return [*made, tables.proof_table(proofs)] if proofs else made
 
 
 def linearity_blocks(
