@@ -1,10 +1,13 @@
 """The commands of the paper's tables: what they write, what they refuse, and going on after being killed."""
 
+import csv
+import json
 import re
 import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -47,6 +50,18 @@ def test_samples_are_tabled_and_drawn(run, tmp_path):
         ["DiffAI", "1"],
     ]
     assert "|approximation - exact| / |exact + 1e-11|" in (tmp_path / "out/report.md").read_text()
+
+
+def test_tables_are_told_as_json(run, tmp_path):
+    arguments = ("--out", "out", "--images", 1, "--network", "normal", "--no-pictures", "--json")
+    status, out, err = run("study", "ig", *arguments)
+    found = json.loads(out)
+    assert (status, err) == (0, "")
+    for name in ("table1", "table2"):
+        table = found["tables"][name]
+        with (tmp_path / f"out/{name}.csv").open() as file:
+            assert list(csv.reader(file)) == [table["head"], *table["rows"]]
+    assert sorted(Path(name).name for name in found["files"]) == IG
 
 
 def test_all_is_one_report(run, tmp_path):

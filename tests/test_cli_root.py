@@ -17,12 +17,11 @@ import typer.main
 
 from exactline import cli, health
 from exactline.cli.ending import INTERRUPTED, UNHEARD
-from exactline.cli.paper import PAPER
 from exactline.errors import ERRORS
 from exactline.zoo import loan_line
 
 ROOT = Path(__file__).parents[1]
-WITHOUT = {"exactline serve"} | {f"exactline study {name}" for name in PAPER}  # a log of JSON, and folders of tables
+WITHOUT = {"exactline serve"}  # its log is JSON already
 
 
 def commands(group=None, name="exactline"):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..errors import ArgumentError, MissingError
-from .output import counted, say_rich
+from .output import counted, say_json, say_rich
 from .study import bar, made
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ Count = Annotated[
 Drawn = Annotated[bool, typer.Option(help="Draw the pictures.")]
 Moved = Annotated[bool, typer.Option(help="A bar on standard error, where that is a terminal.")]
 Single = Annotated[bool, typer.Option("--float32", help="Count in float32 too and compare; several times as long.")]
+Json = Annotated[bool, typer.Option("--json", help="One JSON document instead of the tables.")]
 Names = Annotated[
     list[str] | None, typer.Option("--network", metavar="NAME", help="Only this network; may be given several times.")
 ]
@@ -46,6 +47,7 @@ def linearity(
     data: Data = None,
     images: Count = None,
     float32: Single = False,
+    as_json: Json = False,
     pictures: Drawn = True,
     progress: Moved = True,
 ) -> None:
@@ -73,8 +75,8 @@ def linearity(
         report.linearity_blocks(found, drawn, proved),
         [*shown, tables.lines_table(found)],
     )
-    say_rich(*(_rich(table) for table in shown), *tables.findings(found), *_linearity_times(found), clock.text())
-    _told(folder, [p.name for p in written] + [p.file for p in drawn])
+    files = [p.name for p in written] + [p.file for p in drawn]
+    _tell(folder, shown, [*tables.findings(found), *_linearity_times(found), clock.text()], files, as_json)
 
 
 def ig(
@@ -82,6 +84,7 @@ def ig(
     data: Data = None,
     images: Count = None,
     network: Names = None,
+    as_json: Json = False,
     pictures: Drawn = True,
     progress: Moved = True,
 ) -> None:
@@ -108,8 +111,8 @@ def ig(
         report.ig_blocks(found, drawn),
         [*shown, tables.images_table(found), tables.curves_table(found)],
     )
-    say_rich(*(_rich(table) for table in shown), *_ig_times(found), clock.text())
-    _told(folder, [p.name for p in written] + [p.file for p in drawn])
+    files = [p.name for p in written] + [p.file for p in drawn]
+    _tell(folder, shown, [*_ig_times(found), clock.text()], files, as_json)
 
 
 def all_(
@@ -118,6 +121,7 @@ def all_(
     images: Count = None,
     network: Names = None,
     float32: Single = False,
+    as_json: Json = False,
     pictures: Drawn = True,
     progress: Moved = True,
 ) -> None:
@@ -148,10 +152,9 @@ def all_(
     every = [*shown, tables.images_table(integrated), tables.curves_table(integrated), tables.lines_table(lines)]
     blocks = [*scene, *report.ig_blocks(integrated, first), *report.linearity_blocks(lines, second, proved)]
     written = report.save(folder, TITLE, blocks, every, page=True)
-    say_rich(*(_rich(table) for table in shown), *tables.findings(lines))
-    say_rich(*_ig_times(integrated), *_linearity_times(lines), clock.text())
+    remarks = [*tables.findings(lines), *_ig_times(integrated), *_linearity_times(lines), clock.text()]
     drawn = [p for p in scene if isinstance(p, report.Picture)]
-    _told(folder, [p.name for p in written] + [p.file for p in (*drawn, *first, *second)])
+    _tell(folder, shown, remarks, [p.name for p in written] + [p.file for p in (*drawn, *first, *second)], as_json)
 
 
 PAPER = {"ig": ig, "linearity": linearity, "all": all_}
@@ -298,5 +301,11 @@ def _rich(table: Table) -> RichTable:
     return shown
 
 
-def _told(folder: Path, names: list[str]) -> None:
-    say_rich(f"{counted(len(names), 'file')} in {folder}: {', '.join(names)}")
+def _tell(folder: Path, shown: list[Table], remarks: list[str], files: list[str], as_json: bool) -> None:
+    """The tables, what is remarked about them, and what was written."""
+    if as_json:
+        tables = {t.name: {"title": t.title, "head": t.head, "rows": t.rows, "notes": t.notes} for t in shown}
+        say_json({"tables": tables, "remarks": remarks, "files": [str(folder / name) for name in files]})
+        return
+    say_rich(*(_rich(table) for table in shown), *remarks)
+    say_rich(f"{counted(len(files), 'file')} in {folder}: {', '.join(files)}")
