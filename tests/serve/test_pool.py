@@ -169,6 +169,7 @@ def test_unknown_frames_and_errors_of_a_worker_end_the_job_only(pool):
     assert list(nap(pool, 0)) == [b"slept"]
 
 
+@pytest.mark.slow
 def test_the_nursery_is_started_again_where_somebody_kills_it(pool):
     nursery = next(p for p in psutil.Process().children() if "exactline.serve.nursery" in " ".join(p.cmdline()))
     nursery.kill()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 from pathlib import Path
@@ -44,6 +45,7 @@ def serve(
 
     Example: exactline serve --models networks/
     """
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # the log is ours
     try:
         from ..serve.access import read_tokens
         from ..serve.limits import Limits

@@ -10,9 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..checking import value_error
+from ..checking import LOOKS, value_error
 from ..errors import ArgumentError
-from ..line import Lines
+from ..line import Lines, shape_checked
 from ..network import Network
 from ..restrict import restrict_parts
 from ..restrict import sweep as sweep_line
@@ -174,6 +174,7 @@ def sweep(task: Task) -> Iterator[bytes]:
     columns: list[Column] = []
     counted, breaks = Counted(task.limits), 0
     task.facts["lines"] = 1
+    error = _error_along(network, Lines(*ends), chosen["dtype"])
     for part in sweep_line(network, *(given(tuple(t[0] for t in side)) for side in ends), **chosen):
         if not columns:
             columns = break_columns(part.kept or ())
@@ -186,5 +187,13 @@ def sweep(task: Task) -> Iterator[bytes]:
         doubts[: len(part.doubts)] = part.doubts
         tensors = [part.alphas, part.births, doubts, *(part.kept or ())]
         yield from writer.breaks(columns, tensors, line, task.limits.answer_bytes)
-        yield writer.part_end(part.seconds, part.stopped, part.error, part.engine)
+        yield writer.part_end(part.seconds, part.stopped, error, part.engine)
     yield writer.tail()
+
+
+def _error_along(network: Network, lines: Lines, dtype: torch.dtype) -> float:
+    """The largest estimated error of an output, over points spread along one line: told before its breaks are known."""
+    shape_checked(lines, [network.nodes[i].shape for i in network.inputs])
+    alphas = torch.linspace(0, 1, LOOKS, dtype=torch.float64)
+    swept = lines.to(torch.device("cpu"), dtype)
+    return error_at(network.to(dtype=dtype), swept, torch.zeros(LOOKS, dtype=torch.int64), alphas)
