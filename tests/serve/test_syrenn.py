@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from fractions import Fraction
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -122,6 +123,38 @@ def test_argmax_splits_planes_at_class_boundaries():
     assert len(classes) > 1
 
 
+def test_classes_as_old_clients_find_them():
+    """They send the values of each piece back as a line or a polytope of its own, in float32, with an ArgMax alone.
+
+    Values of pieces where units are off lie in a point or on a line, and rounding moves corners of small ones.
+    """
+    rng = np.random.default_rng(6)
+    net = Twice(2).dense(small(rng, 2, 16), small(rng, 16)).relu().dense(small(rng, 16, 8), small(rng, 8)).relu()
+    net = net.dense(small(rng, 8, 3), small(rng, 3) - 8).relu()
+    square = np.array([[-4, -4], [4, -4], [4, 4], [-4, 4.0]])
+    (whole,) = answers(net.layers, wire.plane(wire.polytope(square), dims=2))
+    asked = [wire.plane(wire.polytope(values), dims=3) for values, _ in whole.pieces]
+    area, ranks = 0.0, set()
+    for (values, mixing), found in zip(whole.pieces, answers([wire.argmax()], *asked), strict=True):
+        ranks.add(np.linalg.matrix_rank(values - values[0], tol=1e-4))
+        for labels, shares in found.pieces:
+            corners = shares @ mixing @ square
+            middle = net(corners.mean(0)[None])[0]
+            assert middle[int(labels[0, 0])] >= middle.max() - 1e-4
+            area += _area(corners)
+    assert ranks == {0, 1, 2}
+    assert area == pytest.approx(64, abs=1e-3)  # nothing is lost, whatever the values are
+    start, end = small(rng, 2) * 4, small(rng, 2) * -4
+    (line,) = answers(net.layers, wire.line(start, end))
+    asked = [wire.line(a, b, post=False) for a, b in pairwise(line.values)]
+    for i, found in enumerate(answers([wire.argmax()], *asked)):
+        cuts = line.ratios[i] + found.ratios * (line.ratios[i + 1] - line.ratios[i])
+        for left, right in pairwise(cuts):
+            inside = net(start + np.linspace(left, right, 5)[1:-1, None] * (end - start))
+            leads = (inside >= inside.max(1, keepdims=True) - 1e-4).all(0)
+            assert leads.any()  # one class leads throughout
+
+
 def test_argmax_takes_the_first_of_tied_classes_and_a_boundary_at_a_break_is_one_endpoint():
     # both outputs are relu(x): tied throughout; nothing but the break of the units themselves
     same = [wire.dense([[1, 1]], [0, 0]), wire.relu(), wire.argmax()]
@@ -208,17 +241,27 @@ def test_combinations_that_came_with_the_polytope_are_carried_on():
 
 
 def test_polytopes_without_width_are_lines_and_points():
-    flat, point = [[-1, 0], [1, 0], [0, 0], [1, 0]], [[2, -3], [2, -3], [2, -3]]
-    (found,) = answers([wire.relu()], wire.plane(wire.polytope(flat), wire.polytope(point), dims=2))
+    point = [[2, -3], [2, -3], [2, -3]]
+    segment = wire.polytope([[-1, 0], [1, 0]])
+    (found,) = answers([wire.relu()], wire.plane(segment, wire.polytope(point), dims=2))
     (left, first), (right, second), (dot, third) = found.pieces
-    assert left.tolist() == [[0, 0], [0, 0]]
-    assert right.tolist() == [[0, 0], [1, 0]]
-    assert (first @ flat).tolist() == [[-1, 0], [0, 0]]
-    assert (second @ flat).tolist() == [[0, 0], [1, 0]]
-    assert dot.tolist() == [[2, 0]]
-    assert (third @ point).tolist() == [[2, -3]]
+    assert (left.tolist(), first.tolist()) == ([[0, 0], [0, 0]], [[1, 0], [0.5, 0.5]])
+    assert (right.tolist(), second.tolist()) == ([[0, 0], [1, 0]], [[0.5, 0.5], [0, 1]])
+    assert (dot.tolist(), third.tolist()) == ([[2, 0]] * 3, np.eye(3).tolist())  # all corners, wherever they came from
     (found,) = answers([wire.relu(), wire.argmax()], wire.plane(wire.polytope([[1, -1], [0, 2]]), dims=2))
     assert [values[:, 0].tolist() for values, _ in found.pieces] == [[0, 0], [0, 0], [1, 1]]
+
+
+def test_a_polygon_folded_into_a_line_is_cut_as_the_polygon_it_was():
+    """The image of a square on a line keeps its four corners, and each piece is a strip of the square."""
+    square = np.array([[0, 0], [1, 0], [1, 1], [0, 1.0]])
+    folded = square @ [[1.0, 1.0], [2.0, 2.0]] - 1  # from -1 to 2, along the diagonal of the plane
+    (found,) = answers([wire.relu()], wire.plane(wire.polytope(folded), dims=2))
+    areas = []
+    for values, shares in found.pieces:
+        assert np.allclose(np.maximum(shares @ folded, 0), values, atol=1e-6)
+        areas.append(_area(shares @ square))
+    assert sorted(areas) == pytest.approx([0.25, 0.75], abs=1e-6)  # x + 2 y below 1, and above
 
 
 def test_corners_that_float32_moves_off_the_plane_or_inside_are_forgiven():

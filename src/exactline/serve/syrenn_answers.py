@@ -42,13 +42,12 @@ class Answerer:
 
     def line(self, start: Floats, end: Floats, include_post: bool) -> Any:
         """Every break of a line as an endpoint, with the network's values where they are wanted."""
+        led = self._leader(np.stack([start, end]))
+        if led is not None:
+            return _segmented(np.array([0.0, 1.0]), np.full((2, 1), float(led)) if include_post else None)
         each = ENDPOINT + FLOAT * self.outputs * include_post
         found = self._restricted(start, end, include_post or self.decides, each)
-        ratios, values = self._along(found, include_post)
-        made = wire.SegmentedLine()
-        for i, ratio in enumerate(ratios.tolist()):
-            made.endpoints.add(preimage_ratio=ratio, coordinates=None if values is None else values[i].tolist())
-        return wire.TransformResponse(transformed_line=made)
+        return _segmented(*self._along(found, include_post))
 
     def upolytope(self, polytopes: Sequence[Corners], subspace: int) -> Any:
         """The convex pieces of all polytopes, one after another."""
@@ -85,19 +84,38 @@ class Answerer:
 
     def _pieces(self, corners: Corners) -> Iterator[tuple[Floats, Floats]]:
         """Each piece of a polytope: its values (k, out), and its corners as combinations (k, vertices)."""
-        if len(corners.points) == 1:
+        led = self._leader(corners.ring)
+        if led is not None:
+            yield np.full((len(corners.ring), 1), float(led)), corners.combinations
+        elif len(corners.points) == 1:
             values = _rows(self.network(torch.from_numpy(corners.points)))
-            yield values.argmax(1)[:, None] if self.decides else values, corners.mixing
+            values = values.argmax(1)[:, None].astype(np.float64) if self.decides else values
+            yield values.repeat(len(corners.ring), 0), corners.combinations
         elif len(corners.points) == 2:
-            each = 2 * FLOAT * (self.outputs + corners.mixing.shape[1]) + PIECE
-            found = self._restricted(corners.points[0], corners.points[1], True, each)
-            ratios, values = self._along(found, True)
-            shares = np.stack([1 - ratios, ratios], 1) @ corners.mixing
-            for i in range(len(ratios) - 1):
-                both = [i, i] if self.decides else [i, i + 1]  # a piece has one class, also where the next begins
-                yield values[both], shares[i : i + 2]
+            yield from self._strips(corners)
         else:
             yield from self._polygons(corners)
+
+    def _strips(self, corners: Corners) -> Iterator[tuple[Floats, Floats]]:
+        """Pieces of a polygon without width: cut across its line, they have corners on both of its sides."""
+        each = 2 * FLOAT * (self.outputs + corners.mixing.shape[1]) + PIECE
+        found = self._restricted(corners.points[0], corners.points[1], True, each)
+        ratios, values = self._along(found, True)
+        for i in range(len(ratios) - 1):
+            places, mixing = corners.strip(ratios[i], ratios[i + 1])
+            share = ((places - ratios[i]) / (ratios[i + 1] - ratios[i]))[:, None]
+            step = 0.0 if self.decides else values[i + 1] - values[i]  # a piece has one class, also at its end
+            yield values[i] + share * step, mixing
+
+    def _leader(self, points: Floats) -> int | None:
+        """The class between points of a network that nowhere breaks, where it is the same at all of them.
+
+        Clients classify so: they send the pieces of an earlier answer back, one by one, with an ArgMax alone.
+        """
+        if not self.decides or self.network.breaking:
+            return None
+        leads = _rows(self.network(torch.from_numpy(points))).argmax(1)
+        return int(leads[0]) if (leads == leads[0]).all() else None
 
     def _polygons(self, corners: Corners) -> Iterator[tuple[Floats, Floats]]:
         plane = restrict_plane(self.network, corners.points, progress=self._watch)
@@ -137,6 +155,13 @@ def ends_of(message: Any, where: str) -> tuple[Floats, Floats]:
         )
     start, end = (numbers(e.coordinates, "coordinates", where).astype(np.float64) for e in ends)
     return start, end
+
+
+def _segmented(ratios: Floats, values: Any) -> Any:
+    made = wire.SegmentedLine()
+    for i, ratio in enumerate(ratios.tolist()):
+        made.endpoints.add(preimage_ratio=ratio, coordinates=None if values is None else values[i].tolist())
+    return wire.TransformResponse(transformed_line=made)
 
 
 def _decided(found: Restriction) -> tuple[Floats, Ints]:

@@ -19,10 +19,34 @@ SUM = 1e-4  # how far the shares of a combination may be from 1
 
 @dataclass(frozen=True)
 class Corners:
-    """What is to be cut: one point, the two ends of a line, or a polygon's corners in order."""
+    """What is to be cut: one point, the two ends of a line, or a polygon's corners in order; and all that was sent."""
 
     points: Floats  # (k, in)
     mixing: Floats  # (k, vertices) each as a combination of the vertices that the client means
+    ring: Floats  # (n, in) all vertices as they came, also those that are the same point or on one line
+    combinations: Floats  # (n, vertices) of these
+    along: Floats  # (n,) where each lies on the line, from 0 to 1; nothing where it is none
+
+    def strip(self, low: float, high: float) -> tuple[Floats, Floats]:
+        """The part of a polygon without width between two places of its line: where its corners lie, and what they are.
+
+        >>> line = Corners(np.eye(2), np.eye(2), np.eye(3), np.eye(3), np.array([0.0, 1.0, 0.5]))
+        >>> line.strip(0.0, 0.5)[0]
+        array([0. , 0.5, 0.5])
+        """
+        count = len(self.along)
+        sides = [(i, (i + 1) % count) for i in range(count)] if count > 2 else [(0, 1)]
+        found: list[tuple[float, Floats]] = []
+        for i, j in sides:
+            first, last = float(self.along[i]), float(self.along[j])
+            start, stop = np.clip([first, last], low, high).tolist()
+            outside = max(first, last) < low or min(first, last) > high
+            for place in () if outside else (start, stop):
+                share = (place - first) / (last - first) if last != first else 0.0
+                mixed = (1 - share) * self.combinations[i] + share * self.combinations[j]
+                if not any(np.array_equal(mixed, known) for _, known in found):
+                    found.append((place, mixed))
+        return np.array([place for place, _ in found]), np.stack([mixed for _, mixed in found])
 
 
 def polytopes_of(message: Any, where: str) -> list[Corners]:
@@ -44,19 +68,23 @@ def corners_of(message: Any, dims: int, where: str) -> Corners:
 
     Raises ArgumentError, PlaneError.
     """
-    points, mixing = _read(message, dims, where)
+    ring, combinations = _read(message, dims, where)
+    sent, nowhere = (ring, combinations), np.zeros(0)
+    points, mixing = sent
     once = np.sort(np.unique(points, axis=0, return_index=True)[1])
     points, mixing = points[once], mixing[once]
     steps = points - points[0]
     size = float(np.abs(steps).max())
     if size == 0:
-        return Corners(points, mixing)
+        return Corners(points, mixing, *sent, nowhere)
     first = _unit(steps)
     along = steps @ first
     off = steps - np.outer(along, first)
     if np.linalg.norm(off, axis=1).max() <= FLAT * size:
         ends = [int(along.argmin()), int(along.argmax())]
-        return Corners(points[ends], mixing[ends])
+        places = (ring - points[0]) @ first
+        along = (places - along.min()) / (along.max() - along.min())
+        return Corners(points[ends], mixing[ends], *sent, along.clip(0, 1))
     second = _unit(off - np.outer(off @ first, first))
     places = np.stack([along, steps @ second], 1)
     flat = places @ np.stack([first, second])
@@ -70,7 +98,7 @@ def corners_of(message: Any, dims: int, where: str) -> Corners:
     if astray > FLAT / 4 * size:
         points = points[0] + flat
     kept = _outer(places, slack)
-    return Corners(points[kept], mixing[kept])
+    return Corners(points[kept], mixing[kept], *sent, nowhere)
 
 
 def _read(message: Any, dims: int, where: str) -> tuple[Floats, Floats]:
