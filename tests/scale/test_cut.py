@@ -1,7 +1,5 @@
 """One line cut into stretches that are swept apart: joined, they are the answer without a cut."""
 
-import pickle
-
 import pytest
 import torch
 
@@ -10,7 +8,7 @@ from exactline.line import lines_of
 from exactline.network import as_network
 from exactline.restriction import Restriction
 from exactline.restrictions import Restrictions
-from exactline.scale.cut import POINTS, Errand, bare, stretches, sweep_stretch
+from exactline.scale.cut import POINTS, Errand, stretches, sweep_stretch, travelling
 from exactline.scale.parcel import packed
 from exactline.sweep.collect import Collector
 from exactline.sweep.engine import Limits
@@ -25,15 +23,11 @@ def cut_here(model, start, end, wanted: int, *, points: int = 1 << 20, apart: in
     parcel = packed(network, None)
     states = stretches(network, lines, wanted, apart)
     limits = Limits(1)
-    swept = [sweep_stretch(parcel, travelled(state), Errand(points, True, None))[0] for state in states]
+    swept = [sweep_stretch(parcel, travelling(state), Errand(points, True, None))[0] for state in states]
     found = Collector(1, [network.nodes[i].shape for i in network.outputs], None, limits).take(
         iter([part for parts in swept for part in parts])
     )
     return Restrictions(found, lines, network)[0], len(states)
-
-
-def travelled(state):
-    return pickle.loads(pickle.dumps(bare(state)))
 
 
 def assert_equal(cut: Restriction, whole: Restriction) -> None:

@@ -115,15 +115,15 @@ class Cluster:
             if batch is not None:
                 yield Outcome(batch, member.number, reason=first_line(problem))
         except self.ray.exceptions.RayError as problem:
-            yield from self._bury(member, batch, first_line(problem))
+            yield from self._bury(member, first_line(problem), unable="creation task" in str(problem))
         else:
             if batch is None:
-                member.ready, member.process = True, found
+                member.ready, member.process, self.stillborn = True, found, 0
             else:
                 member.queue = deque(item for item in member.queue if item[0] != ref)
                 yield Outcome(batch, member.number, found)
 
-    def _bury(self, member: Member, batch: Batch | None, reason: str) -> Iterator[Outcome]:
+    def _bury(self, member: Member, reason: str, *, unable: bool) -> Iterator[Outcome]:
         """A worker has died: what it had in hand is lost, what waited is not to blame, and another takes its place."""
         self.members.pop(member.number, None)
         for place, (ref, lost) in enumerate(member.queue):
@@ -132,7 +132,7 @@ class Cluster:
         self.refs = {ref: owner for ref, owner in self.refs.items() if owner[0] is not member}
         if not member.ready:
             self.stillborn += 1
-            if self.stillborn > 3 * self.workers:
+            if self.stillborn > (3 if unable else 20) * self.workers:  # unable: it failed by itself, nobody killed it
                 raise MissingError(
                     f"Workers do not start: {reason}",
                     where="engine ray",

@@ -6,6 +6,7 @@ stands, so that a stretch is swept as it would have been here, and the ends it s
 
 from __future__ import annotations
 
+import pickle
 import time
 from collections.abc import Iterator
 from copy import copy
@@ -163,7 +164,7 @@ class _Crew:
                 while waiting and len(flying) < self.workers:
                     number, state = waiting.pop()
                     left = None if errand.seconds is None else errand.seconds - (time.monotonic() - began)
-                    flying[task.remote(parcel, bare(state), replace(errand, seconds=left))] = number
+                    flying[task.remote(parcel, travelling(state), replace(errand, seconds=left))] = number
                 for ref in self.ray.wait(list(flying), num_returns=1)[0]:
                     there[flying.pop(ref)] = self._got(ref)
                 while following in there:
@@ -190,25 +191,25 @@ class _Crew:
             ) from problem
 
 
-def bare(state: State) -> State:
-    """A state without the network, which the worker has."""
-    if state.trail is None:
-        return state
-    trail = copy(state.trail)
-    trail.network = None  # pyright: ignore[reportAttributeAccessIssue]
-    return replace(state, trail=trail)
+def travelling(state: State) -> bytes:
+    """A state without the network, which the worker has; as bytes, for arrays that Ray itself sends are read-only."""
+    if state.trail is not None:
+        trail = copy(state.trail)
+        trail.network = None  # pyright: ignore[reportAttributeAccessIssue]
+        state = replace(state, trail=trail)
+    return pickle.dumps(state)
 
 
 _held: dict[int, Network] = {}  # the network of the line at hand, unpacked once in each process
 
 
-def sweep_stretch(parcel: bytes, state: State, errand: Errand) -> tuple[list[Part], str]:
+def sweep_stretch(parcel: bytes, sent: bytes, errand: Errand) -> tuple[list[Part], str]:
     """One stretch to the end of the network, and why it ended early, if it did; runs in a worker."""
     key = hash(parcel)
     if key not in _held:
         _held.clear()
         _held[key] = unpacked(parcel)[0]
-    network = _held[key]
+    network, state = _held[key], pickle.loads(sent)
     if state.trail is not None:
         state.trail.network = network
     left = float("inf") if errand.seconds is None else time.monotonic() + errand.seconds

@@ -74,7 +74,8 @@ class Worker:
         good = block.good
         if not len(good):
             return
-        starts, ends = (tuple(torch.from_numpy(t) for t in side) for side in (block.starts, block.ends))
+        sides = block.starts, block.ends
+        starts, ends = (tuple(torch.from_numpy(np.require(t, requirements="W")) for t in side) for side in sides)
         try:
             columns, breaks, found.engine = self.job.compute(self.network, Lines(starts, ends), self.device)
         except OURS as error:
