@@ -18,7 +18,7 @@ def changed(reach: float) -> str:
 
 
 for reach in (0.05, 0.1, 0.2):
-    found = falsify(model, parse_vnnlib(changed(reach)), shape=(1, 8, 8), lines=500)
+    found = falsify(model, parse_vnnlib(changed(reach)), shape=(1, 8, 8), lines=200)
     print(f"pixels within {reach}: {found}")
     if found.y is not None:
         print(f"  and there it reads a {int(found.y.argmax())}")
