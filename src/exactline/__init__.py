@@ -14,14 +14,17 @@ if TYPE_CHECKING:
     from .decide.falsify import falsify as falsify
     from .density import Density as Density
     from .density import density as density
+    from .errors import AccessError as AccessError
     from .errors import ArgumentError as ArgumentError
     from .errors import CaptureError as CaptureError
     from .errors import ExactlineError as ExactlineError
     from .errors import FileError as FileError
+    from .errors import LimitError as LimitError
     from .errors import LineError as LineError
     from .errors import MissingError as MissingError
     from .errors import NumberError as NumberError
     from .errors import PlaneError as PlaneError
+    from .errors import ServiceError as ServiceError
     from .errors import TrainingModeError as TrainingModeError
     from .errors import UnsupportedError as UnsupportedError
     from .formats import load as load
@@ -44,14 +47,17 @@ _HOMES = {  # what is imported when it is first asked for, and from where: torch
     "decide.falsify": ("falsify",),
     "density": ("Density", "density"),
     "errors": (
+        "AccessError",
         "ArgumentError",
         "CaptureError",
         "ExactlineError",
         "FileError",
+        "LimitError",
         "LineError",
         "MissingError",
         "NumberError",
         "PlaneError",
+        "ServiceError",
         "TrainingModeError",
         "UnsupportedError",
     ),
@@ -63,7 +69,7 @@ _HOMES = {  # what is imported when it is first asked for, and from where: torch
     "restrictions": ("Restrictions",),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
-_PARTS = ("attr", "errors", "exact", "formats", "network", "ops", "scale", "studies", "view", "zoo")
+_PARTS = ("attr", "client", "errors", "exact", "formats", "network", "ops", "scale", "studies", "view", "zoo")
 
 
 class _Package(ModuleType):
