@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from functools import partial
 
 import pytest
 import torch
@@ -12,12 +11,13 @@ import torch
 import exactline as xl
 from exactline.attr import IntegratedGradients
 from exactline.client import AsyncClient, Client, Remote
-from exactline.errors import AccessError, ArgumentError, FileError, LineError, MissingError, PlaneError, ServiceError
+from exactline.errors import ArgumentError, FileError, LineError, MissingError, PlaneError, ServiceError
 from exactline.network import Network
 from exactline.zoo import digits_images
 from tests.serve.networks import networks, write_networks
 from tests.serve.running import Running, running
 from tests.serve.same import same_line, same_lines, same_plane, same_table, same_tensor
+from tests.test_package import run_bare
 
 NAMES = list(networks())
 SINGLE = [name for name in NAMES if name != "pair"]
@@ -350,9 +350,12 @@ def test_a_token_does_not_travel_in_the_open():
         Client("example.org:1", token="a" * 16, tls="/nowhere/at/all.pem")
 
 
-def test_uploads_are_refused_unless_allowed(tmp_path):
-    from exactline.serve.server import Settings
-
-    assert not Settings().allow_upload
-    assert issubclass(AccessError, ServiceError)
-    assert partial(Client, "127.0.0.1:1")().way.metadata() == ()
+def test_without_grpc_the_client_says_what_is_missing():
+    done = run_bare("""
+from exactline.errors import MissingError
+try:
+    import exactline.client
+except MissingError as error:
+    print(error.hint)
+""")
+    assert done.stdout == 'pip install "exactline[serve]"\n', done.stderr

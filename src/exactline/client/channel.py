@@ -8,13 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ..errors import ArgumentError, FileError, MissingError
+import grpc
 
-try:
-    import grpc
-except ImportError as problem:  # the library itself does without
-    raise MissingError("The client needs grpcio.", where="client", hint='pip install "exactline[serve]"') from problem
-
+from ..errors import ArgumentError, FileError
 from ..serve.access import is_loopback
 from ..serve.service import NAME
 from ..serve.status import code_of
