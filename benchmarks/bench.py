@@ -104,6 +104,19 @@ def chosen(names: Sequence[str], device: str) -> list[Case]:
     return [case for case in CASES.values() if not case.gpu]
 
 
+def first_calls(clock: Clock) -> str:
+    """What the first call on a new module costs, and a later one, for the shape of ACAS Xu."""
+    case, times = CASES["5-50x6-5, 1 line"], list[tuple[float, ...]]()
+    for _ in range(5):
+        model, laps = case.model(), [clock()]
+        for _ in range(2):
+            case.restrict(model)
+            laps.append(clock())
+        times.append((laps[1] - laps[0], laps[2] - laps[1]))
+    first, later = (min(column) for column in zip(*times, strict=True))
+    return f"{case.name}: first call on a new module {first:.3f} s, captured anew; later calls {later:.4f} s"
+
+
 def main() -> None:
     """Measure the cases asked for and print one table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -123,6 +136,8 @@ def main() -> None:
     kind = "processor time" if options.processor else "seconds on the wall"
     print(f"{machine(options.device)}, torch {torch.__version__}, float64, {kind}\n")
     print(table(HEAD, [row for case in found for row in measure(case, options)]))
+    if not options.name and options.device == "cpu":
+        print("\n" + first_calls(Clock("cpu", options.processor)))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""How pieces and time grow with depth, width and the length of a line: measured exponents and a picture.
+"""How pieces and time grow with depth, width and the number of lines: measured exponents and a picture.
 
     python benchmarks/growth.py [--picture docs/images/growth.png]
 
@@ -32,16 +32,16 @@ class Family:
     """Networks, or lines, that differ in one size."""
 
     name: str
-    sizes: tuple[float, ...]
-    network: Callable[[float], nn.Module]
-    reach: Callable[[float], float]  # the share of the line that is swept
+    sizes: tuple[int, ...]
+    network: Callable[[int], nn.Module]
+    lines: Callable[[int], int]
 
 
 @dataclass(frozen=True)
 class Measured:
     """One member of a family."""
 
-    size: float
+    size: int
     pieces: int
     seconds: float
 
@@ -58,26 +58,27 @@ def bent(depth: int, width: int) -> nn.Module:
 
 
 FAMILIES = (
-    Family("depth", (1, 2, 4, 8, 16, 32), lambda size: bent(int(size), 64), lambda _: 1.0),
-    Family("width", (32, 64, 128, 256, 512, 1024, 2048), lambda size: bent(4, int(size)), lambda _: 1.0),
-    Family("length", (1 / 64, 1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 1), lambda _: bent(4, 1024), lambda size: size),
+    Family("depth", (1, 2, 4, 8, 16, 32), lambda size: bent(size, 64), lambda _: 1),
+    Family("width", (32, 64, 128, 256, 512, 1024, 2048), lambda size: bent(4, size), lambda _: 1),
+    Family("lines", (1, 4, 16, 64, 256, 1024), lambda _: bent(4, 64), lambda size: size),
 )
+LABELS = {"depth": "layers of 64 units", "width": "units in each of 4 layers", "lines": "lines, 4 layers of 64 units"}
 
 
-def ends(reach: float) -> tuple[Tensor, Tensor]:
-    """A line from one random point towards another."""
+def ends(lines: int) -> tuple[Tensor, Tensor]:  # each (lines, INPUTS)
+    """Lines from random points to others; the first ones are always the same."""
     torch.manual_seed(1)
-    start, end = torch.randn(2, INPUTS, dtype=torch.float64) * 4
-    return start, torch.lerp(start, end, reach)
+    pairs = torch.randn(lines, 2, INPUTS, dtype=torch.float64) * 4
+    return pairs[:, 0], pairs[:, 1]
 
 
-def measured(family: Family, size: float) -> Measured:
+def measured(family: Family, size: int) -> Measured:
     """Pieces, and the fewest seconds."""
-    model, (start, end) = family.network(size), ends(family.reach(size))
-    pieces, fewest = len(xl.restrict(model, start, end)), float("inf")
+    model, (starts, stops) = family.network(size), ends(family.lines(size))
+    pieces, fewest = int(xl.restrict_many(model, starts, stops).pieces.sum()), float("inf")
     for _ in range(RUNS):
         began = process_time()
-        xl.restrict(model, start, end)
+        xl.restrict_many(model, starts, stops)
         fewest = min(fewest, process_time() - began)
     return Measured(size, pieces, fewest)
 
@@ -98,9 +99,7 @@ def draw(found: dict[str, list[Measured]], path: Path) -> None:
         for values, label, colour in ((pieces, "pieces", "#1f77b4"), ([s * 1e6 for s in seconds], "µs", "#d62728")):
             slope = exponent(sizes, values)
             ax.loglog(sizes, values, "o-", color=colour, label=f"{label}, exponent {slope:.2f}")
-        ax.set_xlabel(
-            {"depth": "layers of 64 units", "width": "units in each of 4 layers"}.get(name, "share of the line")
-        )
+        ax.set_xlabel(LABELS[name])
         ax.grid(alpha=0.3)
         ax.legend(frameon=False, fontsize=8)
     figure.savefig(path, dpi=120)
