@@ -149,6 +149,7 @@ def test_a_worker_that_dies_twice_at_the_same_job_is_not_given_it_again(server: 
         assert len(client.restrict("tent4", [0.0], [1.0])) == 16
 
 
+@pytest.mark.slow
 def test_the_process_that_forks_workers_is_replaced_too(server: Running):
     (nursery,) = server.process.children()
     with Client(server.address) as client:

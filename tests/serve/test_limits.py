@@ -468,6 +468,7 @@ def test_cache_bytes(tmp_path: Path):
         assert models[1][0] in cache.held
 
 
+@pytest.mark.slow
 def test_streams_and_drain_seconds(tmp_path: Path):
     """A server whose connections have three calls each, and that cuts calls off half a second after it is told so."""
     write_nnet(tmp_path / "kinks.nnet", kinks(1))
@@ -495,6 +496,7 @@ def _streams(server: Running) -> None:
             assert client.stats().in_flight == 4
 
 
+@pytest.mark.slow
 def test_connection_seconds_and_drain_seconds(tmp_path: Path):
     """Connections are renewed again and again, and a client that keeps asking notices nothing; no call is cut off."""
     write_nnet(tmp_path / "kinks.nnet", kinks(1))

@@ -44,11 +44,11 @@ def near(found: np.ndarray, truth: np.ndarray) -> bool:
 def test_lines_have_every_break_and_float32_values_of_all_kinds_of_layers(make):
     rng = np.random.default_rng(5)
     net: Twice = make(rng)
-    seen = 0
+    module, seen = net.module(), 0
     for _ in range(2):
         start, end = 4 * small(rng, net.size), 4 * small(rng, net.size)
         with_values, without = answers(net.layers, wire.line(start, end), wire.line(start, end, post=False))
-        exact = xl.exact.restrict(net.module(), start, end)
+        exact = xl.exact.restrict(module, start, end)
         assert mismatch(torch.from_numpy(with_values.ratios), exact) is None
         seen += len(with_values.ratios) - 2
         points = start + with_values.ratios[:, None] * (end - start)
@@ -62,11 +62,12 @@ def test_lines_have_every_break_and_float32_values_of_all_kinds_of_layers(make):
 def test_planes_are_cut_into_pieces_that_are_affine_and_fill_the_whole(make):
     rng = np.random.default_rng(8)
     net: Twice = make(rng)
+    module = net.module()
     corner, one, two = (small(rng, net.size) for _ in range(3))
     square = np.stack([corner, corner + one, corner + one + two, corner + two]).astype(np.float32).astype(np.float64)
     for vertices in (square[:3], square):
         (found,) = answers(net.layers, wire.plane(wire.polytope(vertices), dims=net.size))
-        plane = xl.restrict_plane(net.module(), _flattened(vertices))
+        plane = xl.restrict_plane(module, _flattened(vertices))
         assert (len(found.pieces), found.dims, found.subspace) == (len(plane), net(vertices).shape[1], 2)
         shares = []
         for values, mixing in found.pieces:

@@ -183,6 +183,7 @@ def test_neither_tokens_nor_data_nor_paths_are_in_the_log(guarded, known: Author
         assert secret not in text
 
 
+@pytest.mark.slow
 def test_clients_without_a_certificate_of_the_right_authority_are_not_served(
     known: Authority, stranger: Authority, tmp_path: Path
 ):
