@@ -11,10 +11,12 @@ from torch import Tensor
 from ..line import Lines
 from ..network.graph import Network
 from ..restrict import free_memory
+from ..sweep.choose import Choice
 from ..sweep.engine import Limits
 from ..sweep.plan import plan
 from ..sweep.precise import precise
 from .backward import Backward, Seed, Watcher
+from .local import local_integral
 from .seeds import Output, Smoothed
 
 SHARE = 3  # values, gradients and patterns stand side by side
@@ -42,6 +44,7 @@ def path_integral(
     memory: int | None = None,
     progress: Callable[[int, int], None] | None = None,  # lines done, pieces so far
     doubts: bool = True,  # whether to go back once more where a gradient is a convention
+    engine: str = "auto",  # see `restrict`
 ) -> PathIntegral:
     """Integrals of the gradient of one output along many lines, exact but for rounding.
 
@@ -49,8 +52,13 @@ def path_integral(
     """
     kind = Smoothed if tail and network.tails[output] is not None else Output
     seed: Seed = kind(network, output, targets)
-    share = (free_memory(network.device) if memory is None else memory) // SHARE
-    limits = Limits(plan(network).points(share))
+    memory = free_memory(network.device) if memory is None else memory
+    limits = Limits(plan(network).points(memory // SHARE))
+    if not watch and kind is Output and Choice(network, engine, limits, memory, False).local:
+        with precise():
+            found = local_integral(network, lines, targets, output, limits, memory, progress)
+        if found is not None:
+            return PathIntegral(*found, 0, None)
 
     def go(other_side: bool, watched: dict[int, Watcher]) -> tuple[tuple[Tensor, ...], Backward]:
         way = Backward(network, seed, limits, watched, other_side)

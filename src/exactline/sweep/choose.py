@@ -8,12 +8,13 @@ from ..errors import ArgumentError
 from ..line import Lines
 from ..network.graph import Network
 from .engine import Limits, Part, sweep_lines
-from .local.engine import Tally, sweep_locally
+from .local.engine import sweep_locally
+from .local.journey import Tally
 from .local.plan import route
 from .plan import plan
 
 ENGINES = ("auto", "dense", "local")
-GAIN = {"cpu": 1.5, "cuda": 6.0}  # how much less work patches must be before they are taken
+GAIN = {"cpu": 1.5, "cuda": 2.5}  # how much less work patches must be before they are taken
 LIGHT = {"cpu": 1e5, "cuda": 1e6}  # multiplications for one point: below, points cost hardly more than asking
 
 

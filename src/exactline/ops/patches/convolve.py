@@ -38,6 +38,47 @@ class Convolve:
         flat = self.weight.permute(1, 2, 3, 0).flatten(0, 2)
         return torch.cat([flat, flat.new_zeros(1, flat.shape[1])])
 
+    @cached_property
+    def returns(self) -> Tensor:
+        """(out, rows, columns, in)."""
+        return self.weight.permute(0, 2, 3, 1).contiguous()
+
+    def back(self, groups: Groups) -> list[Groups]:
+        """Gradients of the output as gradients of the input."""
+        return [{node: self._back(group) for node, group in groups.items()}]
+
+    def _back(self, group: Group) -> Patches:
+        if isinstance(group, Sparks):
+            corner = torch.stack([group.pixel // self.grid[2], group.pixel % self.grid[2]], 1)
+            taps = self.returns.index_select(0, group.channel) * group.jump.view(-1, 1, 1, 1)
+            jump = self._apart(taps[:, None, None])
+        else:
+            corner, jump = group.top, self._unrolled(group.jump)
+        stride, padding = (torch.tensor(v, device=corner.device) for v in (self.stride, self.padding))
+        found = cleared(Patches(corner * stride - padding, jump), self.source)
+        return whole(found, self.source) if covers(found.size, self.source) else found
+
+    def _unrolled(self, jump: Tensor) -> Tensor:
+        _, rows, columns, channels = jump.shape
+        table = self.returns.view(channels, -1)
+        step = max(1, COLUMNS.get(jump.device.type, 1 << 22) // max(1, rows * columns * table.shape[1]))
+        parts = []
+        for some in jump.split(step):
+            wide = some.reshape(-1, channels) @ table
+            parts.append(self._apart(wide.view(len(some), rows, columns, *self.returns.shape[1:])))
+        return torch.cat(parts) if len(parts) != 1 else parts[0]
+
+    def _apart(self, taps: Tensor) -> Tensor:
+        """Every output's taps (n, rows, columns, taps, taps, in) added up where they fall on the input."""
+        n, rows, columns, k0, k1, channels = taps.shape
+        (s0, s1), (d0, d1), (m0, m1) = self.stride, self.dilation, self.span
+        out = taps.new_zeros(n, (rows - 1) * s0 + m0 + 1, (columns - 1) * s1 + m1 + 1, channels)
+        for y in range(k0):
+            for x in range(k1):
+                into = out[:, y * d0 : y * d0 + (rows - 1) * s0 + 1 : s0, x * d1 : x * d1 + (columns - 1) * s1 + 1 : s1]
+                into += taps[:, :, :, y, x]
+        return out
+
     @property
     def span(self) -> tuple[int, int]:
         """From the first tap to the last."""

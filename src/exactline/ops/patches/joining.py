@@ -26,6 +26,10 @@ class Add:
     def move(self, *groups: Groups) -> Groups:
         return {node: self._sum([some.get(node) for some in groups]) for node in _nodes(groups)}
 
+    def back(self, groups: Groups) -> list[Groups]:
+        """Gradients of the sum as gradients of every term."""
+        return [{node: _times(group, f) for node, group in groups.items()} for f in self.factors]
+
     def _sum(self, parts: list[Group | None]) -> Group:
         terms = [(p, f) for p, f in zip(parts, self.factors, strict=True) if p is not None]
         if len(terms) == 1:

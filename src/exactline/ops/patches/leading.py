@@ -216,7 +216,7 @@ class Leading:
             one, other = self._element(window, row, rival), self._element(window, row, now)
             partner = torch.where(one < 0, -1, torch.where(other < 0, -1, other + channel * places))
             element = torch.where(one < 0, other, one) + channel * places
-            found.append(Born(begins + gone, pixel, channel, gain * self.sign, gain, element, partner))
+            found.append(Born(begins + gone, pixel, channel, gain * self.sign, gain, element, partner, gain))
             going = rival != then
             row, piece, channel, then, now = row[going], piece[going], channel[going], then[going], rival[going]
             start, rate, begins, width, gone = start[going], rate[going], begins[going], width[going], gone[going]

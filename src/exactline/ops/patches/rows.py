@@ -45,6 +45,19 @@ class Rows:
             jump = self._by_place(group)
         return Patches(jump.new_zeros(len(jump), 2, dtype=torch.int64), jump.view(len(jump), 1, 1, -1))
 
+    def back(self, groups: Groups) -> list[Groups]:
+        """Gradients of the output as gradients of the input: whole maps."""
+        return [{node: self._back(group) for node, group in groups.items()}]
+
+    def _back(self, group: Group) -> Patches:
+        table = self.table.view(-1, self.grid[0])
+        if isinstance(group, Sparks):
+            jump = table.T.index_select(0, group.channel) * group.jump[:, None]
+        else:
+            jump = group.jump.view(len(group), -1) @ table.T
+        top = torch.zeros(len(group), 2, dtype=torch.int64, device=jump.device)
+        return Patches(top, jump.view(len(group), self.source[1], self.source[2], self.source[0]))
+
     def _at_once(self, patches: Patches) -> Tensor:
         """Whole maps times the whole matrix, some at a time."""
         table = self.table.view(-1, self.grid[0])
@@ -124,6 +137,10 @@ class Same:
 
     def move(self, *groups: Groups) -> Groups:
         return groups[0] if self.weight is None else {node: self._scaled(g) for node, g in groups[0].items()}
+
+    def back(self, groups: Groups) -> list[Groups]:
+        """Gradients take the same way."""
+        return [self.move(groups)]
 
     def _scaled(self, group: Group) -> Group:
         if self.weight is None:

@@ -41,6 +41,7 @@ class Stage:
     clear: float  # values further than this from a knot are clear
     drift: float  # how far sums may be from the values themselves where the stretch stops
     judge: Judge
+    traced: bool  # whether the branches are wanted afterwards: then units that stay on a knot are in doubt
     closed: tuple[Tensor | None, Tensor | None]  # error bounds (pixels, channels) where an end is the line's own end
 
 
@@ -55,11 +56,12 @@ class Born:
     rate: Tensor  # (n,) how fast the crossing difference changes with alpha
     element: Tensor  # (n,) flat place in the input
     partner: Tensor  # (n,) the element it meets, or -1
+    turn: Tensor  # (n,) by how much the unit's own slope changes, where it has one
 
     @staticmethod
     def join(parts: list[Born]) -> Born:
         """Several sets of breaks as one."""
-        names = ("alpha", "pixel", "channel", "jump", "rate", "element", "partner")
+        names = ("alpha", "pixel", "channel", "jump", "rate", "element", "partner", "turn")
         return Born(*(torch.cat([getattr(p, n) for p in parts]) for n in names))
 
 
@@ -70,6 +72,7 @@ class Turned:
     groups: Groups  # of the breaks that there were
     slope: Tensor  # (pixels, channels) of the output, just after the start
     born: Born
+    branch: Tensor | None = None  # (pixels, channels) the slope of every unit just after the start, where it has one
 
 
 class Turner(Protocol):
@@ -89,6 +92,15 @@ class Turner(Protocol):
         ...
 
 
+class Ends(Protocol):
+    """Anything that starts and stops."""
+
+    @property
+    def start(self) -> float: ...
+    @property
+    def stop(self) -> float: ...
+
+
 @dataclass(eq=False)
 class Timeline:
     """Entries (a break reaches a pixel) sorted by pixel, then by alpha."""
@@ -96,7 +108,7 @@ class Timeline:
     pixel: Tensor  # (entries,) or one past the last pixel: then it is left out
     alpha: Tensor  # (entries,)
     pixels: int
-    stage: Stage
+    stage: Ends
     order: Tensor = field(init=False)
     counts: Tensor = field(init=False)
     starts: Tensor = field(init=False)

@@ -32,17 +32,20 @@ class Turning:
         rows, timeline, shapes = _gathered(stage)
         channels = stage.grid[0]
         slope, born = torch.empty_like(stage.slope), list[Born]()
+        taken = torch.empty_like(stage.slope) if stage.traced else None
         for block in timeline.blocks(channels):
-            self._follow(stage, block, rows, slope, born)
+            self._follow(stage, block, rows, slope, born, taken)
         groups: Groups = {}
         at = 0
         for node, (top, size) in shapes.items():
             count = len(top) * size[0] * size[1]
             groups[node] = Patches(top, rows[at : at + count].view(len(top), *size, channels))
             at += count
-        return Turned(groups, slope, Born.join(born))
+        return Turned(groups, slope, Born.join(born), taken)
 
-    def _follow(self, stage: Stage, block: Block, rows: Tensor, slope: Tensor, born: list[Born]) -> None:
+    def _follow(
+        self, stage: Stage, block: Block, rows: Tensor, slope: Tensor, born: list[Born], first: Tensor | None
+    ) -> None:
         """One block: its jumps are masked in place, its crossings noted."""
         p, channels, deep = len(block.pixels), stage.grid[0], block.deep
         entry = torch.where(block.here, block.entry, len(rows) - 1)
@@ -73,6 +76,8 @@ class Turning:
         if not isinstance(branch, Tensor):
             raise TypeError("a function without knots does not break")
         slope[block.pixels] = stage.slope[block.pixels] * branch[:, 0]
+        if first is not None:
+            first[block.pixels] = branch[:, 0].to(first.dtype)
         if deep:
             masked = jumps.mul_(branch[:, 1:])  # pyright: ignore[reportPossiblyUnboundVariable]
             rows.index_copy_(0, entry.flatten(), masked.flatten(0, 1))
@@ -80,13 +85,15 @@ class Turning:
 
     def _born(self, stage: Stage, block: Block, gaps: Tensor, slopes: Tensor, crossed: Tensor, knot: int) -> Born:
         row, piece, channel = crossed.nonzero(as_tuple=True)
-        rate = slopes[row, piece, channel].abs()
+        signed = slopes[row, piece, channel]
+        rate = signed.abs()
         alpha = between(block, row, piece, gaps[row, piece, channel], gaps[row, piece + 1, channel])
         step = _minus(self.slopes[knot + 1], self.slopes[knot])
-        jump = rate * (step[channel] if isinstance(step, Tensor) else step)
+        step = step[channel] if isinstance(step, Tensor) else step
+        jump, turn = rate * step, signed.sign() * step
         pixel = block.pixels[row]
         element = channel * (stage.grid[1] * stage.grid[2]) + pixel
-        return Born(alpha, pixel, channel, jump, rate, element, torch.full_like(element, -1))
+        return Born(alpha, pixel, channel, jump, rate, element, torch.full_like(element, -1), turn)
 
 
 def _gathered(stage: Stage) -> tuple[Tensor, Timeline, dict[int, tuple[Tensor, tuple[int, int]]]]:
@@ -124,6 +131,10 @@ def _closely(
         element = channel * (stage.grid[1] * stage.grid[2]) + block.pixels[row]
         stage.judge(block.times[row, place], element, gaps[row, place, channel].abs())
     inner = gaps[:, 1:-1]
+    if stage.traced and bool(
+        ((inner == 0) & block.here[:, :, None]).any() | ((gaps[:, 0] == 0) & (gaps[:, 1] == 0)).any()
+    ):
+        raise Doubt(0.5 * (stage.start + stage.stop))
     touched = (inner == 0) & (slopes[:, :-1] != 0) & block.here[:, :, None]
     if bool(touched.any()):
         row, place, _ = touched.nonzero(as_tuple=True)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Generator, Iterator
-from dataclasses import dataclass, field, replace
-from itertools import pairwise
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -13,31 +11,12 @@ from torch import Tensor
 
 from ...line import Lines
 from ...network.graph import Network
-from ...ops.patches.scan import Doubt
 from ..doubt import Usual
 from ..engine import Limits, Part, advance_all
-from ..plan import plan
 from ..state import State, first_sizes, on, unborn
-from .look import Looks
+from .journey import Journey, Tally
 from .plan import Route, route
-from .stretch import Found, Stretch, TooLarge, values_at
-
-FIRST = 33  # points that foretell where breaks are many
-PATIENCE = 12  # doubts before the rest of a line is taken by points
-DEEPEST = 2  # how often a stretch is cut around a doubtful place before that place is taken by points
-NARROW, SHIFT = 1 / 12, 0.381966  # of a stretch: half of what lies around such a place; how far a bad end is moved
-SOON = 512  # breaks of a stretch where a deadline may end the sweep
-HEAVY = {"cpu": 3000, "cuda": 60000}  # breaks of one stretch, where memory allows
-
-
-@dataclass
-class Tally:
-    """What became of the stretches."""
-
-    local: int = 0
-    dense: int = 0
-    redone: int = 0
-    breaks: int = field(default=0)
+from .stretch import Found, values_at
 
 
 def sweep_locally(
@@ -47,90 +26,24 @@ def sweep_locally(
     path = route(network)
     lighter = path if light is None else route(light)
     for line in range(len(lines)):
-        yield from _one(network, lines, line, limits, memory, values, path, lighter, tally)
+        yield from _one(Journey(network, path, lines, line, limits, memory, tally), values, lighter)
         if limits.stopped:
             return
 
 
-def _one(
-    network: Network,
-    lines: Lines,
-    line: int,
-    limits: Limits,
-    memory: int,
-    values: bool,
-    path: Route,
-    light: Route,
-    tally: Tally,
-) -> Iterator[Part]:
-    looks = Looks.along(network, lines, line, path.stop)
-    most = memory / 8 / 3  # numbers of patches at one node
-    wanted = min(HEAVY.get(network.device.type, 3000), max(16, int(most / max(path.numbers, 1.0) / 2)))
-    if path.stop < len(network.nodes):
-        wanted = min(wanted, max(16, limits.points // 2))
-    if limits.deadline < float("inf"):
-        wanted = min(wanted, SOON)
-    waiting = [(start, stop, 0) for start, stop in _foretold(network, lines, line, wanted)[::-1]]
+def _one(journey: Journey, values: bool, light: Route) -> Iterator[Part]:
+    """One line; parts wait for the next, whose first pieces may begin at their last break."""
+    network, lines, line, limits = journey.network, journey.lines, journey.line, journey.limits
     held: Part | None = None
-    pace = _Pace(limits)
-    while waiting:
-        if limits.late():
-            break
-        start, stop, depth = pace.next(waiting)
-        try:
-            if depth > DEEPEST:
-                looks.clear_at(stop)
-                tally.dense += 1
-                parts = _dense(network, lines, line, start, stop, limits)
-            else:
-                found = Stretch(network, path, looks, start, stop, most, light).run()
-                parts = _parts(network, lines, line, path, found, limits, values)
-                tally.local += 1
-        except TooLarge:
-            middle = 0.5 * (start + stop)
-            waiting += [(middle, stop, depth), (start, middle, depth)]
-            continue
-        except Doubt as doubt:
-            tally.redone += 1
-            if tally.redone > PATIENCE + 2 * tally.local:  # ties are how this network is made
-                waiting = [(start, 1.0, DEEPEST + 1)]
-            elif doubt.alpha == stop and waiting:
-                beyond = waiting.pop()
-                moved = (
-                    stop + (beyond[1] - stop) * SHIFT
-                    if beyond[1] - stop < stop - start
-                    else stop - (stop - start) * SHIFT
-                )
-                waiting += [(moved, beyond[1], beyond[2]), (start, moved, depth)]
-            else:
-                waiting += _cut(start, stop, depth, doubt.alpha)[::-1]
-            continue
+    for start, stop, _, found in journey.stretches(light):
+        if found is None:
+            parts = _dense(network, lines, line, start, stop, limits)
+        else:
+            parts = _parts(network, lines, line, journey.path, found, limits, values)
         for part in parts:
             held = yield from _handed(held, part)
     if held is not None and not limits.stopped:
         yield held
-
-
-class _Pace:
-    """Stretches are short at first where there is a deadline, then as long as the time left allows."""
-
-    def __init__(self, limits: Limits) -> None:
-        self.deadline, self.began, self.together = limits.deadline, time.monotonic(), 1
-
-    def next(self, waiting: list[tuple[float, float, int]]) -> tuple[float, float, int]:
-        """The next stretch, made of several where there is time."""
-        start, stop, depth = waiting.pop()
-        if self.deadline == float("inf"):
-            return start, stop, depth
-        now = time.monotonic()
-        spent, left = now - self.began, self.deadline - now
-        self.began = now
-        self.together = max(1, self.together * 2 if spent < left / 16 else self.together // 2)
-        for _ in range(self.together - 1):
-            if depth or not waiting or waiting[-1][2]:
-                break
-            stop = waiting.pop()[1]
-        return start, stop, depth
 
 
 def _handed(held: Part | None, part: Part) -> Generator[Part, None, Part | None]:
@@ -156,40 +69,6 @@ def _own(part: Part) -> tuple[Part, int]:
     line, alphas, born, doubts = (t[kept.to(t.device)] for t in (part.line, part.alphas, part.born, part.doubts))
     values = tuple(v[kept.to(v.device)] for v in part.values)
     return replace(part, line=line, alphas=alphas, born=born, doubts=doubts, values=values, continues=False), extra
-
-
-def _cut(start: float, stop: float, depth: int, alpha: float) -> list[tuple[float, float, int]]:
-    """A stretch in parts, with a short one around a doubtful place, which goes deeper."""
-    width = stop - start
-    low, high = alpha - width * NARROW, alpha + width * NARROW * 1.1
-    edges = [start, *(at for at in (low, high) if start + width / 64 < at < stop - width / 64), stop]
-    return [(a, b, depth + (a <= alpha <= b)) for a, b in pairwise(edges)]
-
-
-def _foretold(network: Network, lines: Lines, line: int, wanted: int) -> list[tuple[float, float]]:
-    """Stretches that should have about as many breaks as are wanted: units that change between a few points tell."""
-    device = lines.starts[0].device
-    alphas = torch.linspace(0, 1, FIRST, dtype=torch.float64, device=device)
-    points, _ = lines.at(torch.full((FIRST,), line, device=device), alphas)
-    last = plan(network).last
-    live = dict(zip(network.inputs, points, strict=True))
-    changes = torch.zeros(FIRST - 1, dtype=torch.int64, device=device)
-    for i, node in enumerate(network.nodes):
-        if i not in last or i in network.inputs:
-            continue
-        xs = [live[j] for j in node.inputs]
-        live[i] = node.op.evaluate(*xs)
-        if i in network.breaking:
-            pattern = network.nodes[i].op.branch(xs[0], xs[0])  # pyright: ignore
-            changes += (pattern[1:] != pattern[:-1]).flatten(1).sum(1)
-        for j in set(node.inputs):
-            if last[j] == i:
-                del live[j]
-    rising = np.concatenate([[0.0], (changes.cpu().numpy() * 1.1 + 1e-3).cumsum()])
-    count = max(1, int(np.ceil(rising[-1] / wanted)))
-    edges = np.interp(np.linspace(0, rising[-1], count + 1), rising, alphas.cpu().numpy())
-    edges[0], edges[-1] = 0.0, 1.0
-    return [(float(a), float(b)) for a, b in pairwise(edges)]
 
 
 def _parts(

@@ -58,13 +58,23 @@ class Stretch:
     """The sweep of one stretch, node by node."""
 
     def __init__(
-        self, network: Network, path: Route, looks: Looks, start: float, stop: float, most: float, light: Route
+        self,
+        network: Network,
+        path: Route,
+        looks: Looks,
+        start: float,
+        stop: float,
+        most: float,
+        light: Route,
+        traced: bool = False,
     ) -> None:
         self.network, self.path, self.looks, self.light = network, path, looks, light
         self.start, self.stop, self.most = start, stop, most
         self.times: dict[int, Tensor] = {}
         self.born: dict[int, Born] = {}
         self.ties: dict[int, Tensor] = {}
+        self.traced = traced
+        self.branches: dict[int, Tensor] = {}  # by node: the slopes of its units just after the start
         self.fields: dict[int, Field] = {}
 
     def run(self) -> Found:
@@ -115,9 +125,13 @@ class Stretch:
         judge = partial(self.looks.judge, i)
         ends, clear = (self.start, self.stop), self.looks.clear[i]
         drift = clear if self.light is self.path else LIGHTLY * float(field.ends.abs().max())
-        stage = Stage(grid, *ends, left, right, slope, field.groups, self.times, clear, drift, judge, closed)
+        stage = Stage(
+            grid, *ends, left, right, slope, field.groups, self.times, clear, drift, judge, self.traced, closed
+        )
         turned = turner.turn(stage)
         born = turned.born
+        if turned.branch is not None:
+            self.branches[i] = turned.branch
         groups = {node: self._lighter(group) for node, group in turned.groups.items()}
         if len(born.alpha):
             self.born[i], self.ties[i] = joined(born, self.looks.clear[i])

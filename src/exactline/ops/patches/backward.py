@@ -1,0 +1,121 @@
+"""Gradients back through functions of each coordinate: they change where units turn, and only there and below."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from .patch import Grid, Groups, Patches, Sparks, patches_of, pixels
+from .scan import Block, Born, Timeline, running
+
+
+@dataclass(frozen=True, eq=False)
+class Pull:
+    """The gradient at a breaking node's output along a stretch: as it is at the start, and what changes it."""
+
+    grid: Grid
+    start: float
+    stop: float
+    base: Tensor  # (pixels, channels)
+    groups: Groups
+    times: dict[int, Tensor]
+    branch: Tensor  # (pixels, channels) slopes of the units at the start
+    turns: Born | None  # where they change
+
+
+def pulled(node: int, pull: Pull) -> tuple[Tensor, Groups]:
+    """The gradient at the node's input: as it is at the start, and what changes it."""
+    scan = _Scan(pull)
+    sparks = scan.turned()
+    groups = scan.groups()
+    if pull.turns is not None:
+        groups[node] = Sparks(pull.turns.pixel, pull.turns.channel, sparks)
+    return pull.base * pull.branch, groups
+
+
+def integrated(pull: Pull) -> Tensor:
+    """The gradient at the node's input, integrated over the stretch, (pixels, channels)."""
+    return _Scan(pull).integral()
+
+
+def summed(base: Tensor, groups: Groups, times: dict[int, Tensor], grid: Grid, start: float, stop: float) -> Tensor:
+    """A gradient (pixels, channels) integrated over a stretch."""
+    total = torch.cat([base * (stop - start), torch.zeros_like(base[:1])])  # and a row for what lies outside
+    for node, group in groups.items():
+        patches = patches_of(group, grid)
+        weights = (stop - times[node]).view(-1, 1, 1, 1)
+        rows = (patches.jump * weights).reshape(-1, grid[0])
+        total.index_add_(0, pixels(patches, grid).flatten(), rows)
+    return total[:-1]
+
+
+class _Scan:
+    """Patches and turns of every pixel in order of alpha."""
+
+    def __init__(self, pull: Pull) -> None:
+        self.pull = pull
+        channels = pull.grid[0]
+        held = {node: patches_of(group, pull.grid) for node, group in pull.groups.items()}
+        self.shapes = {node: (p.top, p.size) for node, p in held.items()}
+        parts = [p.jump.reshape(-1, channels) for p in held.values()]
+        self.rows = torch.cat([*parts, pull.base.new_zeros(1, channels)])
+        self.count = len(self.rows) - 1
+        where = [pixels(p, pull.grid).flatten() for p in held.values()]
+        alphas = [pull.times[n].repeat_interleave(p.size[0] * p.size[1]) for n, p in held.items()]
+        turns = pull.turns
+        self.steps = pull.base.new_zeros((0 if turns is None else len(turns.alpha)) + 1, channels)
+        if turns is not None:
+            at = torch.arange(len(turns.alpha), device=turns.channel.device)
+            self.steps[at, turns.channel] = turns.turn.to(self.steps.dtype)
+            where.append(turns.pixel)
+            alphas.append(turns.alpha)
+        device = pull.base.device
+        pixel = torch.cat(where) if where else torch.zeros(0, dtype=torch.int64, device=device)
+        alpha = torch.cat(alphas) if alphas else torch.zeros(0, dtype=torch.float64, device=device)
+        self.timeline = Timeline(pixel, alpha, len(pull.base), pull)
+
+    def _block(self, block: Block) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Rows of the block's entries, their jumps, gradients and slopes after the start and each entry."""
+        pull, p, deep, channels = self.pull, len(block.pixels), block.deep, self.pull.grid[0]
+        row = torch.where(block.here & (block.entry < self.count), block.entry, self.count)
+        turn = torch.where(block.here & (block.entry >= self.count), block.entry - self.count, len(self.steps) - 1)
+        jumps = self.rows.index_select(0, row.flatten()).view(p, deep, channels)
+        steps = self.steps.index_select(0, turn.flatten()).view(p, deep, channels)
+        grads = running(torch.cat([pull.base[block.pixels][:, None], jumps], 1))
+        slopes = running(torch.cat([pull.branch[block.pixels][:, None], steps], 1))
+        return row, jumps, grads, slopes
+
+    def turned(self) -> Tensor:
+        """Mask all patches; what each turn adds to the gradient, (turns,)."""
+        sparks = self.pull.base.new_zeros(len(self.steps))
+        for block in self.timeline.blocks(2 * self.pull.grid[0]):
+            row, jumps, grads, slopes = self._block(block)
+            if not block.deep:
+                continue
+            self.rows.index_copy_(0, row.flatten(), jumps.mul_(slopes[:, 1:]).flatten(0, 1))
+            self.rows[-1] = 0  # padding was written there
+            turns = self.pull.turns
+            if turns is not None:
+                at, place = (block.here & (block.entry >= self.count)).nonzero(as_tuple=True)
+                which = block.entry[at, place] - self.count
+                sparks[which] = grads[at, place + 1, turns.channel[which]] * turns.turn[which]
+        return sparks[:-1]
+
+    def groups(self) -> Groups:
+        """The patches as they are now."""
+        found: Groups = {}
+        at = 0
+        for node, (top, size) in self.shapes.items():
+            count = len(top) * size[0] * size[1]
+            found[node] = Patches(top, self.rows[at : at + count].view(len(top), *size, -1))
+            at += count
+        return found
+
+    def integral(self) -> Tensor:
+        total = torch.zeros_like(self.pull.base)
+        for block in self.timeline.blocks(2 * self.pull.grid[0]):
+            _, _, grads, slopes = self._block(block)
+            total[block.pixels] = (grads.mul_(slopes) * block.widths[:, :, None]).sum(1)
+        return total
