@@ -11,8 +11,10 @@ import threading
 import time
 
 import pytest
+import torch
 
 from exactline.client import Client
+from exactline.errors import AccessError, LimitError
 from tests.serve.models import random, tent, write_nnet
 
 COMMAND = [sys.executable, "-m", "exactline", "serve", "--port", "0", "--workers", "1"]
@@ -37,6 +39,10 @@ def test_calls_in_flight_end_and_then_the_server(tmp_path, number):
         found: list[int] = []
         with Client(first["address"], token=token, retries=0) as client:
             assert [entry.name for entry in client.models()] == ["small", "tent12"]
+            with pytest.raises(AccessError, match="takes no models"):
+                client.upload(tmp_path / "small.nnet")
+            with pytest.raises(LimitError, match="lines_per_call is 10"):
+                client.restrict_many("small", torch.zeros(11, 3), torch.ones(11, 3))
 
             def ask() -> None:
                 for part in client.sweep("tent12", [0.0], [1.0], memory=50_000):

@@ -85,8 +85,9 @@ def path_of(method: str) -> str:
 
 
 def unavailable(error: grpc.RpcError) -> bool:
-    """Whether it may help to try again."""
-    return code_of(error) == grpc.StatusCode.UNAVAILABLE
+    """Whether it may help to try again; a certificate that is not trusted will not be later either."""
+    told: Any = error
+    return code_of(error) == grpc.StatusCode.UNAVAILABLE and "handshake failed" not in str(told.details()).lower()
 
 
 def _read(path: Path, where: str) -> bytes:
