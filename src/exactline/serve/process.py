@@ -18,6 +18,7 @@ from .frames import Model
 from .nursery import FORK, PID
 
 BUFFER = 1 << 20  # bytes
+SINGLE = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}  # until a worker says more
 PATIENCE = 120.0  # seconds for a nursery to import everything
 
 
@@ -98,7 +99,7 @@ class Nursery:
             stdout=subprocess.DEVNULL,
             stderr=loud,
             start_new_session=True,  # a Ctrl-C is for the server, which ends its workers itself
-            env=os.environ | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"},
+            env={"OMP_WAIT_POLICY": "PASSIVE"} | os.environ | SINGLE,
         )
         theirs.close()
         ours.settimeout(PATIENCE)
