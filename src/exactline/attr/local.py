@@ -75,8 +75,8 @@ def _by_points(
 ) -> tuple[list[Tensor], int] | None:
     """The integral over a stretch without patches, and its breaks; None where gradients are a convention."""
     device = journey.lines.starts[0].device
-    which, ends = torch.full((2,), journey.line, device=device), torch.tensor([start, stop], device=device)
-    points, _ = journey.lines.at(which, ends.to(torch.float64))
+    ends = torch.tensor([start, stop], dtype=torch.float64, device=device)
+    points, _ = journey.lines.at(torch.full((2,), journey.line, device=device), ends)
     part = Lines(tuple(p[:1] for p in points), tuple(p[1:] for p in points))
     way = Backward(journey.network, Output(journey.network, output, torch.tensor([target])), journey.limits)
     grads = next(iter(way.run(part)))[1]
