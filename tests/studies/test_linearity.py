@@ -188,7 +188,7 @@ def test_the_published_networks_read_their_images(data: Path):
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(1200)
+@pytest.mark.timeout(3000)
 def test_all_42_entries_of_tables_3_and_4_are_the_published_ones(data: Path, capsys: pytest.CaptureFixture[str]):
     found = linearity.run(data)
     with capsys.disabled():
