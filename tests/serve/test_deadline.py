@@ -93,7 +93,7 @@ def test_a_sweep_that_is_closed_ends_its_work(server: Running):
 
 def test_a_client_that_does_not_read_is_ended_by_its_deadline(server: Running):
     """It takes one part and then nothing: the worker waits for it, and is freed when the time is over."""
-    with Client(server.address) as watcher, Client(server.address, timeout=1.0) as client:
+    with Client(server.address) as watcher, Client(server.address, timeout=3.0) as client:
         parts = client.sweep("tent30", [0.0], [1.0], memory=SOON)
         next(parts)
         until(lambda: watcher.stats().busy == 0, 10)
