@@ -89,13 +89,41 @@ def advance_all(network: Network, state: State, limits: Limits, watch: Watch | N
         if following is None:
             waiting.pop()
             continue
-        found = _advance(network, facts, following, limits, watch)
+        held = replace(following, live=dict(following.live), sizes=dict(following.sizes))
+        try:
+            found = _advance(network, facts, following, limits, watch)
+        except torch.cuda.OutOfMemoryError:
+            if len(held) < 3:
+                raise
+            torch.cuda.empty_cache()
+            limits.points = max(2, min(limits.points, len(held)) // 2)
+            found = _halves(held)
         if limits.stopped:
             return
         if isinstance(found, State):
             yield _finished(network, found)
         else:
             waiting.append(found)
+
+
+def _halves(state: State) -> Iterator[State]:
+    """A state that is too large in two; the second starts where the first ended, if that is on the same line."""
+    middle = len(state) // 2
+    shared = bool(state.line[middle - 1] == state.line[middle])
+    for start, stop in ((0, middle), (middle - shared, len(state))):
+        part = replace(
+            state,
+            marks=state.marks[start:stop].copy(),
+            spots=state.spots[start:stop].copy(),
+            live={j: t[start:stop].contiguous() for j, t in state.live.items()},
+            sizes=dict(state.sizes),
+            trail=None,  # errors are found again where they are needed
+            first=dict(state.first) if start == 0 else {},
+            last=dict(state.last) if stop == len(state) else {},
+        )
+        if start > 0:
+            part.cut_left, part.cut_count = shared, int(part.born[0, 2]) if shared else 0
+        yield part
 
 
 def _usual(network: Network, lines: Lines) -> dict[int, float]:

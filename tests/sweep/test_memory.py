@@ -1,0 +1,41 @@
+"""A device that runs out of memory: the work is halved and goes on, with the same answer."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from exactline.line import lines_of
+from exactline.network import as_network
+from exactline.sweep.collect import Collector
+from exactline.sweep.engine import Limits, sweep_lines
+from exactline.sweep.state import State
+
+
+@pytest.mark.parametrize("roomy", [9, 40, 150])
+def test_dense_sweep_goes_on_in_halves(roomy):
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 40), nn.ReLU(), nn.Linear(40, 40), nn.ReLU(), nn.Linear(40, 3)).double().eval()
+    starts, ends = torch.randn(2, 5, 4, dtype=torch.float64) * 3
+    network, lines = as_network(model, [starts[0]]), lines_of(starts, ends, ("Q", "R"), many=True)
+
+    def swept(watch):
+        limits = Limits(10_000)
+        found = Collector(5, [network.nodes[i].shape for i in network.outputs], None, limits)
+        return found.take(sweep_lines(network, lines, limits, watch))
+
+    refused = []
+
+    def small(state: State) -> None:
+        if len(state) > roomy:
+            refused.append(len(state))
+            raise torch.cuda.OutOfMemoryError("no room")
+
+    plain, halved = swept(None), swept(small)
+    assert refused
+    assert torch.equal(plain.alphas, halved.alphas)
+    assert torch.equal(plain.offsets, halved.offsets)
+    assert torch.equal(plain.born, halved.born)
+    assert torch.equal(plain.doubts, halved.doubts)
+    assert (plain.values[0] - halved.values[0]).abs().max() < 1e-14
