@@ -40,7 +40,7 @@ class Picture:
 
 Block: TypeAlias = Heading | Points | Picture | Table
 
-STYLE = """body{font:15px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem;color:#222}
+STYLE = """body{font:15px/1.5 system-ui,sans-serif;max-width:66rem;margin:2rem auto;padding:0 1rem;color:#222}
 table{border-collapse:collapse;margin:1rem 0;font-size:14px}th,td{padding:.25rem .7rem;border-bottom:1px solid #ddd;
 text-align:left;font-variant-numeric:tabular-nums}th{border-bottom:2px solid #888}figure{margin:1.5rem 0}
 img{max-width:100%}figcaption,caption{color:#555;text-align:left;caption-side:top}caption{font-weight:600}
