@@ -51,14 +51,14 @@ class Simulated:
     clock: Clock
     costs: dict[int, float]  # true seconds of each block by its first line
     rng: np.random.Generator
-    queues: list[deque[Batch]] = field(default_factory=list[deque[Batch]])
+    queues: list[deque[tuple[Batch, float]]] = field(default_factory=list[deque[tuple[Batch, float]]])  # since when
     events: list[tuple[float, int, bool]] = field(default_factory=list[tuple[float, int, bool]])
     busy: list[tuple[float, float]] = field(default_factory=list[tuple[float, float]])  # from, to
     batches: list[tuple[float, float]] = field(default_factory=list[tuple[float, float]])  # when, seconds
     deaths: int = 0
 
     def __post_init__(self) -> None:
-        self.queues = [deque[Batch]() for _ in range(self.workers)]
+        self.queues = [deque[tuple[Batch, float]]() for _ in range(self.workers)]
         self.speed = np.exp(self.rng.normal(0.0, 0.1, self.workers))
         self.speed[self.rng.random(self.workers) < 0.01] *= 0.5
         self.free = {size: set[int]() for size in range(DEPTH + 1)}
@@ -74,12 +74,13 @@ class Simulated:
         size = next(size for size in range(DEPTH) if self.free[size])
         worker = self.free[size].pop()
         self.free[size + 1].add(worker)
-        self.queues[worker].append(batch)
+        self.queues[worker].append((batch, self.clock.now))
         if size == 0:
             self._begin(worker, self.clock.now)
 
     def _begin(self, worker: int, at: float) -> None:
-        batch = self.queues[worker][0]
+        batch, since = self.queues[worker][0]
+        at = max(at, since)
         work = OVERHEAD + sum(self.costs[int(b.numbers[0])] for b in batch.blocks) / self.speed[worker]
         life = float(self.rng.exponential(DEATH))
         end = at + min(work, life)
@@ -92,7 +93,7 @@ class Simulated:
         end, worker, dead = heapq.heappop(self.events)
         size = len(self.queues[worker])
         self.free[size].discard(worker)
-        batch = self.queues[worker].popleft()
+        batch, _ = self.queues[worker].popleft()
         begins = end
         if dead:
             self.deaths += 1
@@ -204,8 +205,8 @@ def main() -> None:
     names = {"a line takes": 14, "workers": 8, "lines": 11, "batches": 8, "deaths": 7, "hours": 6, "at work": 8}
     print(*(f"{name:>{width}}" for name, width in names.items()), " steady")
     runs = dict[str, dict[str, Any]]()
-    for seconds, lines, block in ((per_line, 20_000_000, size), (0.05, 2_000_000, 16), (1.0, 500_000, 1)):
-        for workers in (10, 100, wish.workers):
+    for seconds, lines, block in ((per_line, 50_000_000, size), (0.05, 5_000_000, 16), (1.0, 1_000_000, 1)):
+        for workers in (100, wish.workers):
             count = max(lines * workers // (1000 * block), 4 * workers)
             run = simulated(workers, rows, block, seconds / per_line, count)
             if workers == wish.workers:

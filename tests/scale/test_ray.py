@@ -3,8 +3,11 @@
 import os
 import random
 import signal
+import subprocess
+import sys
 import threading
 import time
+from pathlib import Path
 
 import pytest
 import torch
@@ -13,6 +16,7 @@ import exactline as xl
 from exactline.zoo import tent_network
 from tests.scale.same import assert_same, small_network, some_lines
 
+ROOT = Path(__file__).parents[2]
 pytestmark = [
     pytest.mark.usefixtures("cluster"),
     pytest.mark.filterwarnings("ignore::ResourceWarning"),  # Ray leaves files and sockets open when it ends
@@ -159,3 +163,42 @@ def test_a_line_of_a_million_breaks_is_the_same_cut_over_two_workers():
     assert torch.equal(cut.births, whole.births)
     assert torch.equal(cut.doubts, whole.doubts)
     assert torch.equal(cut.values, whole.values)
+
+
+DRIVER = """
+import sys, torch
+import exactline as xl
+from tests.scale.same import small_network, some_lines
+torch.set_num_threads(1)
+lines = zip(*some_lines(40_000), strict=True)
+def tell(now):
+    print(now.done, flush=True)
+xl.scale.run(small_network(), lines, out=sys.argv[1], engine="ray", workers=2, address=sys.argv[2], progress=tell)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_drivers_are_killed_while_their_workers_work(tmp_path):
+    """Workers of a dead driver may still write a shard: it is nobody's, and the next run removes it."""
+    import ray
+
+    address, folder, rng = ray.get_runtime_context().gcs_address, tmp_path / "there", random.Random(1)
+    for turn in range(4):
+        command = [sys.executable, "-c", DRIVER, str(folder), address]
+        with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as driver:
+            assert driver.stdout is not None
+            if turn < 3:
+                for _ in range(rng.randint(2, 6)):
+                    driver.stdout.readline()
+                driver.kill()
+            else:
+                driver.stdout.read()
+                assert driver.wait() == 0
+    there = xl.scale.open(folder)
+    assert there.complete
+    assert there.numbers.tolist() == list(range(40_000))
+    assert not there.damaged
+    here = xl.scale.run(small_network(), zip(*some_lines(40_000), strict=True), out=tmp_path / "here")
+    for one, two in zip(here, there, strict=True):
+        assert_same(one, two)

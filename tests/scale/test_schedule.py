@@ -90,7 +90,7 @@ def test_batches_grow_to_the_cost_that_is_wanted_and_shrink_at_the_end():
         planner.estimate.learn(len(batch), batch.length, costs[-1], 1)
     assert costs[0] < 0.1
     assert max(costs) < 1.05 * SOON
-    assert sum(c > 0.9 * SOON for c in costs) > 0.6 * len(costs)
+    assert sum(c > 0.9 * SOON for c in costs) > 0.4 * len(costs)
     assert costs[-1] < 0.1 * SOON
 
 

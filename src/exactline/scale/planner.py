@@ -12,8 +12,9 @@ SOON = 1.5  # seconds a batch takes where workers are few: little is lost with o
 EACH = 0.03  # seconds more for each worker: the driver can take in so many batches in a second and no more
 HEAVY = 32 << 20  # bytes of ends in one batch
 CROWD = 1 << 16  # lines in one batch
+LEAST = 0.015  # seconds of a batch for each worker that it never falls below: more batches would keep workers waiting
 GROWTH = 2  # a batch has at most so many times the blocks of any before: the first few say little
-SHARES = 3  # towards the end a batch is at most one of so many parts of what each worker still has to do
+SHARES = 6  # towards the end a batch is at most one of so many parts of what each worker still has to do
 
 
 @dataclass
@@ -62,4 +63,4 @@ class Planner:
         if self.total is None or not self.estimate.known:
             return self.target
         left = max(self.total - self.taken, 1) * self.estimate.each
-        return min(self.target, left / (SHARES * max(self.workers, 1)))
+        return max(min(self.target, left / (SHARES * max(self.workers, 1))), LEAST * self.workers)
