@@ -89,21 +89,28 @@ def advance_all(network: Network, state: State, limits: Limits, watch: Watch | N
         if following is None:
             waiting.pop()
             continue
-        held = replace(following, live=dict(following.live), sizes=dict(following.sizes))
+        held = _kept(following)
         try:
             found = _advance(network, facts, following, limits, watch)
         except torch.cuda.OutOfMemoryError:
-            if len(held) < 3:
+            if limits.points <= 2:
                 raise
             torch.cuda.empty_cache()
-            limits.points = max(2, min(limits.points, len(held)) // 2)
-            found = _halves(held)
+            limits.points = max(2, limits.points // 2)
+            found = _halves(held) if len(held) > limits.points else iter([held])
         if limits.stopped:
             return
         if isinstance(found, State):
             yield _finished(network, found)
         else:
             waiting.append(found)
+
+
+def _kept(state: State) -> State:
+    """A state as it is now: what is written on the way is copied."""
+    marks, spots = state.marks.copy(), state.spots.copy()
+    written = {"first": dict(state.first), "last": dict(state.last), "sizes": dict(state.sizes), "trail": None}
+    return replace(state, marks=marks, spots=spots, live=dict(state.live), **written)
 
 
 def _halves(state: State) -> Iterator[State]:
@@ -117,7 +124,6 @@ def _halves(state: State) -> Iterator[State]:
             spots=state.spots[start:stop].copy(),
             live={j: t[start:stop].contiguous() for j, t in state.live.items()},
             sizes=dict(state.sizes),
-            trail=None,  # errors are found again where they are needed
             first=dict(state.first) if start == 0 else {},
             last=dict(state.last) if stop == len(state) else {},
         )

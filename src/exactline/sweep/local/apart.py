@@ -38,7 +38,7 @@ def told_apart(looks: Looks, born: dict[int, Born], ties: dict[int, Tensor], sta
     """Raise Doubt where breaks that are not one by construction may coincide, or lie where the stretch ends."""
     every = Born.join(list(born.values()))
     nodes = torch.cat([torch.full_like(b.pixel, i) for i, b in born.items()])
-    clear = torch.cat([torch.full_like(b.rate, looks.clear[i]) for i, b in born.items()])
+    clear = torch.cat([_usual(looks, i, b) for i, b in born.items()])
     sets = torch.cat([tie + at for tie, at in zip(ties.values(), _firsts(ties), strict=True)])
     alpha, order = every.alpha.sort()
     inside = (alpha > start) & (alpha < stop)
@@ -50,6 +50,12 @@ def told_apart(looks: Looks, born: dict[int, Born], ties: dict[int, Tensor], sta
         if not bool(inside.all()):
             raise Doubt(float(alpha[~inside][0]))
         _look(looks, every, nodes, alpha, order, near.nonzero()[:, 0])
+
+
+def _usual(looks: Looks, node: int, born: Born) -> Tensor:
+    """How far off the differences that cross may be, (n,)."""
+    usual = looks.usual[node]
+    return usual[born.element] + usual[born.partner.clamp(min=0)] * (born.partner >= 0)
 
 
 def _firsts(ties: dict[int, Tensor]) -> list[int]:

@@ -18,6 +18,7 @@ from ..walk import Walk, signs
 SAMPLES = 6  # points of a line, both ends among them
 WIDE = 16.0  # how much larger than theirs an error may be before anybody looks
 DRIFT = 1024.0  # roundings of the largest value that sums along a stretch may gather
+EPS = torch.finfo(torch.float64).eps
 TRIES = 16  # ways to move all values a little, to see whether anything changes
 MANY = 64  # places that are looked at closely; more are in doubt at once
 
@@ -30,6 +31,7 @@ class Looks:
     lines: Lines
     line: int
     clear: dict[int, float]  # by node: values further than this from a knot are clear
+    usual: dict[int, Tensor]  # by node: the same for each of its elements, (elements,)
     start: dict[int, Tensor]  # by node: error bounds (elements,) at the start of the line
     stop: dict[int, Tensor]  # and at its end
 
@@ -40,7 +42,8 @@ class Looks:
         alphas = torch.linspace(0, 1, SAMPLES, dtype=torch.float64, device=device)
         which = torch.full((SAMPLES,), line, device=device)
         walk, last = Walk(network, *lines.at(which, alphas)), plan(network).last
-        clear, start, stop = dict[int, float](), dict[int, Tensor](), dict[int, Tensor]()
+        clear, usual = dict[int, float](), dict[int, Tensor]()
+        start, stop = dict[int, Tensor](), dict[int, Tensor]()
         for i in network.breaking:
             if i not in last or i >= until:
                 continue
@@ -48,9 +51,10 @@ class Looks:
             size = flat(walk.to(source))
             largest = float(walk.values[source].abs().max()) if size.numel() else 0.0
             worst = float(size.max()) if size.numel() else 0.0
-            clear[i] = WIDE * SAFETY * worst + DRIFT * torch.finfo(torch.float64).eps * largest
+            clear[i] = WIDE * SAFETY * worst + DRIFT * EPS * largest
+            usual[i] = WIDE * SAFETY * size.amax(0) + DRIFT * EPS * flat(walk.values[source]).abs().amax(0)
             start[i], stop[i] = size[0] * SAFETY, size[-1] * SAFETY
-        return Looks(network, lines, line, clear, start, stop)
+        return Looks(network, lines, line, clear, usual, start, stop)
 
     def bounds(self, node: int, alphas: Tensor, elements: Tensor) -> Tensor:
         """Error bounds of some elements of a breaking node's input, each at an alpha, (k,)."""
