@@ -287,7 +287,8 @@ class Rearrange(Affine):
         source, grid = sources[0], grid_of(shape)
         if all(g == grid_of(s) for g, s in zip(sources, shapes, strict=True)) and self.constant is None:
             in_order = torch.arange(len(self.index), device=self.index.device)
-            if {g[1:] for g in (*sources, grid)} == {grid[1:]} and torch.equal(self.index, in_order):
+            whole = sum(g[0] for g in sources) == grid[0]  # not the first few channels of one
+            if whole and {g[1:] for g in (*sources, grid)} == {grid[1:]} and torch.equal(self.index, in_order):
                 return Concat(tuple(sources), grid)
         places, pixels = source[1] * source[2], grid[1] * grid[2]
         if len(sources) == 1 and source == grid_of(shapes[0]) and grid[0] == source[0] and places * pixels <= PAIRS:
