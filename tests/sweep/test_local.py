@@ -12,6 +12,7 @@ import exactline as xl
 from exactline.attr.exact import path_integral
 from exactline.line import lines_of
 from exactline.network import as_network
+from tests.oracle.families import FAMILIES
 from tests.sweep.graphs import graph
 
 
@@ -102,3 +103,14 @@ def test_streams_with_both_engines():
     for one, two in pairwise(parts):
         assert one.alphas[-1] == two.alphas[0]
     assert sum(len(p) for p in parts) == len(whole)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_family(family):
+    """Networks of every kind, small as they are; the engine is forced."""
+    for seed in range(3):
+        g = torch.Generator().manual_seed(seed)
+        torch.manual_seed(seed)
+        model, shape = FAMILIES[family](g)
+        Q, R = torch.randn(2, *shape, generator=g, dtype=torch.float64)
+        same(model.eval().double(), Q.mul(2).round() if seed else Q, R)
