@@ -8,13 +8,15 @@ from torch import nn
 
 from exactline.line import lines_of
 from exactline.network import as_network
+from exactline.sweep import engine
 from exactline.sweep.collect import Collector
 from exactline.sweep.engine import Limits, sweep_lines
 from exactline.sweep.state import State
 
 
 @pytest.mark.parametrize("roomy", [9, 40, 150])
-def test_dense_sweep_goes_on_in_halves(roomy):
+@pytest.mark.parametrize("place", ["advancing", "inserting"])
+def test_dense_sweep_goes_on_in_halves(roomy, place, monkeypatch):
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(4, 40), nn.ReLU(), nn.Linear(40, 40), nn.ReLU(), nn.Linear(40, 3)).double().eval()
     starts, ends = torch.randn(2, 5, 4, dtype=torch.float64) * 3
@@ -32,7 +34,18 @@ def test_dense_sweep_goes_on_in_halves(roomy):
             refused.append(len(state))
             raise torch.cuda.OutOfMemoryError("no room")
 
-    plain, halved = swept(None), swept(small)
+    plain = swept(None)
+    if place == "inserting":
+        insert = engine._insert
+
+        def cramped(*args):
+            if args[-1] - args[-2] > roomy:
+                refused.append(args[-1] - args[-2])
+                raise torch.cuda.OutOfMemoryError("no room")
+            return insert(*args)
+
+        monkeypatch.setattr(engine, "_insert", cramped)
+    halved = swept(small if place == "advancing" else None)
     assert refused
     assert torch.equal(plain.alphas, halved.alphas)
     assert torch.equal(plain.offsets, halved.offsets)

@@ -59,6 +59,13 @@ class Limits:
             self.stopped = "seconds"
         return bool(self.stopped)
 
+    def halve(self) -> None:
+        """Hold half as much from now on; the error that is being handled goes on where that is not possible."""
+        if self.points <= 2:
+            raise
+        torch.cuda.empty_cache()
+        self.points = max(2, self.points // 2)
+
 
 BLOCK = 1 << 21  # bytes of a tensor that are merged at a time on a processor
 Number = TypeVar("Number", np.int64, np.float64)
@@ -93,10 +100,7 @@ def advance_all(network: Network, state: State, limits: Limits, watch: Watch | N
         try:
             found = _advance(network, facts, following, limits, watch)
         except torch.cuda.OutOfMemoryError:
-            if limits.points <= 2:
-                raise
-            torch.cuda.empty_cache()
-            limits.points = max(2, limits.points // 2)
+            limits.halve()
             found = _halves(held) if len(held) > limits.points else iter([held])
         if limits.stopped:
             return
@@ -207,7 +211,11 @@ def _parts(
     start, cut = 0, state.cut_left
     while True:
         stop = min(start + max(limits.points, 2), total)
-        part = _insert(network, facts, state, births, x, doubtful, start, stop)
+        try:
+            part = _insert(network, facts, state, births, x, doubtful, start, stop)
+        except torch.cuda.OutOfMemoryError:
+            limits.halve()
+            continue
         part.cut_left = cut
         if start > 0:
             part.cut_count = int(part.born[0, 2]) if cut else 0
