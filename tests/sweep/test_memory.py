@@ -47,7 +47,8 @@ def test_dense_sweep_goes_on_in_halves(roomy, place, monkeypatch):
         monkeypatch.setattr(engine, "_insert", cramped)
     halved = swept(small if place == "advancing" else None)
     assert refused
-    assert torch.equal(plain.alphas, halved.alphas)
+    assert plain.alphas.shape == halved.alphas.shape
+    assert (plain.alphas - halved.alphas).abs().max() < 1e-14  # products of fewer rows may round otherwise
     assert torch.equal(plain.offsets, halved.offsets)
     assert torch.equal(plain.born, halved.born)
     assert torch.equal(plain.doubts, halved.doubts)
