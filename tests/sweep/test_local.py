@@ -12,7 +12,7 @@ import exactline as xl
 from exactline.attr.exact import path_integral
 from exactline.line import lines_of
 from exactline.network import as_network
-from tests.oracle.families import FAMILIES
+from tests.oracle.families import FAMILIES, small_integers
 from tests.sweep.graphs import graph
 
 
@@ -114,3 +114,15 @@ def test_every_family(family):
         model, shape = FAMILIES[family](g)
         Q, R = torch.randn(2, *shape, generator=g, dtype=torch.float64)
         same(model.eval().double(), Q.mul(2).round() if seed else Q, R)
+
+
+def test_ties_everywhere_and_every_stretch_size():
+    """Small integers: crossings coincide, and lie where lines are cut."""
+    for seed in (100, 101):
+        g = torch.Generator().manual_seed(seed)
+        model, shape = FAMILIES["concat"](g)
+        small_integers(g, model)
+        starts, ends = torch.randint(-9, 10, (2, 40, *shape), generator=g).double()
+        for i in (0, 5, 17, 37):
+            for memory in (None, 1):
+                same(model, starts[i], ends[i], memory=memory)

@@ -42,10 +42,7 @@ class Collector:
 
     def _add(self, part: Part) -> None:
         if part.continues and self.parts:
-            # the shared point ends one part and starts a piece of the other, which knows that piece
-            last = self.parts[-1]
-            last.doubts[-1] = part.doubts[0].cpu()
-            last.born[-1, 2] += int(part.born[0, 2]) - part.shared + _through(last.edges[1], part.edges[0])
+            share(self.parts[-1], part)
         part = trimmed(part, self.shapes is not None)
         count = len(part.alphas)
         if self.most is not None and self.breaks + count > self.most:
@@ -89,6 +86,12 @@ def trimmed(part: Part, values: bool) -> Part:
     kept = tuple(v[skip:].cpu() for v in part.values) if values else ()
     line, alphas, born, doubts = (t[skip:].cpu().contiguous() for t in (part.line, part.alphas, part.born, part.doubts))
     return Part(line, alphas, born, doubts, kept, False, part.edges)
+
+
+def share(last: Part, part: Part) -> None:
+    """A shared point ends one part and starts a piece of the other, which knows that piece: the first is told."""
+    last.doubts[-1] = part.doubts[0].cpu()
+    last.born[-1, 2] += int(part.born[0, 2]) - part.shared + _through(last.edges[1], part.edges[0])
 
 
 def _through(before: dict[int, Tensor], after: dict[int, Tensor]) -> int:

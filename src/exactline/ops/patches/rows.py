@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from math import prod
 
 import torch
 from torch import Tensor
 
 from .patch import Grid, Group, Groups, Patches, Sparks, covers, is_whole, whole
 
+GUESS = 16  # multiplications for each number that an operator makes, where nothing else is known
 HELD = 1 << 28  # numbers of whole maps at a time
 
 
@@ -101,7 +103,7 @@ class Whole:
         return self.grid[1], self.grid[2]
 
     def products(self, *sizes: tuple[int, int]) -> float:
-        return float("inf")
+        return float(prod(self.shape) * GUESS)
 
     def move(self, *groups: Groups) -> Groups:
         found: Groups = {}

@@ -130,6 +130,7 @@ def _closely(
         row, place, channel = near.nonzero(as_tuple=True)
         element = channel * (stage.grid[1] * stage.grid[2]) + block.pixels[row]
         stage.judge(block.times[row, place], element, gaps[row, place, channel].abs())
+    _ends_clear(stage, gaps, slopes)
     inner = gaps[:, 1:-1]
     if stage.traced and bool(
         ((inner == 0) & block.here[:, :, None]).any() | ((gaps[:, 0] == 0) & (gaps[:, 1] == 0)).any()
@@ -144,6 +145,15 @@ def _closely(
     later = above.clone()  # a unit that leaves the knot is on the side it goes to
     later[:, :-1] |= (gaps[:, :-1] == 0) & above[:, 1:]
     return later, crossed
+
+
+def _ends_clear(stage: Stage, gaps: Tensor, slopes: Tensor) -> None:
+    """Where a line is cut no unit may be just about to turn: neither side would see it."""
+    before, after = stage.closed
+    if before is None and bool(((gaps[:, 0] == 0) & (slopes[:, 0] != 0)).any()):
+        raise Doubt(stage.start)
+    if after is None and bool(((gaps[:, -1] == 0) & (slopes[:, -1] != 0)).any()):
+        raise Doubt(stage.stop)
 
 
 def _settle_ends(stage: Stage, block: Block, gaps: Tensor, left: Tensor, right: Tensor) -> None:

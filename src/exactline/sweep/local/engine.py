@@ -11,6 +11,7 @@ from torch import Tensor
 
 from ...line import Lines
 from ...network.graph import Network
+from ..collect import share
 from ..doubt import Usual
 from ..engine import Limits, Part, advance_all
 from ..state import State, first_sizes, on, unborn
@@ -48,8 +49,10 @@ def _one(journey: Journey, values: bool, light: Route) -> Iterator[Part]:
 
 def _handed(held: Part | None, part: Part) -> Generator[Part, None, Part | None]:
     """Parts wait for the next, whose first pieces may begin at their last break."""
+    if held is not None and part.continues:
+        share(held, part)
     part, extra = _own(part)
-    if held is not None and extra:
+    if held is not None:
         held.doubts[-1] += extra
     if not len(part.alphas):
         return held
@@ -63,7 +66,7 @@ def _own(part: Part) -> tuple[Part, int]:
     kept = (part.born[:, 0] >= 0) | (part.alphas == 0) | (part.alphas == 1)
     if part.continues:
         kept[0] = False
-    extra = 0 if not len(kept) or bool(kept[0]) else int(part.doubts[0])
+    extra = 0 if part.continues or not len(kept) or bool(kept[0]) else int(part.doubts[0])
     if bool(kept.all()):
         return part, extra
     line, alphas, born, doubts = (t[kept.to(t.device)] for t in (part.line, part.alphas, part.born, part.doubts))

@@ -27,6 +27,7 @@ DEEPEST = 2  # how often a stretch is cut around a doubtful place before that pl
 NARROW, SHIFT = 1 / 12, 0.381966  # of a stretch: half of what lies around such a place; how far a bad end is moved
 SOON = 512  # breaks of a stretch where a deadline may end the sweep
 HEAVY = {"cpu": 3000, "cuda": 60000}  # breaks of one stretch, where memory allows
+FEWEST = 256  # breaks that a stretch may have whatever memory it is given
 SHORTEST = 2.0**-40  # a stretch that is not cut again, however much it holds
 
 Waiting = list[tuple[float, float, int]]  # stretches still to come, the next one last: where, and how often cut
@@ -50,7 +51,7 @@ class Journey:
         self.network, self.path, self.lines, self.line = network, path, lines, line
         self.limits, self.tally = limits, tally
         self.looks = Looks.along(network, lines, line, path.stop)
-        self.most = memory / 8 / 3  # numbers of patches at one node
+        self.most = max(memory / 8 / 3, FEWEST * path.numbers)  # numbers of patches at one node
         wanted = min(HEAVY.get(network.device.type, 3000), max(16, int(self.most / max(path.numbers, 1.0) / 2)))
         if path.stop < len(network.nodes):
             wanted = min(wanted, max(16, limits.points // 2))
@@ -140,6 +141,7 @@ def foretold(network: Network, lines: Lines, line: int, wanted: int) -> list[tup
     rising = np.concatenate([[0.0], (counts * 1.1 + 1e-3).cumsum()])
     count = max(1, int(np.ceil(rising[-1] / wanted)))
     edges = np.interp(np.linspace(0, rising[-1], count + 1), rising, places)
+    edges[1:-1] += (edges[2:] - edges[1:-1]) * (SHIFT / 16)  # not where sums of round numbers would be zero
     edges[0], edges[-1] = 0.0, 1.0
     return [(float(a), float(b)) for a, b in pairwise(edges)]
 
