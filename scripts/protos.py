@@ -1,7 +1,7 @@
 """Make the Python code of the service's messages from its .proto files, or check that it is current.
 
-    python scripts/protos.py           # write what is out of date
-    python scripts/protos.py --check   # say what is, and end with status 1
+python scripts/protos.py           # write what is out of date
+python scripts/protos.py --check   # say what is, and end with status 1
 """
 
 from __future__ import annotations

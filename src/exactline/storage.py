@@ -19,7 +19,18 @@ if TYPE_CHECKING:
     from .restriction import Restriction
 
 FORMAT = "exactline.restriction.1"
-FACTS = ("names", "units", "several_inputs", "several_outputs", "seconds", "stopped", "is_minimal", "rewrite", "until", "engine")
+FACTS = (
+    "names",
+    "units",
+    "several_inputs",
+    "several_outputs",
+    "seconds",
+    "stopped",
+    "is_minimal",
+    "rewrite",
+    "until",
+    "engine",
+)
 DTYPES = {"float64": torch.float64, "float32": torch.float32}
 HINT = "Give a file that line.save() wrote."
 
