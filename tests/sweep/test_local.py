@@ -126,3 +126,12 @@ def test_ties_everywhere_and_every_stretch_size():
         for i in (0, 5, 17, 37):
             for memory in (None, 1):
                 same(model, starts[i], ends[i], memory=memory)
+
+
+def test_slopes_of_each_channel():
+    torch.manual_seed(1)
+    prelu = nn.PReLU(4)
+    with torch.no_grad():
+        prelu.weight.copy_(torch.tensor([0.1, -0.2, 0.5, 1.5]))
+    model = nn.Sequential(nn.Conv2d(2, 4, 3, padding=1), prelu, nn.Conv2d(4, 3, 3, 2), nn.ReLU()).double().eval()
+    same(model, *torch.randn(2, 2, 9, 9, dtype=torch.float64))

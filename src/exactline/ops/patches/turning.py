@@ -22,7 +22,7 @@ class Turning:
     @property
     def _plain(self) -> bool:
         """Whether it is a ReLU, whose slopes are a mask."""
-        return len(self.knots) == 1 and self.slopes == (0.0, 1.0)
+        return len(self.knots) == 1 and all(isinstance(s, float) for s in self.slopes) and self.slopes == (0.0, 1.0)
 
     def size(self, size: tuple[int, int]) -> tuple[int, int]:
         return size
