@@ -20,10 +20,23 @@ from tests.serve.running import until
 
 @pytest.fixture(scope="module")
 def pool():
+    others = nurseries()  # a server that other tests share has one as well
     found = Pool(2, Limits(queue_length=2)).start()
     yield found
     found.close()
-    until(lambda: not [p for p in psutil.Process().children(recursive=True) if "nursery" in " ".join(p.cmdline())], 10)
+    until(lambda: nurseries() <= others, 10)
+
+
+def nurseries() -> set[int]:
+    """Processes under this one that bear workers."""
+    found = set()
+    for process in psutil.Process().children(recursive=True):
+        try:
+            if "nursery" in " ".join(process.cmdline()):
+                found.add(process.pid)
+        except psutil.NoSuchProcess:
+            continue
+    return found
 
 
 @pytest.fixture(autouse=True)
