@@ -13,7 +13,7 @@ from ..network.graph import Network
 from ..ops.base import Affine, Breaking, Input
 from ..ops.patches.backward import Pull, integrated, pulled, summed
 from ..ops.patches.joining import Add
-from ..ops.patches.patch import Grid, Groups, Patches, whole
+from ..ops.patches.patch import Grid, Groups, Patches, by_pixel, whole
 from ..ops.patches.turning import Turning
 from ..sweep.engine import Limits
 from ..sweep.local.journey import Journey, Tally
@@ -127,7 +127,7 @@ class _Back:
         if j in self.quiet:
             grid = self.path.grids[j]
             ends = self.stretch.start, self.stretch.stop
-            total = summed(_rows(base, grid), groups, self.stretch.times, grid, *ends)
+            total = summed(by_pixel(base, grid), groups, self.stretch.times, grid, *ends)
             point = _point(total, grid, self.network.nodes[j].shape)
             self.sums[j] = self.sums[j] + point if j in self.sums else point
         elif j in self.grads:
@@ -140,7 +140,7 @@ class _Back:
         source = self.network.nodes[i].inputs[0]
         grid, stretch = self.path.grids[i], self.stretch
         pull = Pull(
-            grid, stretch.start, stretch.stop, _rows(base, grid), groups, stretch.times, stretch.branches[i],
+            grid, stretch.start, stretch.stop, by_pixel(base, grid), groups, stretch.times, stretch.branches[i],
             stretch.born.get(i),
         )  # fmt: skip
         shape = self.network.nodes[source].shape
@@ -176,10 +176,6 @@ def _quiet(network: Network) -> set[int]:
         if isinstance(node.op, Input) or (isinstance(node.op, Affine) and all(j in quiet for j in node.inputs)):
             quiet.add(i)
     return quiet
-
-
-def _rows(values: Tensor, grid: Grid) -> Tensor:
-    return values.reshape(grid[0], -1).T.contiguous()
 
 
 def _point(rows: Tensor, grid: Grid, shape: tuple[int, ...]) -> Tensor:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from .patch import Grid, Groups, Patches, Sparks, patches_of, pixels
+from .patch import Grid, Groups, Sparks, patches_of, pixels, regrouped
 from .scan import Block, Born, Timeline, running
 
 
@@ -29,7 +29,7 @@ def pulled(node: int, pull: Pull) -> tuple[Tensor, Groups]:
     """The gradient at the node's input: as it is at the start, and what changes it."""
     scan = _Scan(pull)
     sparks = scan.turned()
-    groups = scan.groups()
+    groups = regrouped(scan.rows, scan.shapes)
     if pull.turns is not None:
         groups[node] = Sparks(pull.turns.pixel, pull.turns.channel, sparks)
     return pull.base * pull.branch, groups
@@ -102,16 +102,6 @@ class _Scan:
                 which = block.entry[at, place] - self.count
                 sparks[which] = grads[at, place + 1, turns.channel[which]] * turns.turn[which]
         return sparks[:-1]
-
-    def groups(self) -> Groups:
-        """The patches as they are now."""
-        found: Groups = {}
-        at = 0
-        for node, (top, size) in self.shapes.items():
-            count = len(top) * size[0] * size[1]
-            found[node] = Patches(top, self.rows[at : at + count].view(len(top), *size, -1))
-            at += count
-        return found
 
     def integral(self) -> Tensor:
         total = torch.zeros_like(self.pull.base)

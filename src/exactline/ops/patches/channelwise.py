@@ -8,7 +8,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from .patch import Grid, Group, Groups, Patches, cleared, covers, kept, patches_of, whole
+from .patch import Grid, Group, Groups, Patches, cleared, covers, kept, patches_of, pixels, pixels_of, whole
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,8 +51,8 @@ class Channelwise:
             jump = self.matrix.to(full.jump.dtype) @ full.jump.reshape(len(full), -1, self.source[0])
             return Patches(torch.zeros_like(full.top), jump.view(len(full), self.grid[1], self.grid[2], -1))
         top = torch.stack([self._first(patches.top[:, k], k) for k in range(2)], 1)
-        out = self._places(top, reach, self.grid)
-        into = self._places(patches.top, patches.size, self.source)
+        out = pixels_of(top, reach, self.grid)
+        into = pixels(patches, self.source)
         table = self.table.to(patches.jump.dtype)
         mixing = table[out[:, :, None], into[:, None, :]]  # (n, places of the output, places of the patch)
         jump = mixing @ patches.jump.flatten(1, 2)
@@ -61,12 +61,6 @@ class Channelwise:
     def _first(self, top: Tensor, dim: int) -> Tensor:
         bounds = self.bounds[dim]
         return bounds[top.clamp(0, len(bounds) - 1), 0]
-
-    def _places(self, top: Tensor, size: tuple[int, int], grid: Grid) -> Tensor:
-        y = top[:, 0, None] + torch.arange(size[0], device=top.device)
-        x = top[:, 1, None] + torch.arange(size[1], device=top.device)
-        inside = ((y >= 0) & (y < grid[1]))[:, :, None] & ((x >= 0) & (x < grid[2]))[:, None, :]
-        return torch.where(inside, y[:, :, None] * grid[2] + x[:, None, :], grid[1] * grid[2]).flatten(1)
 
 
 def bounds_of(used: Tensor) -> Tensor:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from .channelwise import bounds_of, most_reached
-from .patch import Grid, Groups, Patches, covers, kept, patches_of, whole
+from .patch import Grid, Patches, covers, kept, patches_of, pixels_of, regrouped, whole
 from .scan import Block, Born, Doubt, Stage, Timeline, Turned, anchored, running, values_of
 
 
@@ -55,13 +55,7 @@ class Leading:
         slope, born = stage.slope.new_empty(self.grid[1] * self.grid[2], channels), list[Born]()
         for block in timeline.blocks(channels * (self.windows.shape[1] + self.floor)):
             self._follow(stage, block, rows, members, out, slope, born)
-        groups: Groups = {}
-        at = 0
-        for node, (top, size) in shapes.items():
-            count = len(top) * size[0] * size[1]
-            groups[node] = Patches(top, out[at : at + count].view(len(top), *size, channels))
-            at += count
-        return Turned(groups, slope * self.sign, Born.join(born))
+        return Turned(regrouped(out, shapes), slope * self.sign, Born.join(born))
 
     def _gathered(self, stage: Stage) -> tuple[Tensor, Timeline, Tensor, dict[int, tuple[Tensor, tuple[int, int]]]]:
         """Rows of all patches, when they come to which window, and which row each member of it has then."""
@@ -95,12 +89,8 @@ class Leading:
 
     def _members(self, patches: Patches, top: Tensor, reach: tuple[int, int], first: int) -> tuple[Tensor, Tensor]:
         """The output pixel of every place of the new patches, and the row of each member of its window, or -1."""
-        device = top.device
-        y = top[:, 0, None] + torch.arange(reach[0], device=device)
-        x = top[:, 1, None] + torch.arange(reach[1], device=device)
-        inside = ((y >= 0) & (y < self.grid[1]))[:, :, None] & ((x >= 0) & (x < self.grid[2]))[:, None, :]
-        places = self.grid[1] * self.grid[2]
-        pixel = torch.where(inside, y[:, :, None] * self.grid[2] + x[:, None, :], places).flatten(1)
+        device, places = top.device, self.grid[1] * self.grid[2]
+        pixel = pixels_of(top, reach, self.grid)
         window = self.windows[pixel.clamp(max=places - 1)]  # (n, places, members)
         rows, columns = patches.size
         v = window // self.source[2] - patches.top[:, 0, None, None]

@@ -97,10 +97,13 @@ def is_whole(patches: Patches, grid: Grid) -> bool:
 
 def pixels(patches: Patches, grid: Grid) -> Tensor:
     """The pixel of every place of every patch, (n, rows * columns); one past the last for places outside."""
-    rows, columns = patches.size
-    device = patches.top.device
-    y = patches.top[:, 0, None] + torch.arange(rows, device=device)
-    x = patches.top[:, 1, None] + torch.arange(columns, device=device)
+    return pixels_of(patches.top, patches.size, grid)
+
+
+def pixels_of(top: Tensor, size: tuple[int, int], grid: Grid) -> Tensor:
+    """The same for boxes of one size that begin at ``top``."""
+    y = top[:, 0, None] + torch.arange(size[0], device=top.device)
+    x = top[:, 1, None] + torch.arange(size[1], device=top.device)
     inside = ((y >= 0) & (y < grid[1]))[:, :, None] & ((x >= 0) & (x < grid[2]))[:, None, :]
     places = y[:, :, None] * grid[2] + x[:, None, :]
     return torch.where(inside, places, grid[1] * grid[2]).flatten(1)
@@ -138,6 +141,22 @@ def whole(group: Group, grid: Grid) -> Patches:
     full = patches.jump.new_zeros(n * places + 1, channels)
     full.index_copy_(0, at.flatten(), patches.jump.reshape(-1, channels))
     return Patches(torch.zeros_like(patches.top), full[:-1].view(n, rows, columns, channels))
+
+
+def regrouped(rows: Tensor, shapes: dict[int, tuple[Tensor, tuple[int, int]]]) -> Groups:
+    """Rows of channels that stand one patch after another, as patches again; ``shapes`` has their tops and sizes."""
+    found: Groups = {}
+    at = 0
+    for node, (top, size) in shapes.items():
+        count = len(top) * size[0] * size[1]
+        found[node] = Patches(top, rows[at : at + count].view(len(top), *size, rows.shape[1]))
+        at += count
+    return found
+
+
+def by_pixel(point: Tensor, grid: Grid) -> Tensor:
+    """A point's numbers as (pixels, channels)."""
+    return point.reshape(grid[0], -1).T.contiguous()
 
 
 def boxed(patches: Patches, top: Tensor, size: tuple[int, int]) -> Tensor:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from .patch import Grid, Groups, Patches, patches_of, pixels
+from .patch import Grid, patches_of, pixels, regrouped
 from .scan import Block, Born, Doubt, Stage, Timeline, Turned, anchored, between, running, values_of
 
 
@@ -35,13 +35,7 @@ class Turning:
         taken = torch.empty_like(stage.slope) if stage.traced else None
         for block in timeline.blocks(channels):
             self._follow(stage, block, rows, slope, born, taken)
-        groups: Groups = {}
-        at = 0
-        for node, (top, size) in shapes.items():
-            count = len(top) * size[0] * size[1]
-            groups[node] = Patches(top, rows[at : at + count].view(len(top), *size, channels))
-            at += count
-        return Turned(groups, slope, Born.join(born), taken)
+        return Turned(regrouped(rows, shapes), slope, Born.join(born), taken)
 
     def _follow(
         self, stage: Stage, block: Block, rows: Tensor, slope: Tensor, born: list[Born], first: Tensor | None

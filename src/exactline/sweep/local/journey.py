@@ -87,8 +87,7 @@ class Journey:
         """What to do about a stretch in which something near ``alpha`` is in doubt."""
         tally = self.tally
         if tally.redone > PATIENCE + 2 * (tally.local + tally.dense):  # ties are how this network is made
-            hopeless = depth > DEEPEST and alpha == stop  # not even a place to cut is clear
-            return [(start, 1.0 if hopeless or not waiting else waiting[0][1], DEEPEST + 1)]
+            return [(start, 1.0, DEEPEST + 1)]
         if alpha == stop and waiting:
             _, end, deep = waiting[-1]
             moved = stop + (end - stop) * SHIFT if end - stop < stop - start else stop - (stop - start) * SHIFT

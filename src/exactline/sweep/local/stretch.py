@@ -11,7 +11,7 @@ from torch import Tensor
 from ...errors import NumberError
 from ...network.graph import Network
 from ...ops.base import Affine, Breaking
-from ...ops.patches.patch import Grid, Group, Groups, Patches, Sparks, whole
+from ...ops.patches.patch import Grid, Group, Groups, Patches, Sparks, by_pixel, whole
 from ...ops.patches.scan import Born, Stage, running
 from ..plan import plan
 from .apart import joined, told_apart
@@ -110,17 +110,18 @@ class Stretch:
         source = node.inputs[0]
         field, turner = self.fields[source], self.path.turners[i]
         grid = self.path.grids[source]
-        left, right, slope = (_rows(t, grid) for t in (field.ends[0], field.ends[1], field.slope[0]))
+        left, right, slope = (by_pixel(t, grid) for t in (field.ends[0], field.ends[1], field.slope[0]))
         if not bool(torch.isfinite(field.ends.sum() + field.slope.sum())):
             raise NumberError(
                 "A value overflows or is not a number.",
                 where=f"the input of node {node.name}",
                 hint="Scale the points or the weights; values must stay below 1.8e308.",
             )
-        self._check(i, field, grid)
+        if sum(g.jump.numel() for g in field.groups.values()) > self.most:
+            raise TooLarge
         closed = (
-            _rows(self.looks.start[i], grid) if self.start == 0.0 else None,
-            _rows(self.looks.stop[i], grid) if self.stop == 1.0 else None,
+            by_pixel(self.looks.start[i], grid) if self.start == 0.0 else None,
+            by_pixel(self.looks.stop[i], grid) if self.stop == 1.0 else None,
         )
         judge = partial(self.looks.judge, i)
         ends, clear = (self.start, self.stop), self.looks.clear[i]
@@ -147,12 +148,6 @@ class Stretch:
         if isinstance(group, Sparks):
             return Sparks(group.pixel, group.channel, group.jump.to(dtype))
         return Patches(group.top, group.jump.to(dtype))
-
-    def _check(self, i: int, field: Field, grid: Grid) -> None:
-        """Whether the patches at hand are more than memory is meant for."""
-        held = sum(g.jump.numel() for g in field.groups.values())
-        if held > self.most:
-            raise TooLarge
 
     def _found(self) -> Found:
         nodes = list(self.born)
@@ -200,8 +195,3 @@ def values_at(found: Found, field: Field, grid: Grid, shape: tuple[int, ...]) ->
     off = flat[1] - values[-1]
     part = ((found.alphas - found.start) / (found.stop - found.start))[:, None]
     return (values[found.chief] + part * off).view(len(found.alphas), *shape)
-
-
-def _rows(values: Tensor, grid: Grid) -> Tensor:
-    """A point's numbers as (pixels, channels)."""
-    return values.reshape(grid[0], -1).T.contiguous()
