@@ -9,7 +9,7 @@ READY := .venv/.ready
 # for each reader of files
 FUZZ_SECONDS ?= 1200
 
-.PHONY: demo test test-all test-browser bench fuzz lint format protos clean
+.PHONY: demo test test-all test-browser docs bench fuzz lint format protos clean
 .DEFAULT_GOAL := test
 
 $(READY): pyproject.toml
@@ -29,6 +29,10 @@ test-all: $(READY)
 # pages in headless Chromium; without one each test says so
 test-browser: $(READY)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m browser tests/browser
+
+# the documentation as a site, in site/; strict: a broken link or a page that no menu names is an error
+docs: $(READY)
+	$(BIN)/python -m mkdocs build --strict
 
 bench: $(READY)
 	$(BIN)/python benchmarks/bench.py
@@ -57,5 +61,5 @@ protos: $(READY)
 	$(BIN)/python scripts/protos.py
 
 clean:
-	rm -rf .venv build dist demo-out .coverage .pytest_cache .ruff_cache
+	rm -rf .venv build dist demo-out site .coverage .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
