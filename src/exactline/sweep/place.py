@@ -190,10 +190,10 @@ def _groups(found: Found, alpha: Floats, rate: Floats, noise: Doubts) -> tuple[I
     linked &= gap <= reach[1:] + reach[:-1] + slack
     chain = np.zeros_like(numbers)
     chain[1:] = (~linked).cumsum()
-    return _taking_turns(found, reach, *_settled_groups(chain, alpha, reach))
+    return _taking_turns(found, reach, *settled_groups(chain, alpha, reach))
 
 
-def _settled_groups(chain: Ints, alpha: Floats, reach: Floats) -> tuple[Ints, Ints]:
+def settled_groups(chain: Ints, alpha: Floats, reach: Floats) -> tuple[Ints, Ints]:
     """Split chains until every member is within reach of its group's most certain crossing."""
     chiefs = np.full_like(chain, -1)
     key = chain * 2 + 1

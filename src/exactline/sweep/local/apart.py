@@ -1,17 +1,20 @@
-"""Whether breaks are apart: those that are one by construction share an alpha, all others must be told apart."""
+"""Whether breaks are apart: those that cannot be told from one another are one, as in the dense sweep."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from ...ops.patches.scan import Born, Doubt
-from .look import MANY, Looks
+from ..place import settled_groups
+from .look import Looks
 
 ULPS = 4 * torch.finfo(torch.float64).eps  # alphas closer than this, relative to themselves, are one
-SLOW = 1e-3  # in alpha: breaks that may be off by more are looked at closely
+MARGIN = 2.0  # how many times further apart than what would be one break, before it is clear that they are two
+MANY = 4096  # breaks that are looked at closely; more are in doubt at once
 
 
 def joined(born: Born, clear: float) -> tuple[Born, Tensor]:
@@ -34,51 +37,149 @@ def joined(born: Born, clear: float) -> tuple[Born, Tensor]:
     return replace(born, alpha=born.alpha[tie]), tie
 
 
-def told_apart(looks: Looks, born: dict[int, Born], ties: dict[int, Tensor], start: float, stop: float) -> None:
-    """Raise Doubt where breaks that are not one by construction may coincide, or lie where the stretch ends."""
-    every = Born.join(list(born.values()))
-    nodes = torch.cat([torch.full_like(b.pixel, i) for i, b in born.items()])
-    clear = torch.cat([_usual(looks, i, b) for i, b in born.items()])
-    sets = torch.cat([tie + at for tie, at in zip(ties.values(), _firsts(ties), strict=True)])
-    alpha, order = every.alpha.sort()
-    inside = (alpha > start) & (alpha < stop)
-    fuzz = (clear / every.rate)[order]
-    near = (alpha[1:] - alpha[:-1]) <= fuzz[1:] + fuzz[:-1] + ULPS * alpha[1:]
-    near |= (fuzz[1:] > SLOW) | (fuzz[:-1] > SLOW)
-    near &= sets[order[1:]] != sets[order[:-1]]
-    if bool(near.any()) or not bool(inside.all()):
-        if not bool(inside.all()):
-            raise Doubt(float(alpha[~inside][0]))
-        _look(looks, every, nodes, alpha, order, near.nonzero()[:, 0])
+@dataclass(frozen=True, eq=False)
+class _Marks:
+    """Breaks in order of alpha, and how far off each may be."""
+
+    alpha: Tensor  # (m,)
+    rate: Tensor  # (m,)
+    node: Tensor  # (m,)
+    element: Tensor  # (m,)
+    partner: Tensor  # (m,) or -1
+    widest: Tensor  # (m,) in alpha: no closer look is due beyond
+    surest: Tensor  # (m,) nor within
+    fuzz: Tensor  # (m,) after a closer look; below 0 before
+
+    @staticmethod
+    def of(looks: Looks, node: int, born: Born) -> _Marks:
+        """New breaks of one node, in the order they are in."""
+        columns = (_both(looks.usual[node], born), _both(looks.least[node], born))
+        widest, surest = (c / born.rate for c in columns)
+        which = torch.full_like(born.element, node)
+        return _Marks(
+            born.alpha, born.rate, which, born.element, born.partner, widest, surest, torch.full_like(widest, -1)
+        )
+
+    def pick(self, which: Tensor) -> _Marks:
+        """Some of them, in that order."""
+        return _Marks(*(getattr(self, name)[which] for name in self.__dataclass_fields__))
+
+    def with_more(self, more: _Marks) -> _Marks:
+        """These and others, in order."""
+        every = _Marks(*(torch.cat([getattr(self, n), getattr(more, n)]) for n in self.__dataclass_fields__))
+        return every.pick(torch.argsort(every.alpha))
+
+    def look(self, looks: Looks, which: Tensor) -> None:
+        """Find out how far off some breaks may be."""
+        which = torch.unique(which)
+        which = which[self.fuzz[which] < 0]
+        if len(which) > MANY:
+            raise Doubt(float(self.alpha[which[len(which) // 2]]))
+        if len(which):
+            bound = looks.bounds(self.node[which], self.alpha[which], self.element[which], self.partner[which])
+            self.fuzz[which] = bound / self.rate[which]
 
 
-def _usual(looks: Looks, node: int, born: Born) -> Tensor:
+class Apart:
+    """The breaks of a stretch so far. A new crossing joins one of them, shares a break with others, or has its own."""
+
+    def __init__(self, looks: Looks, start: float, stop: float) -> None:
+        self.looks, self.start, self.stop = looks, start, stop
+        self.known: _Marks | None = None
+
+    def settle(self, node: int, born: Born) -> Born:
+        """The crossings of a node with the alphas of their breaks; Doubt where only points can tell."""
+        born, tie = joined(born, self.looks.clear[node])
+        outside = (born.alpha <= self.start) | (born.alpha >= self.stop)
+        if bool(outside.any()):
+            raise Doubt(float(born.alpha[outside][0]))
+        alone = (tie == torch.arange(len(tie), device=tie.device)).nonzero()[:, 0]
+        alone = alone[torch.argsort(born.alpha[alone])]
+        new = _Marks.of(self.looks, node, born).pick(alone)
+        alpha, own = new.alpha.clone(), torch.ones_like(alone, dtype=torch.bool)
+        piece = torch.zeros_like(alone)
+        if self.known is not None:
+            piece = torch.searchsorted(self.known.alpha, new.alpha)
+            own = self._on_known(self.known, new, piece, alpha)
+        own = self._together(new, piece, own, alpha, born.channel[alone], born.pixel[alone])
+        fresh = replace(new, alpha=alpha).pick(own.nonzero()[:, 0])
+        self.known = fresh if self.known is None else self.known.with_more(fresh)
+        settled = born.alpha.clone()
+        settled[alone] = alpha
+        return replace(born, alpha=settled[tie])
+
+    def _on_known(self, known: _Marks, new: _Marks, piece: Tensor, alpha: Tensor) -> Tensor:
+        """Which crossings have breaks that were not there; ``alpha`` is written for all others."""
+        free = torch.ones_like(piece, dtype=torch.bool)
+        for place in (piece - 1, piece):
+            at = place.clamp(0, len(known.alpha) - 1)
+            gap = (new.alpha - known.alpha[at]).abs()
+            slack = ULPS * new.alpha
+            near = (gap <= known.widest[at] + new.widest + slack) & (at == place) & free
+            sure = near & (gap <= known.surest[at] + slack)
+            asked = (near & ~sure).nonzero()[:, 0]
+            if len(asked):
+                known.look(self.looks, at[asked])
+                same = gap[asked] <= known.fuzz[at[asked]] + slack[asked]
+                sure[asked[same]] = True
+                rest = asked[~same]
+                new.look(self.looks, rest)
+                reach = known.fuzz[at[rest]] + MARGIN * new.fuzz[rest] + slack[rest]
+                _clear(gap[rest] > reach, new.alpha[rest])
+            alpha[sure] = known.alpha[at[sure]]
+            free &= ~sure
+        return free
+
+    def _together(
+        self, new: _Marks, piece: Tensor, own: Tensor, alpha: Tensor, channel: Tensor, pixel: Tensor
+    ) -> Tensor:
+        """Which of the crossings that are left stand for the break they share; ``alpha`` is written for the others."""
+        free = own.nonzero()[:, 0]
+        a, b = free[:-1], free[1:]
+        gap, slack = new.alpha[b] - new.alpha[a], ULPS * new.alpha[b]
+        near = (piece[a] == piece[b]) & (gap <= new.widest[a] + new.widest[b] + slack)
+        if not bool(near.any()):
+            return own
+        sure = near & (gap <= new.surest[a] + new.surest[b] + slack)
+        asked = (near & ~sure).nonzero()[:, 0]
+        if len(asked):
+            new.look(self.looks, torch.cat([a[asked], b[asked]]))
+            reach = new.fuzz[a[asked]] + new.fuzz[b[asked]]
+            same = gap[asked] <= reach + slack[asked]
+            sure[asked[same]] = True
+            _clear((gap[asked] > MARGIN * reach + slack[asked]) | same, new.alpha[a[asked]])
+        if not bool(sure.any()):
+            return own
+        linked = torch.zeros_like(free, dtype=torch.bool)
+        linked[1:] |= sure
+        linked[:-1] |= sure
+        some = free[linked]  # chains of crossings, each within reach of the next
+        chain = torch.zeros_like(free)
+        chain[1:] = (~sure).cumsum(0)
+        reach = torch.maximum(new.fuzz, new.surest)[some]
+        columns = (t.cpu().numpy() for t in (chain[linked], new.alpha[some], reach))
+        group, chief = settled_groups(*columns)
+        _once(group, channel[some].cpu().numpy(), pixel[some].cpu().numpy(), new.partner[some].cpu().numpy(), new.alpha)
+        leader = some[torch.from_numpy(chief[group]).to(some.device)]
+        alpha[some] = new.alpha[leader]
+        own = own.clone()
+        own[some] = leader == some
+        return own
+
+
+def _both(errors: Tensor, born: Born) -> Tensor:
     """How far off the differences that cross may be, (n,)."""
-    usual = looks.usual[node]
-    return usual[born.element] + usual[born.partner.clamp(min=0)] * (born.partner >= 0)
+    return errors[born.element] + errors[born.partner.clamp(min=0)] * (born.partner >= 0)
 
 
-def _firsts(ties: dict[int, Tensor]) -> list[int]:
-    firsts, at = [], 0
-    for tie in ties.values():
-        firsts.append(at)
-        at += len(tie)
-    return firsts
+def _clear(clear: Tensor, alpha: Tensor) -> None:
+    if not bool(clear.all()):
+        raise Doubt(float(alpha[~clear][0]))
 
 
-def _look(looks: Looks, every: Born, nodes: Tensor, alpha: Tensor, order: Tensor, pairs: Tensor) -> None:
-    """The pairs of neighbours that are close, by error bounds at their places."""
-    if len(pairs) > MANY:
-        raise Doubt(float(alpha[pairs[len(pairs) // 2]]))
-    which = torch.unique(torch.cat([order[pairs], order[pairs + 1]]))
-    off = torch.zeros_like(every.alpha)
-    for node in torch.unique(nodes[which]).tolist():
-        some = which[nodes[which] == node]
-        bound = looks.bounds(node, every.alpha[some], every.element[some])
-        partner = every.partner[some]
-        bound = bound + looks.bounds(node, every.alpha[some], partner.clamp(min=0)) * (partner >= 0)
-        off[some] = 2 * bound / every.rate[some]
-    gap = alpha[pairs + 1] - alpha[pairs]
-    close = gap <= off[order[pairs]] + off[order[pairs + 1]] + ULPS * alpha[pairs + 1]
-    if bool(close.any()):
-        raise Doubt(float(alpha[pairs[close][0]]))
+def _once(group: np.ndarray, channel: np.ndarray, pixel: np.ndarray, partner: np.ndarray, alpha: Tensor) -> None:
+    """One unit at several knots takes them in turn, which only points can tell."""
+    alone = partner < 0
+    keys = np.stack([group, channel, pixel], 1)[alone]
+    if len(np.unique(keys, axis=0)) < len(keys):
+        raise Doubt(float(alpha[0]))

@@ -11,11 +11,12 @@ from ...line import Lines
 from ...network.graph import Network
 from ...ops.base import Breaking, flat
 from ...ops.patches.scan import Doubt
-from ..noise import SAFETY, estimate
+from ..noise import LOOK, SAFETY
 from ..plan import plan
-from ..walk import Walk, signs
+from ..walk import PROBES, Walk, signs
 
 SAMPLES = 6  # points of a line, both ends among them
+SHARE = 4.0  # how much smaller one may be
 WIDE = 16.0  # how much larger than theirs an error may be before anybody looks
 DRIFT = 1024.0  # roundings of the largest value that sums along a stretch may gather
 EPS = torch.finfo(torch.float64).eps
@@ -32,6 +33,7 @@ class Looks:
     line: int
     clear: dict[int, float]  # by node: values further than this from a knot are clear
     usual: dict[int, Tensor]  # by node: the same for each of its elements, (elements,)
+    least: dict[int, Tensor]  # by node: the least that may be expected of each, (elements,)
     start: dict[int, Tensor]  # by node: error bounds (elements,) at the start of the line
     stop: dict[int, Tensor]  # and at its end
 
@@ -42,7 +44,7 @@ class Looks:
         alphas = torch.linspace(0, 1, SAMPLES, dtype=torch.float64, device=device)
         which = torch.full((SAMPLES,), line, device=device)
         walk, last = Walk(network, *lines.at(which, alphas)), plan(network).last
-        clear, usual = dict[int, float](), dict[int, Tensor]()
+        clear, usual, least = dict[int, float](), dict[int, Tensor](), dict[int, Tensor]()
         start, stop = dict[int, Tensor](), dict[int, Tensor]()
         for i in network.breaking:
             if i not in last or i >= until:
@@ -53,21 +55,43 @@ class Looks:
             worst = float(size.max()) if size.numel() else 0.0
             clear[i] = WIDE * SAFETY * worst + DRIFT * EPS * largest
             usual[i] = WIDE * SAFETY * size.amax(0) + DRIFT * EPS * flat(walk.values[source]).abs().amax(0)
+            least[i] = SAFETY / SHARE * size[1:-1].amin(0)
             start[i], stop[i] = size[0] * SAFETY, size[-1] * SAFETY
-        return Looks(network, lines, line, clear, usual, start, stop)
+        return Looks(network, lines, line, clear, usual, least, start, stop)
 
-    def bounds(self, node: int, alphas: Tensor, elements: Tensor) -> Tensor:
-        """Error bounds of some elements of a breaking node's input, each at an alpha, (k,)."""
-        which = torch.full_like(alphas, self.line, dtype=torch.int64)
-        points = self.lines.at(which, alphas)
-        errors = flat(estimate(self.network, self.network.nodes[node].inputs[0], *points))
-        return errors.gather(1, elements[:, None])[:, 0] * SAFETY
+    def bounds(self, nodes: Tensor, alphas: Tensor, elements: Tensor, partners: Tensor) -> Tensor:
+        """Error bounds (k,) of differences at the inputs of breaking nodes, each at an alpha; all in one walk."""
+        order = torch.argsort(nodes, stable=True)
+        found = torch.empty_like(alphas)
+        step = self._together()
+        for at in range(0, len(order), step):
+            some = order[at : at + step]
+            which = torch.full_like(some, self.line)
+            walk = Walk(self.network, *self.lines.at(which, alphas[some]))
+            for node in torch.unique(nodes[some]).tolist():
+                errors = flat(walk.to(self.network.nodes[node].inputs[0]))
+                here = nodes[some] == node
+                rows, partner = some[here], partners[some[here]]
+                one = errors[here].gather(1, elements[rows, None])[:, 0]
+                other = errors[here].gather(1, partner.clamp(min=0)[:, None])[:, 0]
+                found[rows] = SAFETY * (one + other * (partner >= 0))
+                some = some[~here]
+                walk = walk.some((~here).nonzero()[:, 0])
+        return found
+
+    def _together(self) -> int:
+        """How many points are looked at in one walk."""
+        each = 2 * (PROBES + 1) * plan(self.network).bytes_live
+        device = self.network.device
+        memory = torch.cuda.mem_get_info(device)[0] // 4 if device.type == "cuda" else LOOK
+        return max(1, memory // max(each, 1))
 
     def judge(self, node: int, alphas: Tensor, elements: Tensor, gaps: Tensor) -> None:
         """Raise Doubt where a gap could be no gap at all."""
         if len(alphas) > MANY:
             raise Doubt(float(alphas.median()))
-        bound = self.bounds(node, alphas, elements)
+        nodes = torch.full_like(elements, node)
+        bound = self.bounds(nodes, alphas, elements, torch.full_like(elements, -1))
         drift = self.clear[node] / 16
         unclear = gaps <= torch.maximum(2 * bound, torch.full_like(bound, drift).minimum(bound * WIDE))
         if bool(unclear.any()):

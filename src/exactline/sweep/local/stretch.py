@@ -14,7 +14,7 @@ from ...ops.base import Affine, Breaking
 from ...ops.patches.patch import Grid, Group, Groups, Patches, Sparks, by_pixel, whole
 from ...ops.patches.scan import Born, Stage, running
 from ..plan import plan
-from .apart import joined, told_apart
+from .apart import Apart
 from .look import Looks
 from .plan import Route
 
@@ -72,7 +72,7 @@ class Stretch:
         self.start, self.stop, self.most = start, stop, most
         self.times: dict[int, Tensor] = {}
         self.born: dict[int, Born] = {}
-        self.ties: dict[int, Tensor] = {}
+        self.apart = Apart(looks, start, stop)
         self.traced = traced
         self.branches: dict[int, Tensor] = {}  # by node: the slopes of its units just after the start
         self.fields: dict[int, Field] = {}
@@ -135,9 +135,8 @@ class Stretch:
             self.branches[i] = turned.branch
         groups = {node: self._lighter(group) for node, group in turned.groups.items()}
         if len(born.alpha):
-            self.born[i], self.ties[i] = joined(born, self.looks.clear[i])
+            self.born[i] = self.apart.settle(i, born)
             self.times[i] = self.born[i].alpha
-            told_apart(self.looks, self.born, self.ties, self.start, self.stop)
             groups[i] = self._lighter(Sparks(born.pixel, born.channel, born.jump))
         out = turner.grid
         slope = turned.slope.view(out[1], out[2], out[0]).permute(2, 0, 1).reshape(1, *node.shape)
@@ -161,11 +160,12 @@ class Stretch:
         node = torch.cat([torch.full_like(self.born[j].pixel, j) for j in nodes])
         places = torch.cat([torch.full_like(self.born[j].pixel, self._places(j)) for j in nodes])
         unit = every.channel * places + every.pixel
-        moments, order = every.alpha.sort()
+        moments, order = every.alpha.sort(stable=True)  # of those that are one the first to be born comes first
         first = torch.ones_like(order, dtype=torch.bool)
         first[1:] = moments[1:] != moments[:-1]
         which, chief = first.cumsum(0) - 1, first.nonzero()[:, 0]
-        lowest = unit[order[chief]].scatter_reduce(0, which, unit[order], "amin")
+        peers = node[order] == node[order[chief]][which]  # others count, but do not bear
+        lowest = unit[order[chief]].scatter_reduce(0, which[peers], unit[order[peers]], "amin")
         count = torch.bincount(which, minlength=len(chief))
         columns = (c[order[chief]] for c in (node, every.element, every.partner, every.rate))
         node, element, partner, rate = columns
