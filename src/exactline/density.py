@@ -18,7 +18,17 @@ from .sweep.progress import Report
 
 @dataclass(frozen=True, eq=False)
 class Density:
-    """Breaks, lengths and densities of lines, (n,) or (m, n) as the directions were; exact counts, not samples."""
+    """Breaks, lengths and densities of lines, (n,) or (m, n) as the directions were; exact counts, not samples.
+
+    >>> import exactline as xl
+    >>> found = xl.density(torch.nn.ReLU(), [-1.0, -1.0], [[2.0, 0.0], [4.0, 4.0]])
+    >>> found
+    <Density: 2 lines, 6 breaks, 0.7836 breaks for each unit of length>
+    >>> found.counts, found.births
+    (tensor([3, 3]), {'relu': tensor([1, 1])})
+    >>> found.densities
+    tensor([1.5000, 0.5303], dtype=torch.float64)
+    """
 
     counts: Tensor  # (..., n) int64, breaks with both ends counted: 2 where the network is affine on the line
     lengths: Tensor  # (..., n) float64, Euclidean, in input units

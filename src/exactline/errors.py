@@ -31,41 +31,91 @@ class ExactlineError(Exception):
 
 
 class LineError(ExactlineError):
-    """The end points of a line cannot be used."""
+    """The end points of a line cannot be used.
+
+    >>> import torch, exactline as xl
+    >>> xl.restrict(torch.nn.ReLU(), [0.0], [1.0, 2.0])
+    Traceback (most recent call last):
+    exactline.errors.LineError: Q has shape (1,) and R has shape (2,).
+      where: arguments Q, R
+      try:   Both ends of a line need the same shape.
+    """
 
     code = "line"
     exit_status = 2
 
 
 class PlaneError(ExactlineError):
-    """The corners of a polygon cannot be used."""
+    """The corners of a polygon cannot be used.
+
+    >>> import torch, exactline as xl
+    >>> xl.restrict_plane(torch.nn.ReLU(), [[0.0, 0.0], [1.0, 1.0], [2.0, 2.0]])
+    Traceback (most recent call last):
+    exactline.errors.PlaneError: The corners lie on one line.
+      where: argument vertices
+      try:   For a line there is xl.restrict.
+    """
 
     code = "plane"
     exit_status = 2
 
 
 class ArgumentError(ExactlineError):
-    """An option or an argument has a value that makes no sense."""
+    """An option or an argument has a value that makes no sense.
+
+    >>> import torch, exactline as xl
+    >>> xl.restrict(torch.nn.ReLU(), [0.0], [1.0], engine="fast")
+    Traceback (most recent call last):
+    exactline.errors.ArgumentError: There is no engine 'fast'.
+      where: argument engine
+      try:   Give one of 'auto', 'dense', 'local', or leave it out.
+    """
 
     code = "argument"
     exit_status = 2
 
 
 class CaptureError(ExactlineError):
-    """The model could not be turned into a graph."""
+    """The model could not be turned into a graph.
+
+    >>> import torch, exactline as xl
+    >>> def forward(x):
+    ...     return x if x.sum() > 0 else -x
+    >>> try:
+    ...     xl.restrict(forward, [0.0], [1.0])
+    ... except xl.CaptureError as error:
+    ...     print(error.where)
+    forward, called with inputs of shape (3, 1)
+    """
 
     code = "capture"
     exit_status = 3
 
 
 class TrainingModeError(CaptureError):
-    """A submodule behaves as in training, so the model is not one function."""
+    """A submodule behaves as in training, so the model is not one function.
+
+    >>> import torch, exactline as xl
+    >>> xl.restrict(torch.nn.Sequential(torch.nn.Dropout()), [0.0], [1.0])
+    Traceback (most recent call last):
+    exactline.errors.TrainingModeError: Dropout is in training mode.
+      where: submodule 0
+      try:   Call model.eval() first.
+    """
 
     code = "training-mode"
 
 
 class UnsupportedError(CaptureError):
-    """The graph holds operators that are not piecewise linear, or that we do not know."""
+    """The graph holds operators that are not piecewise linear, or that we do not know.
+
+    >>> import torch, exactline as xl
+    >>> xl.restrict(torch.nn.GELU(), [0.0], [1.0])
+    Traceback (most recent call last):
+    exactline.errors.UnsupportedError: 1 operator is not piecewise linear in each point by itself.
+      where: gelu is smooth, not piecewise linear
+      try:   Replace them, or restrict only to a submodule before them with until='name'.
+    """
 
     code = "unsupported"
 
@@ -75,21 +125,47 @@ class UnsupportedError(CaptureError):
 
 
 class NumberError(ExactlineError):
-    """A weight or a value is NaN, infinite or overflows."""
+    """A weight or a value is NaN, infinite or overflows.
+
+    >>> import torch, exactline as xl
+    >>> model = torch.nn.Linear(1, 1)
+    >>> _ = torch.nn.init.constant_(model.weight, float("inf"))
+    >>> xl.restrict(model, [0.0], [1.0])
+    Traceback (most recent call last):
+    exactline.errors.NumberError: weight holds NaN or infinite numbers.
+      where: weight
+      try:   Repair the weights.
+    """
 
     code = "number"
     exit_status = 4
 
 
 class MissingError(ExactlineError):
-    """What was asked for was not kept, or an optional package is absent."""
+    """What was asked for was not kept, or an optional package is absent.
+
+    >>> import torch, exactline as xl
+    >>> xl.restrict(torch.nn.ReLU(), [-1.0], [1.0], values=False).values
+    Traceback (most recent call last):
+    exactline.errors.MissingError: The values were not kept.
+      where: line.values
+      try:   Call restrict with values=True, or ask line.at(alpha).
+    """
 
     code = "missing"
     exit_status = 5
 
 
 class FileError(ExactlineError):
-    """A file cannot be read or written."""
+    """A file cannot be read or written.
+
+    >>> import exactline as xl
+    >>> xl.load("weights.pt")
+    Traceback (most recent call last):
+    exactline.errors.FileError: .pt files are not opened: reading one can run code that is hidden in it.
+      where: weights.pt
+      try:   Load it yourself if you trust it, and pass the module or the ExportedProgram; or export it to ONNX.
+    """
 
     code = "file"
     exit_status = 6

@@ -79,12 +79,24 @@ class Restriction:
 
     @property
     def born(self) -> Born:
-        """Which node and unit gave rise to each break."""
+        """Which node and unit gave rise to each break.
+
+        >>> import exactline as xl
+        >>> line = xl.restrict(torch.nn.ReLU(), [-1.0, -3.0], [1.0, 1.0])
+        >>> line.born[1], line.born[0]
+        (Birth(node='relu', unit=0, count=1), None)
+        """
         return Born(self.births, self.names)
 
     @property
     def values(self) -> Values:
-        """The network's values at the breaks, (breaks, *out), before any smooth tail."""
+        """The network's values at the breaks, (breaks, *out), before any smooth tail.
+
+        >>> import exactline as xl
+        >>> line = xl.restrict(torch.nn.ReLU(), [-1.0, -3.0], [1.0, 1.0])
+        >>> line.values[-1]
+        tensor([1., 1.], dtype=torch.float64)
+        """
         if self.kept is None:
             raise MissingError(
                 "The values were not kept.",
@@ -95,7 +107,13 @@ class Restriction:
 
     @property
     def points(self) -> Values:
-        """The input points at the breaks, (breaks, *in)."""
+        """The input points at the breaks, (breaks, *in).
+
+        >>> import exactline as xl
+        >>> line = xl.restrict(torch.nn.ReLU(), [-1.0, -3.0], [1.0, 1.0])
+        >>> line.points[1]
+        tensor([ 0., -1.], dtype=torch.float64)
+        """
         from .sweep.precise import precise
 
         with precise():
@@ -135,7 +153,13 @@ class Restriction:
         return outs if self.several_outputs else outs[0]
 
     def piece(self, index: int) -> Piece:
-        """One piece: where it lies, its branch pattern and its affine map."""
+        """One piece: where it lies, its branch pattern and its affine map.
+
+        >>> import exactline as xl
+        >>> line = xl.restrict(torch.nn.ReLU(), [-1.0, -3.0], [1.0, 1.0])
+        >>> line.piece(1).start, line.piece(1).stop, line.piece(1).affine()[0].tolist()
+        (0.5, 0.75, [[1.0, 0.0], [0.0, 0.0]])
+        """
         if not isinstance(index, int) or not -len(self) <= index < len(self):
             raise ArgumentError(
                 f"There are {len(self)} pieces; {index!r} is not one of them.",
@@ -160,6 +184,13 @@ class Restriction:
         """The fewest pieces on which the outputs are affine along the line, leftmost first.
 
         Unlike the pieces of the line itself these need not have one gradient each: do not attribute with them.
+
+        >>> import exactline as xl
+        >>> model = torch.nn.Sequential(torch.nn.ReLU(), torch.nn.Linear(1, 1))
+        >>> _ = torch.nn.init.zeros_(model[1].weight)
+        >>> line = xl.restrict(model, [-1.0], [1.0])
+        >>> len(line), len(line.minimal())
+        (2, 1)
         """
         from .minimal import kept_breaks
         from .sweep.precise import precise
@@ -223,7 +254,13 @@ class Restriction:
         return level_of_line(self, weights, c, output)
 
     def check(self, samples: int = 1000, seed: int = 0) -> Check:
-        """The largest distance between this answer and the network's own forward pass."""
+        """The largest distance between this answer and the network's own forward pass.
+
+        >>> import exactline as xl
+        >>> line = xl.restrict(torch.nn.ReLU(), [-1.0, -3.0], [1.0, 1.0])
+        >>> line.check().worst < 1e-12
+        True
+        """
         from .checking import check
         from .sweep.precise import precise
 
@@ -231,7 +268,13 @@ class Restriction:
             return check(self, self.known_network("line.check"), samples, seed)
 
     def certify(self, pieces: int | Sequence[int] | None = None) -> Certificate:
-        """Prove pieces in rational arithmetic: all, so many spread evenly, or those named."""
+        """Prove pieces in rational arithmetic: all, so many spread evenly, or those named.
+
+        >>> import exactline as xl
+        >>> line = xl.restrict(torch.nn.ReLU(), [-1.0, -3.0], [1.0, 1.0])
+        >>> line.certify().complete
+        True
+        """
         from .exact.certify import certify
         from .sweep.precise import precise
 
@@ -252,7 +295,15 @@ class Restriction:
             return value_error(self.network.to(dtype=self.dtype), self.lines, self.alphas, self.dtype)
 
     def save(self, path: str | Path) -> None:
-        """Write everything but the network to a safetensors file, atomically."""
+        """Write everything but the network to a safetensors file, atomically.
+
+        >>> import tempfile, exactline as xl
+        >>> line = xl.restrict(torch.nn.ReLU(), [-1.0, -3.0], [1.0, 1.0])
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     line.save(f"{folder}/line.safetensors")
+        ...     xl.Restriction.load(f"{folder}/line.safetensors").alphas.tolist()
+        [0.0, 0.5, 0.75, 1.0]
+        """
         from .storage import save
 
         save(self, Path(path))

@@ -29,7 +29,14 @@ unwrapped = unwrapped  # the module itself, out of DataParallel and torch.compil
 
 
 class ExactWarning(UserWarning):
-    """An option of a sampling method was given, and exact attributions have no use for it."""
+    """An option of a sampling method was given, and exact attributions have no use for it.
+
+    >>> from exactline.attr import IntegratedGradients
+    >>> with warnings.catch_warnings():
+    ...     warnings.simplefilter("ignore", ExactWarning)  # a script made for captum may go on to say n_steps
+    ...     IntegratedGradients(torch.nn.ReLU()).attribute(torch.tensor([[3.0]]), target=0, n_steps=50)
+    tensor([[3.]])
+    """
 
 
 def needless(**options: Any) -> None:

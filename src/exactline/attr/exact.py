@@ -24,7 +24,14 @@ SHARE = 3  # values, gradients and patterns stand side by side
 
 @dataclass(frozen=True)
 class PathIntegral:
-    """Gradients integrated along lines, and how sure one can be of them."""
+    """Gradients integrated along lines, and how sure one can be of them.
+
+    >>> from exactline.network import as_network
+    >>> network = as_network(torch.nn.ReLU(), [torch.zeros(2)])
+    >>> lines = Lines((torch.tensor([[-1.0, 1.0]]).double(),), (torch.tensor([[3.0, 3.0]]).double(),))
+    >>> path_integral(network, lines, torch.tensor([0])).gradients
+    (tensor([[0.7500, 0.0000]], dtype=torch.float64),)
+    """
 
     gradients: tuple[Tensor, ...]  # (lines, *in) each: the integral over alpha of dF/dx
     pieces: int  # of all lines together
@@ -49,6 +56,13 @@ def path_integral(
     """Integrals of the gradient of one output along many lines, exact but for rounding.
 
     The lines are on the network's device and in its precision.
+
+    >>> from exactline.network import as_network
+    >>> network = as_network(torch.nn.ReLU(), [torch.zeros(2)])
+    >>> lines = Lines((torch.tensor([[-1.0, 1.0]]).double(),), (torch.tensor([[3.0, 3.0]]).double(),))
+    >>> found = path_integral(network, lines, torch.tensor([0]))
+    >>> found.gradients, found.pieces, found.stuck
+    ((tensor([[0.7500, 0.0000]], dtype=torch.float64),), 2, 0)
     """
     kind = Smoothed if tail and network.tails[output] is not None else Output
     seed: Seed = kind(network, output, targets)

@@ -21,7 +21,13 @@ from .exact import PathIntegral, path_integral
 
 @dataclass(frozen=True)
 class AttributionReport:
-    """How an attribution came about, and how sure one can be of it."""
+    """How an attribution came about, and how sure one can be of it.
+
+    >>> ig = IntegratedGradients(torch.nn.ReLU())
+    >>> _ = ig.attribute(torch.tensor([[3.0, 1.0]]), baselines=-1.0, target=0)
+    >>> ig.report
+    AttributionReport(pieces=3, stuck=0, hanging=tensor([0.], dtype=torch.float64))
+    """
 
     pieces: int  # of all lines together
     stuck: int  # pairs of a piece and a unit that is on a knot all along it: its gradient there is a convention

@@ -158,7 +158,14 @@ class LayerConductance(LayerAttribution):
 
 
 class InternalInfluence(LayerAttribution):
-    """The integral of dF/dy along the line from baseline to input, for every unit y of a layer."""
+    """The integral of dF/dy along the line from baseline to input, for every unit y of a layer.
+
+    >>> relu = torch.nn.ReLU()
+    >>> model = torch.nn.Sequential(relu, torch.nn.Linear(2, 1, bias=False))
+    >>> _ = torch.nn.init.constant_(model[1].weight, 2.0)
+    >>> InternalInfluence(model, relu).attribute(torch.tensor([[3.0, -1.0]]), target=0)
+    tensor([[2., 2.]])
+    """
 
     def __init__(self, forward_func: Model, layer: nn.Module, device_ids: list[int] | None = None) -> None:
         super().__init__(forward_func, layer, device_ids, False)
@@ -196,7 +203,14 @@ class InternalInfluence(LayerAttribution):
 
 
 class NeuronConductance(LayerAttribution):
-    """How much of the output's change flows from every input through one unit of a layer."""
+    """How much of the output's change flows from every input through one unit of a layer.
+
+    >>> relu = torch.nn.ReLU()
+    >>> model = torch.nn.Sequential(relu, torch.nn.Linear(2, 1, bias=False))
+    >>> _ = torch.nn.init.constant_(model[1].weight, 2.0)
+    >>> NeuronConductance(model, relu).attribute(torch.tensor([[3.0, 1.0]]), 0, target=0)
+    tensor([[6., 0.]])
+    """
 
     def has_convergence_delta(self) -> bool:
         """There is none: one unit does not carry the whole output."""
@@ -247,6 +261,11 @@ class LayerIntegratedGradients(LayerAttribution):
     """Integrated gradients of the rest of the model, on the straight line between a layer's two activations.
 
     Whatever goes around the layer is computed from the inputs, not from the baselines.
+
+    >>> relu = torch.nn.ReLU()
+    >>> model = torch.nn.Sequential(torch.nn.Identity(), relu)
+    >>> LayerIntegratedGradients(model, relu).attribute(torch.tensor([[3.0, -1.0]]), target=0)
+    tensor([[3., 0.]])
     """
 
     def attribute(

@@ -32,7 +32,14 @@ class Need:
 
 @dataclass(frozen=True, eq=False)
 class Report:
-    """What each rule needs; prints as a table, and ``plot()`` draws the errors."""
+    """What each rule needs; prints as a table, and ``plot()`` draws the errors.
+
+    >>> from exactline.zoo import loan_line, loan_network
+    >>> Q, R = loan_line()
+    >>> report = recommend(loan_network(), R[None], Q[None], target=0, rules=["left", "midpoint"])
+    >>> report.needs
+    (Need(rule='left', mean=20.0, high=20.0, missed=0), Need(rule='midpoint', mean=11.0, high=11.0, missed=0))
+    """
 
     tolerance: float
     within: float  # how well the attributions add up when the heuristic is content

@@ -27,7 +27,16 @@ Number = Any  # a float for one functional, a tensor (k,) for several
 
 @dataclass(frozen=True, eq=False)
 class Extrema:
-    """The least and the greatest value of a functional on a line, and where; tensors (k,) where k were asked for."""
+    """The least and the greatest value of a functional on a line, and where; tensors (k,) where k were asked for.
+
+    >>> import exactline as xl
+    >>> line = xl.restrict(torch.nn.ReLU(), [-1.0, 2.0], [1.0, 1.0])
+    >>> found = line.extrema([1.0, 1.0])
+    >>> found.minimum, found.argmin, found.maximum, found.argmax
+    (1.5, 0.5, 2.0, 0.0)
+    >>> line.extrema([[1.0, 0.0], [0.0, 1.0]]).maximum
+    tensor([1., 2.], dtype=torch.float64)
+    """
 
     minimum: Number
     argmin: Number  # the first alpha where
@@ -43,7 +52,15 @@ class Extrema:
 
 @dataclass(frozen=True, eq=False)
 class Crossings:
-    """Where a functional equals a number on a line; ``len`` counts the single places."""
+    """Where a functional equals a number on a line; ``len`` counts the single places.
+
+    >>> import exactline as xl
+    >>> found = xl.restrict(torch.nn.ReLU(), [-1.0, 2.0], [1.0, 1.0]).level(0, 0.5)
+    >>> found.alphas, found.signs
+    (tensor([0.7500], dtype=torch.float64), tensor([1]))
+    >>> xl.restrict(torch.nn.ReLU(), [-1.0, 2.0], [1.0, 1.0]).level(0, 0.0).stretches
+    ((0.0, 0.5),)
+    """
 
     alphas: Tensor  # (n,) ascending; ends of stretches are not among them
     errors: Tensor  # (n,) how far each may be off, estimated

@@ -25,7 +25,15 @@ SHOWN = 12  # intervals that print
 
 @dataclass(frozen=True)
 class Interval:
-    """A stretch of the line along which the same output leads, or the same few in the same order."""
+    """A stretch of the line along which the same output leads, or the same few in the same order.
+
+    >>> import exactline as xl
+    >>> decided = xl.restrict(torch.nn.ReLU(), [1.0, -1.0], [0.0, 1.0]).decisions()
+    >>> decided[0].label, decided[0].margin, decided[0].best, round(decided[0].width, 9)
+    (0, 1.0, 0, 0.666666667)
+    >>> print(decided[1])
+    0.666667 to 1: 1, margin 1
+    """
 
     start: float
     stop: float
@@ -187,7 +195,16 @@ class Decisions(Sequence[Interval]):
 
 @dataclass(frozen=True, eq=False)
 class ManyDecisions(Sequence[Decisions]):
-    """The decisions of many lines; ``table`` holds all intervals as arrays."""
+    """The decisions of many lines; ``table`` holds all intervals as arrays.
+
+    >>> import exactline as xl
+    >>> lines = xl.restrict_many(torch.nn.ReLU(), [[1.0, -1.0], [3.0, 1.0]], [[0.0, 1.0], [3.0, 2.0]])
+    >>> decided = lines.decisions()
+    >>> decided
+    <ManyDecisions: 2 lines, 3 intervals>
+    >>> [each.labels for each in decided]
+    [[0, 1], [0]]
+    """
 
     table: Table
     lines: Restrictions

@@ -13,7 +13,13 @@ SHOWN = 10  # failures printed
 
 @dataclass(frozen=True)
 class Certificate:
-    """A proof in rationals for the pieces that were checked; ``complete`` only if nothing is in doubt."""
+    """A proof in rationals for the pieces that were checked; ``complete`` only if nothing is in doubt.
+
+    >>> import torch, exactline as xl
+    >>> proof = xl.restrict(torch.nn.ReLU(), [-1.0, 2.0], [2.0, -2.0]).certify()
+    >>> proof.complete, proof.proved, proof.total, proof.witnessed
+    (True, 3, 3, 2)
+    """
 
     total: int  # pieces of the restriction
     checked: int

@@ -18,7 +18,12 @@ from .rules import Pattern, Rule
 
 @dataclass(frozen=True)
 class Born:
-    """Where a break comes from: the first node and its lowest unit, and how many units turn there in all."""
+    """Where a break comes from: the first node and its lowest unit, and how many units turn there in all.
+
+    >>> import exactline as xl
+    >>> xl.exact.restrict(torch.nn.ReLU(), [-1.0, -1.0], [2.0, 2.0]).born[1]
+    Born(node='relu', unit=0, count=2)
+    """
 
     node: str
     unit: int
@@ -30,6 +35,11 @@ class ExactRestriction:
     """A network on a line in rationals; ``len`` is the number of pieces.
 
     Values are flat lists in the order of the output's elements; ``output`` chooses one of several.
+
+    >>> import exactline as xl
+    >>> line = xl.exact.restrict(torch.nn.ReLU(), [-1.0], [2.0])
+    >>> line.alphas, line.value(Fraction(1, 2))
+    ([Fraction(0, 1), Fraction(1, 3), Fraction(1, 1)], [Fraction(1, 2)])
     """
 
     network: Network

@@ -39,6 +39,13 @@ def load(path: str | os.PathLike[str], *, normalize: bool = True, shape: Sequenc
     network takes and gives what the file's numbers mean (feet and radians for ACAS Xu), without it the bare layers.
     ``shape`` is that of one input point, for ONNX files that leave it open.
 
+    >>> import tempfile, torch
+    >>> from exactline.network import as_network
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     as_network(torch.nn.ReLU(), [torch.zeros(3)]).save(f"{folder}/relu.onnx")
+    ...     load(f"{folder}/relu.onnx")
+    <Network (3,) -> (3,): 2 nodes, 3 relu units>
+
     Raises FileError where the file is damaged, UnsupportedError naming every operator that is not piecewise linear.
     """
     file = Path(path)

@@ -42,7 +42,11 @@ def as_network(
     device: torch.device | None = None,
     dtype: torch.dtype = torch.float64,
 ) -> Network:
-    """A model of any kind as a network; a module is captured once for each input shape."""
+    """A model of any kind as a network; a module is captured once for each input shape.
+
+    >>> as_network(nn.Sequential(nn.Conv2d(1, 2, 3), nn.ReLU()), [torch.zeros(1, 8, 8)])
+    <Network (1, 8, 8) -> (2, 6, 6): 3 nodes, 72 relu units>
+    """
     place = torch.device("cpu") if device is None else device
     if isinstance(model, Network):
         return _cached_move(model, place, dtype)

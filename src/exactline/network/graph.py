@@ -49,6 +49,13 @@ class Network:
 
     Callable on a batch: ``net(x)`` with x (n, *in). Several inputs are given as several arguments
     and several outputs come back as a tuple.
+
+    >>> from exactline.network import as_network
+    >>> network = as_network(torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.ReLU()), [torch.zeros(2)])
+    >>> network
+    <Network (2,) -> (3,): 3 nodes, 3 relu units>
+    >>> network(torch.zeros(4, 2)).shape
+    torch.Size([4, 3])
     """
 
     nodes: tuple[Node, ...]  # inputs first

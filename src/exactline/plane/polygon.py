@@ -18,7 +18,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Polygon:
-    """A convex polygon on which the network is affine."""
+    """A convex polygon on which the network is affine.
+
+    >>> import exactline as xl
+    >>> plane = xl.restrict_plane(torch.nn.ReLU(), [[-1.0, -1.0], [1.0, -1.0], [1.0, 1.0], [-1.0, 1.0]])
+    >>> polygon = plane.polygon(0)
+    >>> len(plane), polygon.area, len(polygon.corners), [m.shape for m in polygon.affine()]
+    (4, 1.0, 4, [torch.Size([2, 2]), torch.Size([2])])
+    """
 
     plane: PlaneRestriction
     index: int

@@ -154,11 +154,23 @@ class PlaneRestriction:
         return (rows - self.origin) @ self.axes.T
 
     def locate(self, points: Any) -> Tensor:
-        """The polygon that holds each point (n, 2) of the plane, (n,); on an edge one of its two."""
+        """The polygon that holds each point (n, 2) of the plane, (n,); on an edge one of its two.
+
+        >>> import exactline as xl
+        >>> plane = xl.restrict_plane(torch.nn.ReLU(), [[-1.0, -1.0], [1.0, -1.0], [1.0, 1.0], [-1.0, 1.0]])
+        >>> plane.locate(plane.coordinates([[0.5, -0.5]]))
+        tensor([2])
+        """
         return torch.from_numpy(self._located(places_of(points)))
 
     def at(self, points: Any, *, tail: bool = False) -> Values:
-        """The network's exact values (n, *out) at points (n, 2) of the plane."""
+        """The network's exact values (n, *out) at points (n, 2) of the plane.
+
+        >>> import exactline as xl
+        >>> plane = xl.restrict_plane(torch.nn.ReLU(), [[-1.0, -1.0], [1.0, -1.0], [1.0, 1.0], [-1.0, 1.0]])
+        >>> plane.at(plane.coordinates([[0.5, -0.5]]))
+        tensor([[0.5000, 0.0000]], dtype=torch.float64)
+        """
         places = places_of(points)
         triangle, share = self._triangles(places, self._located(places))
         outs = tuple(
@@ -190,7 +202,13 @@ class PlaneRestriction:
         return self.mixed(torch.from_numpy(self._shares(places_of(points))))
 
     def line(self, a: Any, b: Any) -> Restriction:
-        """The network on the line between two points (2,) of the plane, read off the polygons."""
+        """The network on the line between two points (2,) of the plane, read off the polygons.
+
+        >>> import exactline as xl
+        >>> plane = xl.restrict_plane(torch.nn.ReLU(), [[-1.0, -1.0], [1.0, -1.0], [1.0, 1.0], [-1.0, 1.0]])
+        >>> len(plane.line([0.1, 0.2], [1.9, 1.7]))
+        3
+        """
         from .along import crossed
 
         ends = places_of([place_of(a, "a"), place_of(b, "b")])
@@ -225,7 +243,13 @@ class PlaneRestriction:
         )
 
     def decisions(self, order: str = "max") -> Regions:
-        """Where which output is the largest (or smallest): exact regions, those of one class that touch merged."""
+        """Where which output is the largest (or smallest): exact regions, those of one class that touch merged.
+
+        >>> import exactline as xl
+        >>> plane = xl.restrict_plane(torch.nn.ReLU(), [[-1.0, -1.0], [1.0, -1.0], [1.0, 1.0], [-1.0, 1.0]])
+        >>> plane.decisions().totals
+        {0: 2.5, 1: 1.5}
+        """
         from .regions import regions
 
         return regions(self, order)

@@ -24,7 +24,16 @@ HOPELESS = 20  # batches lost one after another without any that came back
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a run is."""
+    """How far a run is.
+
+    >>> import tempfile, torch, exactline as xl
+    >>> told = []
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     xl.scale.run(torch.nn.ReLU(), [([-1.0], [1.0]), ([-1.0], [3.0])], out=folder, progress=told.append)
+    <Store: 2 of 2 lines, 6 breaks, 1 shard>
+    >>> told[-1].done, told[-1].total, told[-1].breaks, told[-1].errors
+    (2, 2, 6, 0)
+    """
 
     done: int  # lines in the store, those of earlier runs too
     total: int | None

@@ -9,7 +9,14 @@ from torch import Tensor
 
 @dataclass(frozen=True, eq=False)
 class LineAttribution:
-    """How much each input speaks for an output on the way from Q, the baseline, to R."""
+    """How much each input speaks for an output on the way from Q, the baseline, to R.
+
+    >>> import tempfile, torch, exactline as xl
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     store = xl.scale.run(torch.nn.ReLU(), [([-1.0], [3.0])], "attribute", out=folder, target=0)
+    ...     store[0].attributions, store[0].delta
+    (tensor([3.], dtype=torch.float64), 0.0)
+    """
 
     attributions: Tensor | tuple[Tensor, ...]  # (*in); a tuple where the network takes several inputs
     target: int  # flat position in the output
@@ -26,7 +33,14 @@ class LineAttribution:
 
 @dataclass(frozen=True)
 class LineDensity:
-    """How many breaks a line has for each unit of its length."""
+    """How many breaks a line has for each unit of its length.
+
+    >>> import tempfile, torch, exactline as xl
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     store = xl.scale.run(torch.nn.ReLU(), [([-1.0], [3.0])], "density", out=folder)
+    ...     store[0].count, store[0].density
+    (3, 0.75)
+    """
 
     count: int  # breaks, both ends counted
     length: float  # Euclidean

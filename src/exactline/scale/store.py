@@ -196,6 +196,13 @@ def open(path: str | os.PathLike[str], model: Any = None, *, check: bool = True)
     Every shard's checksum is compared: `Store.damaged` names those that do not hold. With ``check=False`` only the
     sizes of files are, and checksums when a shard is first read.
 
+    >>> import tempfile, torch, exactline as xl
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = xl.scale.run(torch.nn.ReLU(), [([-1.0], [3.0])], out=folder)
+    ...     store = xl.scale.open(folder, torch.nn.ReLU())
+    ...     store.complete, store[0].piece(1).affine()
+    (True, (tensor([[1.]], dtype=torch.float64), tensor([0.], dtype=torch.float64)))
+
     Raises FileError where there is no store.
     """
     folder = Path(path)
