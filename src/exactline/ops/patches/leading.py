@@ -126,8 +126,7 @@ class Leading:
         right[:, :count] = stage.right[window] * self.sign
         values = anchored(stage, block, values_of(block, left, slopes), right)
         values[:, :, :count].masked_fill_(self.repeated[block.pixels][:, None, :, None], -torch.inf)
-        best, leader = values.max(2)
-        leader = self._told(stage, block, values, slopes, best, leader, window)
+        leader = self._told(stage, block, values, slopes, window)
         slope[block.pixels] = slopes[:, 0].gather(1, leader[:, :1])[:, 0]
         if jumps is not None:
             taken = leader[:, 1:-1]
@@ -137,25 +136,28 @@ class Leading:
         row, piece, channel = (leader[:, 1:] != leader[:, :-1]).nonzero(as_tuple=True)
         born += self._march(stage, block, values, slopes, leader, window, row, piece, channel)
 
-    def _told(
-        self, stage: Stage, block: Block, values: Tensor, slopes: Tensor, best: Tensor, leader: Tensor, window: Tensor
-    ) -> Tensor:
+    def _told(self, stage: Stage, block: Block, values: Tensor, slopes: Tensor, window: Tensor) -> Tensor:
         """The leader at every value, where it can be told; at the ends of the line itself a tie is no change."""
-        rest = values.scatter(2, leader[:, :, None], -torch.inf)
-        gap = best - rest.amax(2)
-        near = gap <= 2 * stage.clear
+        best, leader = values.max(2)
+        gap = _ahead(values, best, leader)
+        if not bool((gap <= 2 * stage.clear).any()):
+            return leader
+        if self._without_twins(stage, values, window):
+            best, leader = values.max(2)
+            gap = _ahead(values, best, leader)
+        near = gap <= 2 * self._of_members(stage.usual, window).amax(1)[:, None]
         if not bool(near.any()):
             return leader
         before, after = stage.closed
         last = block.here.sum(1)
         if before is not None:
-            bound = self._bound(before, window)
+            bound = self._of_members(before, window)
             tied = values[:, 0] >= best[:, 0, None] - bound - bound.gather(1, leader[:, 0, None])
             steep = torch.where(tied, slopes[:, 0], -torch.inf)
             leader[:, 0] = steep.argmax(1)
             near[:, 0] = (steep == steep.amax(1, keepdim=True)).sum(1) > 1
         if after is not None:
-            bound = self._bound(after, window)
+            bound = self._of_members(after, window)
             rows = torch.arange(len(last), device=last.device)
             came = leader[rows, last]  # at the last entry
             kept = values[:, -1].gather(1, came[:, None])[:, 0]
@@ -174,9 +176,21 @@ class Leading:
             stage.judge(block.times[row, place], element, gap[row, place, channel] / 2)
         return leader
 
-    def _bound(self, bound: Tensor, window: Tensor) -> Tensor:
-        """Error bounds (p, members, channels), none for the floor."""
-        found = bound[window]
+    def _without_twins(self, stage: Stage, values: Tensor, window: Tensor) -> bool:
+        """Whether some members are never apart from one before them all along; those are left out, in place."""
+        least, found = self._of_members(stage.least, window), False
+        for one in range(values.shape[2]):
+            for other in range(one + 1, values.shape[2]):
+                apart = (values[:, :, one] - values[:, :, other]).abs()  # not a number where both were left out
+                twins = (apart <= (least[:, one] + least[:, other])[:, None]).all(1)
+                if bool(twins.any()):
+                    values[:, :, other].masked_fill_(twins[:, None], -torch.inf)
+                    found = True
+        return found
+
+    def _of_members(self, numbers: Tensor, window: Tensor) -> Tensor:
+        """What belongs to pixels as (p, members, channels), none for the floor."""
+        found = numbers[window]
         return torch.cat([found, torch.zeros_like(found[:, :1])], 1) if self.floor else found
 
     def _march(
@@ -218,3 +232,8 @@ class Leading:
         """The input pixel of a member of some windows, -1 for the floor."""
         count = window.shape[1]
         return torch.where(member < count, window[row, member.clamp(max=count - 1)], -1)
+
+
+def _ahead(values: Tensor, best: Tensor, leader: Tensor) -> Tensor:
+    """How far ahead of all others leaders are, (p, deep + 2, channels)."""
+    return best - values.scatter(2, leader[:, :, None], -torch.inf).amax(2)

@@ -39,6 +39,8 @@ class Stage:
     groups: Groups
     times: dict[int, Tensor]  # by node: alphas of its breaks
     clear: float  # values further than this from a knot are clear
+    usual: Tensor  # (pixels, channels) the same for each of them
+    least: Tensor  # (pixels, channels) differences smaller than this are none
     drift: float  # how far sums may be from the values themselves where the stretch stops
     judge: Judge
     traced: bool  # whether the branches are wanted afterwards: then units that stay on a knot are in doubt

@@ -119,7 +119,7 @@ def _closely(
 ) -> tuple[Tensor, Tensor]:
     """Which side of a knot values are on and which pieces cross it, where some lie near it; gaps are written."""
     _settle_ends(stage, block, gaps, left, right)
-    near = (gaps.abs() <= stage.clear) & (gaps != 0)
+    near = (gaps.abs() <= stage.usual[block.pixels][:, None]) & (gaps != 0)
     if bool(near.any()):
         row, place, channel = near.nonzero(as_tuple=True)
         element = channel * (stage.grid[1] * stage.grid[2]) + block.pixels[row]

@@ -92,8 +92,8 @@ class Looks:
             raise Doubt(float(alphas.median()))
         nodes = torch.full_like(elements, node)
         bound = self.bounds(nodes, alphas, elements, torch.full_like(elements, -1))
-        drift = self.clear[node] / 16
-        unclear = gaps <= torch.maximum(2 * bound, torch.full_like(bound, drift).minimum(bound * WIDE))
+        drift = self.usual[node][elements] / WIDE
+        unclear = gaps <= torch.maximum(2 * bound, drift.minimum(bound * WIDE))
         if bool(unclear.any()):
             raise Doubt(float(alphas[unclear][0]))
 
@@ -105,12 +105,12 @@ class Looks:
         at = torch.tensor([alpha], dtype=torch.float64, device=device)
         points, _ = self.lines.at(torch.tensor([self.line], device=device), at)
         values = self.network.evaluate(points, [self.network.nodes[i].inputs[0] for i in self.clear])
-        for i, clear in self.clear.items():
+        for i, usual in self.usual.items():
             op = self.network.nodes[i].op
             x = values[self.network.nodes[i].inputs[0]].expand(
                 TRIES, *self.network.nodes[self.network.nodes[i].inputs[0]].shape
             )
-            moves = signs(i, TRIES, x).flatten(0, 1) * clear
+            moves = signs(i, TRIES, x).flatten(0, 1) * usual.view(x.shape[1:])
             low, high = x - moves, x + moves
             if isinstance(op, Breaking) and bool((op.branch(low, low) != op.branch(high, high)).any()):
                 raise Doubt(alpha)

@@ -15,7 +15,7 @@ from ...ops.patches.patch import Grid, Group, Groups, Patches, Sparks, by_pixel,
 from ...ops.patches.scan import Born, Stage, running
 from ..plan import plan
 from .apart import Apart
-from .look import Looks
+from .look import DRIFT, EPS, Looks
 from .plan import Route
 
 LIGHTLY = 1e-3  # of the largest value: what patches in single precision may lose along a stretch
@@ -126,9 +126,10 @@ class Stretch:
         judge = partial(self.looks.judge, i)
         ends, clear = (self.start, self.stop), self.looks.clear[i]
         drift = clear if self.light is self.path else LIGHTLY * float(field.ends.abs().max())
-        stage = Stage(
-            grid, *ends, left, right, slope, field.groups, self.times, clear, drift, judge, self.traced, closed
-        )
+        usual, least = (by_pixel(t[i], grid) for t in (self.looks.usual, self.looks.least))
+        usual += DRIFT * EPS * (self.stop - self.start) * slope.abs()
+        bounds = (clear, usual, least, drift)
+        stage = Stage(grid, *ends, left, right, slope, field.groups, self.times, *bounds, judge, self.traced, closed)
         turned = turner.turn(stage)
         born = turned.born
         if turned.branch is not None:
