@@ -14,6 +14,7 @@ import re
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager
+from copy import deepcopy
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -73,7 +74,9 @@ def execute(notebook: Any, folder: Path) -> None:
 
     Raises nbclient's CellExecutionError where a cell fails.
     """
-    with TemporaryDirectory(prefix="kernel-") as own, _environment(IPYTHONDIR=own, JUPYTER_RUNTIME_DIR=own):
+    about = deepcopy(notebook.metadata)
+    pictures = {"MPLBACKEND": "module://matplotlib_inline.backend_inline"}  # whatever the caller draws with
+    with TemporaryDirectory(prefix="kernel-") as own, _environment(IPYTHONDIR=own, JUPYTER_RUNTIME_DIR=own, **pictures):
         NotebookClient(
             notebook,
             timeout=SECONDS,
@@ -82,6 +85,7 @@ def execute(notebook: Any, folder: Path) -> None:
             record_timing=False,
             coalesce_streams=True,
         ).execute(cleanup_kc=True)
+    notebook.metadata = about  # the kernel has written its version into it
 
 
 @contextmanager

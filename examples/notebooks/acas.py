@@ -15,7 +15,7 @@
 
 # %%
 import os
-from math import degrees, radians
+from math import ceil, degrees, radians
 from pathlib import Path
 
 import matplotlib.pyplot as plt
@@ -73,13 +73,12 @@ lines = xl.restrict_many(model, [met(0, b) for b in bearings], [met(12_000, b) f
 lines
 
 # %%
-spacing = 500.0 / 12_000
 missed: list[tuple[float, float, float, str]] = []
 for bearing, one in zip(bearings, lines.decisions(order="min"), strict=True):
     for stretch in one:
-        if (stretch.start // spacing) == (stretch.stop // spacing) and stretch.start > 0:  # between two samples
-            width, middle = 12_000 * stretch.width, 6_000 * (stretch.start + stretch.stop)
-            missed.append((width, bearing, middle, ADVISORIES[stretch.best]))
+        start, stop = 12_000 * stretch.start, 12_000 * stretch.stop
+        if 500 * ceil(start / 500) > stop:  # no sample in it
+            missed.append((stop - start, bearing, (start + stop) / 2, ADVISORIES[stretch.best]))
 
 print(f"{len(missed)} stretches of advice lie between two samples; the narrowest:")
 for width, bearing, middle, advice in sorted(missed)[:5]:

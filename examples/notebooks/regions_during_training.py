@@ -41,12 +41,15 @@ model = nn.Sequential(
 # %% [markdown]
 # ## Before
 #
-# The whole square, restricted exactly. Edges are coloured by the layer that bore them: those of the first layer are
-# straight lines, those of later layers bend wherever they meet an earlier one.
+# All regions of a square that holds the spirals. There are no samples: the polygons fill it without a gap.
+
 
 # %%
-SQUARE = [[-1.2, -1.2], [1.2, -1.2], [1.2, 1.2], [-1.2, 1.2]]
-before = xl.restrict_plane(model.eval(), SQUARE)
+def regions() -> xl.PlaneRestriction:
+    return xl.grid(model.eval(), [0.0, 0.0], axes=(0, 1), box=((-1.2, 1.2), (-1.2, 1.2)))
+
+
+before = regions()
 before
 
 # %% [markdown]
@@ -102,14 +105,20 @@ plt.show()
 # ## After
 
 # %%
-after = xl.restrict_plane(model.eval(), SQUARE)
+after = regions()
 after
 
+# %% [markdown]
+# Edges are coloured by the layer that bore them: those of the first layer are straight lines, those of later layers
+# bend wherever they meet an earlier one. After training many of the last layer's run beside one another, along the
+# spirals.
+
 # %%
-_, axes = plt.subplots(1, 2, figsize=(9.6, 4.0), layout="constrained")
+_, axes = plt.subplots(1, 2, figsize=(8.6, 3.4), layout="constrained")
 for ax, plane, title in zip(axes, (before, after), ("before training", "after 600 epochs"), strict=True):
     plane.plot(ax)
     ax.set_title(f"{title}: {len(plane):,} regions")
+axes[0].get_legend().remove()  # the other one is enough
 plt.show()
 
 # %% [markdown]
@@ -118,7 +127,7 @@ plt.show()
 # %%
 print(f"regions of one class: {len(after.decisions())}; points read rightly: {rights[-1]:.0%}")
 ax = after.plot(style="decisions", labels=["one spiral", "the other"])
-ax.scatter(*after.coordinates(points).T, c=labels, cmap="gray", s=6, linewidths=0.4, edgecolors="black")
+ax.scatter(*points.T, c=labels, cmap="gray", s=6, linewidths=0.4, edgecolors="black")
 plt.show()
 
 # %% [markdown]
