@@ -32,7 +32,7 @@ test-browser: $(READY)
 
 # the documentation as a site, in site/; strict: a broken link or a page that no menu names is an error
 docs: $(READY)
-	$(BIN)/python -m mkdocs build --strict
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 
 bench: $(READY)
 	$(BIN)/python benchmarks/bench.py

@@ -1,0 +1,1 @@
+"""The documentation: its blocks run, its commands exist, its reference is whole, its site is built and opened."""

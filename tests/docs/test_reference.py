@@ -1,0 +1,84 @@
+"""The reference is whole and current: every public name, an example for each, every operator, every promise."""
+
+import ast
+import re
+from importlib import import_module
+from pathlib import Path
+from runpy import run_path
+
+import pytest
+
+import exactline as xl
+from tests.docs.pages import ROOT, blocks
+
+API = ROOT / "docs" / "api"
+PACKAGES = ("attr", "client", "decide", "exact", "plane", "scale", "zoo")
+HEADING = re.compile(r"^## `(.+)`$", re.MULTILINE)
+SECTION = re.compile(r"^## `([^`]+)`\n(.*?)(?=^## |\Z)", re.MULTILINE | re.DOTALL)
+
+
+def exported(package: str) -> set[str]:
+    """What a package gives away: the names that its first file imports as themselves."""
+    tree = ast.parse(Path(import_module(f"exactline.{package}").__file__ or "").read_text())
+    imports = [alias for node in tree.body if isinstance(node, ast.ImportFrom) for alias in node.names]
+    return {f"exactline.{package}.{alias.name}" for alias in imports if alias.asname == alias.name}
+
+
+def public() -> set[str]:
+    """Every public name by its shortest path; a part that is a package counts by its own names."""
+    short = {name for name in xl.__all__ if name not in PACKAGES}
+    found = {f"exactline.{name}" for name in short}
+    for package in PACKAGES:
+        again = {f"exactline.plane.{name}" for name in short} if package == "plane" else set()  # the same four
+        found |= exported(package) - again
+    return found
+
+
+def documented() -> dict[str, str]:
+    """The section of every name on the pages of the reference."""
+    return {name: text for page in API.glob("*.md") for name, text in SECTION.findall(page.read_text())}
+
+
+def results() -> set[str]:
+    """What is documented because it is given back by something public."""
+    return {name for page in run_path(str(ROOT / "scripts" / "api_pages.py"))["PAGES"] for name in page.results}
+
+
+def test_every_public_name_is_in_the_reference_and_nothing_else_is():
+    shown = documented().keys()
+    assert public() - shown == set()
+    assert shown - public() - results() == set()
+    assert results() & public() == set()
+
+
+def test_a_name_is_documented_once():
+    names = [name for page in API.glob("*.md") for name in HEADING.findall(page.read_text())]
+    assert len(names) == len(set(names))
+
+
+def test_every_public_name_has_a_sentence_and_an_example():
+    """An example is a session in its own section (run as a doctest) or a block of the page (run as any block)."""
+    used = "".join(b.text for page in API.glob("*.md") for b in blocks(page) if b.language == "python")
+    for name, text in documented().items():
+        if name in public():
+            short = name.rsplit(".", 1)[1]
+            assert re.search(r"^[A-Z`(].*[.:,]", re.sub(r"```.*?```", "", text, flags=re.DOTALL), re.MULTILINE), name
+            assert "```pycon" in text or re.search(rf"\b{short}\b", used), f"{name} has no example"
+
+
+@pytest.mark.parametrize("script", ["api_reference", "operator_reference"])
+def test_made_pages_are_current(script):
+    made = run_path(str(ROOT / "scripts" / f"{script}.py"))
+    pages = made["pages"]() if "pages" in made else {made["PAGE"]: made["page"]()}
+    for path, text in pages.items():
+        assert path.read_text() == text, f"run python scripts/{script}.py"
+    if script == "api_reference":
+        assert {path.name for path in pages} == {path.name for path in API.iterdir()}
+
+
+def test_the_promises_of_the_readme_are_those_of_the_page_on_exactness():
+    readme = (ROOT / "README.md").read_text()
+    rows = re.findall(r"^\|.*\| (?:`make (?:test-all|bench)`|by hand) \|$", readme, re.MULTILINE)
+    page = (ROOT / "docs" / "exactness.md").read_text()
+    assert rows
+    assert [row for row in rows if row not in page] == []
