@@ -9,7 +9,7 @@ READY := .venv/.ready
 # for each reader of files
 FUZZ_SECONDS ?= 1200
 
-.PHONY: demo test test-all test-browser docs bench fuzz lint format protos clean
+.PHONY: demo test test-all test-browser docs bench fuzz lint format protos notebooks clean
 .DEFAULT_GOAL := test
 
 $(READY): pyproject.toml
@@ -59,6 +59,10 @@ format: $(READY)
 
 protos: $(READY)
 	$(BIN)/python scripts/protos.py
+
+# run those of examples/ again, from their sources in examples/notebooks/
+notebooks: $(READY)
+	OMP_NUM_THREADS=1 $(BIN)/python scripts/notebooks.py
 
 clean:
 	rm -rf .venv build dist demo-out site .coverage .pytest_cache .ruff_cache
