@@ -10,6 +10,7 @@ from .layers import InternalInfluence as InternalInfluence
 from .layers import LayerConductance as LayerConductance
 from .layers import LayerIntegratedGradients as LayerIntegratedGradients
 from .layers import NeuronConductance as NeuronConductance
+from .picture import plot as plot
 from .recommend import Report as Report
 from .recommend import recommend as recommend
 from .rules import error_curve as error_curve

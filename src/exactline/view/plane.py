@@ -108,11 +108,12 @@ def save_plane_picture(ax: Axes, path: str | Path) -> Path:
 
 def _draw_regions(ax: Axes, plane: PlaneRestriction) -> str:
     from matplotlib.collections import LineCollection, PolyCollection
+    from matplotlib.colors import to_rgba_array
     from matplotlib.lines import Line2D
 
     size = _stroke(len(plane))
     corners, rings, offsets = plane.corners.numpy(), plane.rings.numpy(), plane.offsets.numpy()
-    count, tints = np.diff(offsets), np.array(TINTS)
+    count, tints = np.diff(offsets), to_rgba_array(TINTS)  # read once, not for each polygon
     for sides in np.unique(count).tolist():  # all triangles at once, all quadrangles, ...
         chosen = np.flatnonzero(count == sides)
         shapes: Any = corners[rings[offsets[chosen][:, None] + np.arange(sides)]]

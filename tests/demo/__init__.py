@@ -1,0 +1,1 @@
+"""The demonstration: its numbers are the library's, and its report stands alone."""
