@@ -53,8 +53,8 @@ ATTRIBUTIONS = Page(
     _of(
         "exactline.attr",
         "IntegratedGradients LayerConductance NeuronConductance LayerIntegratedGradients InternalInfluence"
-        " AttributionReport ExactWarning recommend Report integrate error_curve adaptive_integrated_gradients"
-        " path_integral PathIntegral",
+        " AttributionReport ExactWarning plot recommend Report integrate error_curve"
+        " adaptive_integrated_gradients path_integral PathIntegral",
     ),
     ("exactline.attr.quantus.explain_func",),
 )

@@ -11,6 +11,7 @@ import re
 import sys
 from collections.abc import Iterator
 from functools import cached_property
+from html import escape
 from importlib import import_module
 from pathlib import Path
 from textwrap import dedent
@@ -155,7 +156,7 @@ def fields(thing: type) -> Iterator[tuple[str, str, str]]:
     for line in inspect.getsource(thing).splitlines():
         match = FIELD.match(line)
         if match and match[1] in own and match[1] not in HOUSE and not match[1].startswith("_"):
-            usual = f" Default: `{match[3]}`." if match[3] and not match[3].startswith("field(") else ""
+            usual = f" (`{match[3]}` unless said)" if match[3] and not match[3].startswith("field(") else ""
             yield f"`{match[1]}`", f"`{match[2]}`", (literal(match[4] or "") + usual).strip()
 
 
@@ -196,7 +197,9 @@ def table(head: tuple[str, ...], rows: list[Any]) -> str:
 
 
 def _bar(text: str) -> str:
-    return re.sub(r"(?<!\\)[|]", r"\\|", text)
+    """A bar in a table, also in code, which neither GitHub nor the site would show otherwise."""
+    coded = re.sub(r"`([^`]*[|][^`]*)`", lambda m: f"<code>{escape(m[1])}</code>", text)
+    return coded.replace("|", "&#124;")
 
 
 if __name__ == "__main__":

@@ -31,7 +31,7 @@ terminal, and `--no-progress` hides it there.
 
 An error is three lines: what the problem is, where it is, and what to try.
 
-```
+```console
 $ exactline info missing.nnet
 The file cannot be read: No such file or directory.
   where: missing.nnet
@@ -45,7 +45,7 @@ environment shows where in the code an error arose. The exit status stays the sa
 
 COMPLETION = """## Completion
 
-```
+```sh
 exactline --install-completion   # for the shell you are in: bash, zsh, fish or PowerShell
 exactline --show-completion      # only print the script
 ```
@@ -64,7 +64,7 @@ def statuses() -> list[tuple[str, str]]:
             said.append("Something went wrong that should not; or the self-test of `exactline doctor` failed.")
         rows.append((str(status), "<br>".join(said)))
     rows.append((str(INTERRUPTED), "Interrupted from the keyboard."))
-    return [*rows, (str(UNHEARD), "Whoever read the output has gone: `exactline info nets \\| head -1`.")]
+    return [*rows, (str(UNHEARD), f"Whoever read the output has gone: {_code('exactline info nets | head -1')}.")]
 
 
 def commands(group: Any, name: str) -> Iterator[tuple[str, Any]]:
@@ -86,7 +86,7 @@ def section(name: str, command: Any) -> str:
     words = " ".join([name, *(_meta(p) if p.required else f"[{_meta(p)}]" for p in given), "[OPTIONS]"])
     parts = [f"### {name}", *said, f"```\n{words}\n```"]
     if examples:
-        parts.append("For example:\n\n```\n" + "\n".join(examples) + "\n```")
+        parts.append("For example:\n\n```sh\n" + "\n".join(examples) + "\n```")
     rows = [(f"`{_meta(p)}`", _meaning(p)) for p in given]
     rows += [(_names(p), _meaning(p)) for p in shown if p.param_type_name == "option"]
     return "\n\n".join([*parts, _table(("option", "meaning"), rows)])
@@ -121,8 +121,12 @@ def _meta(parameter: Any) -> str:
 
 def _names(option: Any) -> str:
     takes = "" if getattr(option, "is_flag", False) else f" {option.metavar or _kind(option)}"
-    said = [f"`{name}{takes}`".replace("|", "\\|") for name in option.opts]
-    return ", ".join([*said, *(f"`{name}`" for name in option.secondary_opts)])
+    return ", ".join(_code(name) for name in (*(f"{name}{takes}" for name in option.opts), *option.secondary_opts))
+
+
+def _code(text: str) -> str:
+    """Code in a table, where a bar needs another way of saying it on GitHub and on the site."""
+    return f"<code>{text.replace('|', '&#124;')}</code>" if "|" in text else f"`{text}`"
 
 
 def _kind(option: Any) -> str:
