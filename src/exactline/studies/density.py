@@ -14,6 +14,7 @@ from ..density import density
 from ..errors import ArgumentError
 from ..network import Network, as_network
 from ..sweep.precise import precise
+from .counted import Counted
 from .density_plan import Floats as Floats
 from .density_plan import Plan as Plan
 from .kept import Kept
@@ -25,29 +26,12 @@ Progress: TypeAlias = Callable[[float, str], None]
 VERSION = "density 1"  # of the definitions below: what was kept under others is not used
 
 
-@dataclass(frozen=True)
-class Row:
-    """What was found for one image and one network; lines are FGSM, then the random ones."""
+@dataclass(frozen=True, kw_only=True)
+class Row(Counted):
+    """What was found for one image and one network."""
 
-    network: str
-    image: int
-    label: int
-    predicted: int
-    breaks: tuple[int, ...]  # both ends counted; 0 where the line has no length
-    lengths: tuple[float, ...]
     births: dict[str, tuple[int, ...]]  # by node
     within: tuple[tuple[int, ...], ...]  # pieces of the first so much of the long lines; nothing without direction
-
-    @property
-    def right(self) -> bool:
-        """Whether the network classifies the image rightly."""
-        return self.predicted == self.label
-
-    @property
-    def densities(self) -> Floats:
-        """Breaks for each unit of length; NaN for a line without length."""
-        lengths = np.array(self.lengths)
-        return np.array(self.breaks) / np.where(lengths > 0, lengths, np.nan)
 
 
 @dataclass(frozen=True)
@@ -160,7 +144,7 @@ def _row(subject: Subject, images: Labelled, index: int, plan: Plan, kept: Kept)
     births = {name: tuple(counts) for name, counts in part["births"].items()}
     within = tuple(tuple(counts) for counts in part["within"])
     lines = tuple(part["breaks"]), tuple(part["lengths"])
-    return Row(subject.name, index, part["label"], part["predicted"], *lines, births, within)
+    return Row(subject.name, index, part["label"], part["predicted"], *lines, births=births, within=within)
 
 
 def _found(network: Network, images: Labelled, index: int, plan: Plan) -> dict[str, Any]:

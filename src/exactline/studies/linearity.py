@@ -22,6 +22,7 @@ from ..network import Network
 from ..restrict import CPU_MOST, restrict_many
 from ..restriction import Restriction
 from ..sweep.precise import precise
+from .counted import Counted
 from .kept import Kept
 from .plain import plain_breaks
 from .published import Floats, Images, Subject, Suite, linearity_suites
@@ -46,35 +47,18 @@ DEFINITIONS = (
 )
 
 
-@dataclass(frozen=True)
-class Row:
-    """What was found for one image and one network."""
+@dataclass(frozen=True, kw_only=True)
+class Row(Counted):
+    """What was found for one image and one network; no breaks for a wrong prediction."""
 
     images: str
-    network: str
-    image: int
-    label: int
-    predicted: int
-    breaks: tuple[int, ...] = ()  # FGSM, then the random ones; nothing for a wrong prediction
     breaks32: tuple[int, ...] = ()  # what our sweep in float32 counts, where that was asked for
     plain32: tuple[int, ...] = ()  # what one in float32 counts that doubts no value, as the paper's tool
-    lengths: tuple[float, ...] = ()
     tangent: float = 0.0  # the tangent plane's mean relative error along the FGSM line
     tangent32: float = 0.0  # the same with gradients evaluated in float32
     end: int = -1  # the class at the end of the FGSM line
     seconds: float = 0.0  # of a processor
     wall: float = 0.0  # seconds on the wall
-
-    @property
-    def right(self) -> bool:
-        """Whether the network classifies the image rightly."""
-        return self.predicted == self.label
-
-    @property
-    def densities(self) -> Floats:
-        """Breaks for each unit of length; NaN for a line without length."""
-        lengths = np.array(self.lengths)
-        return np.array(self.breaks) / np.where(lengths > 0, lengths, np.nan)
 
 
 @dataclass(frozen=True)
