@@ -28,6 +28,7 @@ HOUSE = {  # members that other modules of the library need, and nobody else
     *("known_network", "last_use", "sourced", "evaluate", "moved", "source"),
     *("mixed", "input_points", "values_at", "extent", "records", "of", "of_line"),
 }
+OPTIONS = ("Settings", "Scene", "Remote")  # classes that people fill in: what they leave out is of interest
 FIELD = re.compile(r"^    (\w+): (.+?)(?: = (.+?))?(?:  # (.*))?$")
 INDEX = f"""# API reference
 
@@ -156,7 +157,8 @@ def fields(thing: type) -> Iterator[tuple[str, str, str]]:
     for line in inspect.getsource(thing).splitlines():
         match = FIELD.match(line)
         if match and match[1] in own and match[1] not in HOUSE and not match[1].startswith("_"):
-            usual = f" (`{match[3]}` unless said)" if match[3] and not match[3].startswith("field(") else ""
+            plain = match[3] and not match[3].startswith("field(") and thing.__name__ in OPTIONS
+            usual = f" (`{match[3]}` unless said)" if plain else ""
             yield f"`{match[1]}`", f"`{match[2]}`", (literal(match[4] or "") + usual).strip()
 
 
