@@ -21,7 +21,8 @@ from typing import Any
 
 import numpy as np
 
-from exactline.scale.block import Batch, Block, Floats
+from exactline.arrays import Floats
+from exactline.scale.block import Batch, Block
 from exactline.scale.driver import Driver, Progress
 from exactline.scale.engine import Outcome
 from exactline.scale.note import Note

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..arrays import Bools, Floats, Ints
 from ..errors import ArgumentError
 from .given import Given, of_line, of_lines
 from .intervals import Decisions, ManyDecisions, Table
-from .ranking import Bools, Ordered, Rows, joined, ordered, ranked
-from .trust import Floats, Ints
+from .ranking import Ordered, Rows, joined, ordered, ranked
 
 if TYPE_CHECKING:
     from ..restriction import Restriction

@@ -13,10 +13,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ..arrays import Floats, Ints
 from ..errors import ArgumentError, MissingError, NumberError
 from .decisions import ROUNDING
 from .given import Given, of_line
-from .trust import Floats, Ints
 
 if TYPE_CHECKING:
     from ..restriction import Restriction

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
+from ..arrays import Floats, Ints
 from ..checking import evaluated
 from ..errors import ArgumentError, NumberError
 from ..line import Lines
 from ..network.graph import Network
 from ..sweep.precise import precise
-from .trust import Floats, Ints, Trust
+from .trust import Trust
 
 if TYPE_CHECKING:
     from torch import Tensor

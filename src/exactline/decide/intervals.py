@@ -14,10 +14,9 @@ from torch import Tensor
 from ..errors import ArgumentError
 
 if TYPE_CHECKING:
+    from ..arrays import Bools, Floats, Ints
     from ..restriction import Restriction
     from ..restrictions import Restrictions
-    from .ranking import Bools
-    from .trust import Floats, Ints
 
 Label = int | tuple[int, ...]
 SHOWN = 12  # intervals that print

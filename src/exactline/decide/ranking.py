@@ -11,13 +11,12 @@ from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
-from numpy.typing import NDArray
 
-from .trust import Floats, Ints, Trust
+from ..arrays import Bools, Floats, Ints
+from .trust import Trust
 
 SPANS = 8  # neighbours in order that are compared: a third output between two tied ones must not part them
 FEW = 4  # levels that are found one by one rather than by sorting
-Bools = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False)

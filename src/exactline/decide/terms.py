@@ -38,7 +38,6 @@ class Atom:
 
 Clause: TypeAlias = tuple[Atom, ...]  # all hold
 Formula: TypeAlias = tuple[Clause, ...]  # one of these
-TRUE: Formula = ((),)
 
 
 def total(terms: Sequence[Term], signs: Sequence[float]) -> Term:

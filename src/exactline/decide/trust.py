@@ -12,8 +12,8 @@ from math import prod
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
+from ..arrays import Floats, Ints
 from ..line import Lines
 from ..network.graph import Network
 from ..sweep.noise import LOOK, SAFETY
@@ -21,8 +21,6 @@ from ..sweep.plan import plan
 from ..sweep.precise import precise
 from ..sweep.walk import PROBES, Walk
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 SAMPLES = 32  # points that tell how large errors are
 FAR = 64  # lines whose ends are looked at
 WIDER = 64.0  # how much wider than their errors the first look is

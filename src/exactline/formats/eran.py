@@ -11,11 +11,12 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor
 
+from ..arrays import Floats
 from ..errors import FileError, UnsupportedError
 from ..network.builder import Data, Refused, Smooth, Value
 from ..network.graph import Network
 from . import limits
-from .numerals import Floats, Lines, array, shown
+from .numerals import Lines, array, shown
 from .sketch import Sketch
 
 LEAKY_SLOPE = 0.2  # the format names none; ERAN evaluates LeakyRelu with TensorFlow's own

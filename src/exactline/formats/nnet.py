@@ -9,11 +9,12 @@ from itertools import pairwise
 import numpy as np
 import torch
 
+from ..arrays import Floats
 from ..errors import FileError
 from ..network.builder import Value
 from ..network.graph import Network
 from . import limits
-from .numerals import Floats, Lines, floats
+from .numerals import Lines, floats
 from .sketch import Sketch
 
 

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ..arrays import Floats
 from ..errors import ExactlineError, FileError, NumberError
 from . import limits
-
-Floats: TypeAlias = NDArray[np.float64]
 
 LINES = 1 << 24  # of a file
 DIGITS = 2048  # characters of one number

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .rows import Floats, Ints
+from ..arrays import Floats, Ints
 
 NEAR = 64 * float(np.finfo(np.float64).eps)
 

@@ -8,8 +8,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ..arrays import Floats, Ints
 from ..network.graph import Network
-from .rows import Floats, Ints, components
+from .rows import components
 from .state import State
 
 SAME = 1e-11  # corners on a seam this close, to the whole, may be one

@@ -10,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
+from ..arrays import Floats, Ints
 from ..line import between
 from ..network.graph import Network
 from ..ops.base import Crossings
@@ -17,7 +18,7 @@ from ..ops.contest import Contest
 from ..sweep.place import Births, place
 from .merge import LOOK, mixed
 from .noise import EdgeNoise, blurred
-from .rows import Floats, Ints, Mask, Rows, Signs, within
+from .rows import Mask, Rows, Signs, within
 from .state import Origins, State, Work
 
 FLAT = 32 * float(np.finfo(np.float64).eps)  # a cut whose one side is thinner than this, to the whole, is none

@@ -11,9 +11,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ..arrays import Floats
 from ..errors import LineError, PlaneError
 from ..line import points_of
-from .rows import Floats
 
 OFF = 1e-9  # how far corners may be off one plane, as a share of their extent
 STRAIGHT = 1e-12  # turns smaller than this are none

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from .rows import Floats, Ints, spans, within
+from ..arrays import Floats, Ints
+from .rows import spans, within
 
 MOST = 16  # cells that a polygon reaches into on average, at most
 AT_ONCE = 1 << 22  # candidates looked at together

@@ -6,11 +6,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ..arrays import Floats, Ints
 from ..network.graph import Network
 from ..ops.base import Breaking, flat
 from ..sweep.noise import SAFETY, estimate
 from ..sweep.state import on
-from .rows import Floats, Ints, Mask, components
+from .rows import Mask, components
 from .state import State
 
 STRAIGHT = 1e-6  # how far, as an angle, a corner may be from straight by rounding

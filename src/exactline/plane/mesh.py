@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from .rows import Ints, Mask, Rows, components, spans, within
+from ..arrays import Ints
+from .rows import Mask, Rows, components, spans, within
 
 OUTSIDE = -1
 

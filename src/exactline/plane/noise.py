@@ -6,6 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ..arrays import Floats, Ints
 from ..network.graph import Network
 from ..ops.base import Breaking
 from ..ops.contest import Contest
@@ -14,7 +15,6 @@ from ..sweep.noise import LOOK, SAFETY, estimate
 from ..sweep.plan import plan
 from ..sweep.state import on
 from ..sweep.walk import PROBES
-from .rows import Floats, Ints
 from .state import Frame, State
 
 NEAREST = 8 * float(np.finfo(np.float64).eps)  # weights this close are one corner

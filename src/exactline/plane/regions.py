@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ..arrays import Floats, Ints
 from ..errors import ArgumentError, MissingError
 from ..network.graph import Network, Node
 from ..ops.maximum import Maximum
@@ -24,7 +25,7 @@ from .engine import branch_out
 from .merge import centres, mixed
 from .mesh import OUTSIDE, Mesh, ring_order
 from .noise import sampled, usual
-from .rows import Floats, Ints, Rows, components
+from .rows import Rows, components
 from .state import Frame, State
 
 if TYPE_CHECKING:

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ..arrays import Floats, Ints
 from ..errors import ArgumentError, LineError, MissingError, PlaneError
 from ..line import Lines, points_of
 from ..network.graph import Network
@@ -20,7 +21,6 @@ from ..restriction import TITLES, Born, Restriction, duration
 from .given import place_of, places_of
 from .locate import Locator
 from .polygon import Polygon
-from .rows import Floats, Ints
 from .triangles import area_of, fan
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
+from ..arrays import Ints
+
 Signs = NDArray[np.int8]
 Mask = NDArray[np.bool_]
 

@@ -8,11 +8,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ..arrays import Floats, Ints
 from ..line import between
 from ..sweep.doubt import Size, Usual
 from ..sweep.state import on
 from .mesh import Mesh
-from .rows import Floats, Ints, Rows
+from .rows import Rows
 
 Origins = list[tuple[Ints, Ints, Floats]]  # new corners, bunch after bunch: between which two, and how far along
 FACTS = 4  # numbers that are known of where each corner came from

@@ -6,7 +6,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .rows import Floats, Ints, within
+from ..arrays import Floats, Ints
+from .rows import within
 
 
 def area_of(corners: Tensor) -> float:  # (k, 2)

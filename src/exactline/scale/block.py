@@ -13,10 +13,9 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from ..arrays import Floats, Ints
 from .note import Note
 
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 Digests = NDArray[np.uint32]
 
 

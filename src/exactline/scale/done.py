@@ -6,8 +6,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from ..arrays import Ints
 from ..errors import FileError
-from .block import Block, Digests, Ints, digest
+from .block import Block, Digests, digest
 from .index import Index
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from .block import Floats
+from ..arrays import Floats
 
 FADE = 0.8  # what was learnt from a batch counts so much less after each further one
 FEW = 1e-6  # of what was seen, so that one batch alone can be learnt from

@@ -17,8 +17,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ..arrays import Ints
 from ..errors import FileError, MissingError
-from .block import Ints
 from .columns import Columns, narrowed, offsets_of, row_of
 from .note import Note
 

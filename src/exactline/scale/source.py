@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 import torch
 
+from ..arrays import Floats
 from ..errors import ArgumentError, ExactlineError, LineError
 from ..line import lines_of, shape_checked
-from .block import Block, Floats, digest, row_digests
+from .block import Block, digest, row_digests
 from .note import Note
 
 PEEKED = 64  # lines looked at to learn the shape of points

@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
+from ..arrays import Ints
 from ..errors import ExactlineError, FileError, MissingError
 from ..network.graph import Network
 from . import index as indices
 from .answers import answer
-from .block import Ints
 from .folder import damaged
 from .index import Index, Record
 from .meta import HINT, read_meta

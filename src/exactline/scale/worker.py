@@ -10,10 +10,11 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from ..arrays import Ints
 from ..errors import ArgumentError, CaptureError, FileError, MissingError
 from ..line import Lines
 from ..network.graph import Network
-from .block import Batch, Block, Ints
+from .block import Batch, Block
 from .columns import Columns, joined
 from .jobs import Job
 from .note import Note

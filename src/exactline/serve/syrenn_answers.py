@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import torch
 
+from ..arrays import Floats, Ints
 from ..errors import LineError, NumberError
 from ..network.graph import Network
 from ..plane.ask import restrict_plane
 from ..plane.restriction import PlaneRestriction
-from ..plane.rows import Floats, Ints
 from ..plane.triangles import fan
 from ..restrict import restrict
 from ..restriction import Restriction

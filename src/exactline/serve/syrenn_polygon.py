@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from ..arrays import Floats, Ints
 from ..errors import PlaneError
-from ..plane.rows import Floats, Ints
 from .syrenn_layers import bad, numbers
 
 CORNERS = 1024  # of one polytope

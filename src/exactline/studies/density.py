@@ -10,12 +10,12 @@ from typing import Any, TypeAlias
 import numpy as np
 import torch
 
+from ..arrays import Floats
 from ..density import density
 from ..errors import ArgumentError
 from ..network import Network, as_network
 from ..sweep.precise import precise
 from .counted import Counted
-from .density_plan import Floats as Floats
 from .density_plan import Plan as Plan
 from .kept import Kept
 from .labelled import Labelled

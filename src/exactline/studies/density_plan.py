@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ..arrays import Floats
 from ..errors import ArgumentError
 
-Floats: TypeAlias = NDArray[np.float64]
 CURVE = 24  # lengths at which pieces are counted
 FARTHER = 4.0  # the longest line, in lengths of an additive perturbation
 

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
+from ..arrays import Floats
 from .acas_report import as_csv, write_texts
-from .density import Densities, Floats, Row
+from .density import Densities, Row
 
 KINDS = ("FGSM", "random")
 QUARTERS = ("median", "lower_quartile", "upper_quartile")

@@ -6,17 +6,16 @@ from dataclasses import dataclass
 from hashlib import sha256
 from math import prod
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ..arrays import Floats
 from ..errors import ArgumentError, FileError, LineError
 from ..formats import limits
 from ..formats.opening import opened
 from ..points import CSV, read_array
 
-Floats: TypeAlias = NDArray[np.float64]
 HINT = (
     "Give a .npz with arrays images (n, *in) and labels (n,), a .npy of images, or a .csv with one image in each row."
 )

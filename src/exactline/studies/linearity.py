@@ -17,6 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ..arrays import Floats
 from ..attr.gradients import piece_gradients
 from ..network import Network
 from ..restrict import CPU_MOST, restrict_many
@@ -25,7 +26,7 @@ from ..sweep.precise import precise
 from .counted import Counted
 from .kept import Kept
 from .plain import plain_breaks
-from .published import Floats, Images, Subject, Suite, linearity_suites
+from .published import Images, Subject, Suite, linearity_suites
 
 Progress: TypeAlias = Callable[[float, str], None]
 VERSION = "linearity 1"  # of the definitions below: what was kept under others is not used

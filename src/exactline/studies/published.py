@@ -6,13 +6,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
-from typing import TypeAlias
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
+from ..arrays import Floats
 from ..errors import FileError
 from ..formats import load
 from ..formats.opening import opened
@@ -21,7 +20,6 @@ from ..network import Network, as_network
 from ..network.builder import Value
 from .encounter import joined
 
-Floats: TypeAlias = NDArray[np.float64]
 KINDS = {"normal": "Point", "DiffAI": "DiffAI", "PGD": "PGDK"}  # our word for a training, and the files'
 SHAPES = {"mnist": (28, 28, 1), "cifar10": (32, 32, 3)}  # height, width, channel
 TITLES = {"mnist": "MNIST", "cifar10": "CIFAR10"}

@@ -9,13 +9,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ..arrays import Floats
 from ..attr.gradients import piece_gradients
 from ..decide.intervals import ManyDecisions
 from ..restrict import CPU_MOST, restrict, restrict_many
 from ..restriction import Restriction
 from ..sweep.precise import precise
 from .linearity import RANDOM, Linearity, ends_of
-from .published import Floats, Suite, digits_suite, linearity_suites
+from .published import Suite, digits_suite, linearity_suites
 
 DIRECTIONS = ("FGSM", *(f"random {j}" for j in range(RANDOM)))
 

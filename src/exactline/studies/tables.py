@@ -9,11 +9,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ..arrays import Floats
 from .ig import BEYOND, PAPER
 from .ig import Study as Integrated
 from .linearity import Linearity
 from .proof import Proof
-from .published import MANY, Floats, Suite
+from .published import MANY, Suite
 
 PERCENTILES = (50, 25, 75)
 DRAWS = 1000  # of images, to see how far a median can be trusted

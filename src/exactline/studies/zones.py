@@ -9,8 +9,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ..arrays import Floats, Ints
 from ..plane.regions import Regions, Tiles
-from ..plane.rows import Floats, Ints, components
+from ..plane.rows import components
 from .encounter import ADVISORIES
 
 ROUNDING = 1e-12  # of the whole, for corners that lie straight behind
