@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import exactline as xl
-from exactline.view.plane import save_plane_picture
+from exactline.view import save_picture
 from exactline.zoo.encounter import ADVISORIES, encounter
 
 head_on = [0.0, 0.0, -3.1, 150.0, 150.0]  # distance, bearing, the intruder's heading, both speeds
@@ -27,6 +27,6 @@ print("  {:.0f} ft, {:.3f} radians".format(*smallest.rings[0].mean(0).tolist()))
 
 if len(sys.argv) > 1:
     folder = Path(sys.argv[1])
-    save_plane_picture(plane.plot(), folder / "regions.png")
-    save_plane_picture(plane.plot(style="decisions", order="min", labels=ADVISORIES), folder / "advice.png")
+    save_picture(plane.plot(), folder / "regions.png")
+    save_picture(plane.plot(style="decisions", order="min", labels=ADVISORIES), folder / "advice.png")
     plane.to_html(folder / "plane.html", style="decisions", order="min", labels=ADVISORIES, title="advice")

@@ -319,11 +319,20 @@ class Restriction:
         """The same answer, with the network to ask further."""
         return replace(self, network=network)
 
-    def plot(self, ax: Any = None) -> Any:
-        """Draw the outputs against alpha, breaks marked by the node that bore them."""
+    def plot(self, ax: Any = None, *, output: int = 0, labels: Sequence[str] | None = None) -> Any:
+        """Draw the outputs against alpha, breaks marked by the node that bore them; returns matplotlib's axes.
+
+        ``labels`` names the outputs, ``output`` chooses one where the network has several.
+        `exactline.view.save_picture` writes axes to a file in which letters stay letters.
+
+        >>> import exactline as xl
+        >>> axes = xl.restrict(torch.nn.ReLU(), [-1.0, -3.0], [1.0, 1.0]).plot(labels=["one", "two"])
+        >>> [curve.get_label() for curve in axes.lines]
+        ['one', 'two']
+        """
         from .view.plot import plot_line
 
-        return plot_line(self, ax)
+        return plot_line(self, ax, output=output, labels=labels)
 
     def to_html(
         self,

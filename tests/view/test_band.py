@@ -5,6 +5,7 @@ import pytest
 from torch import nn
 
 import exactline as xl
+from exactline.view import band
 from exactline.view.band import HATCHES, LEGEND, checked_names, plot_band
 from exactline.view.plot import COLOURS, save_picture
 from tests.decide.test_decisions import affine
@@ -75,6 +76,16 @@ def test_axes_of_ones_own_and_tuples_and_lines_that_were_stopped():
     thousands = xl.restrict(nn.Sequential(nn.Linear(1, 9000), nn.ReLU(), nn.Linear(9000, 2)), [-9.0], [9.0])
     assert len(thousands) > 4000
     assert thousands.decisions().plot() is not None
+
+
+def test_dense_parts_become_pixels_in_vector_formats_and_letters_stay(tmp_path, monkeypatch):
+    decided = xl.restrict(affine((0.0, 1.0), (0.5, 0.0)), [0.0], [1.0]).decisions()
+    for most in (2000, 1):
+        monkeypatch.setattr(band, "DENSE", most)
+        monkeypatch.setattr(band, "MANY", most)
+        text = save_picture(plot_band(decided, names=["left", "right"]), tmp_path / "a.svg").read_text()
+        assert (text.count("<image") > 0) == (most == 1)
+        assert ">right</text>" in text
 
 
 def test_names_must_fit():

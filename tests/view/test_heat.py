@@ -6,6 +6,7 @@ import pytest
 import torch
 from matplotlib.colors import to_hex
 
+from exactline import attr, zoo
 from exactline.errors import ArgumentError
 from exactline.view.heat import BLUE, GREY, RED, plot_attribution
 from exactline.view.plot import save_picture
@@ -56,6 +57,20 @@ def test_own_axes_get_only_the_map_and_a_limit_cuts_its_colours():
 def test_zeros_and_single_numbers_can_be_drawn():
     assert plot_attribution(np.zeros((2, 2))).images[0].get_clim() == (-1, 1)
     assert len(plot_attribution(np.array(2.5)).patches) == 1
+
+
+def test_attr_plot_draws_what_integrated_gradients_return(tmp_path):
+    images, labels = zoo.digits_images()
+    found = attr.IntegratedGradients(zoo.digits_network()).attribute(images[:1], target=int(labels[0]))
+    before = dict(plt.rcParams)
+    ax = attr.plot(found[0], images[0], title="a digit")
+    np.testing.assert_allclose(ax.images[0].get_array(), found[0, 0])
+    text = save_picture(ax, tmp_path / "heat.svg").read_text()
+    assert ">a digit</text>" in text
+    assert dict(plt.rcParams) == before
+    _, mine = plt.subplots()
+    assert attr.plot(found, ax=mine, limit=0.5) is mine  # a batch of one is an image too
+    assert mine.images[0].get_clim() == (-0.5, 0.5)
 
 
 @pytest.mark.parametrize(

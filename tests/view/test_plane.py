@@ -20,9 +20,10 @@ from exactline import cli
 from exactline.errors import ArgumentError, FileError, MissingError, PlaneError
 from exactline.network import as_network
 from exactline.view import plane as view
-from exactline.view.plane import plot_plane, save_plane_picture
+from exactline.view.plane import plot_plane
 from exactline.view.plane_looks import FILLS, percent
 from exactline.view.plane_page import write_page
+from exactline.view.plot import save_picture
 
 SQUARE = [[-1.0, -1.0], [1.0, -1.0], [1.0, 1.0], [-1.0, 1.0]]
 
@@ -193,16 +194,16 @@ def test_odd_names_of_outputs_are_letters():
 def test_many_polygons_become_pixels_in_vector_formats_and_letters_stay(tmp_path, monkeypatch):
     for most, style in ((50_000, "regions"), (3, "regions"), (50_000, "decisions"), (3, "decisions")):
         monkeypatch.setattr(view, "RASTER", most)
-        text = save_plane_picture(plot_plane(deep()[1], style=style), tmp_path / "a.svg").read_text()
+        text = save_picture(plot_plane(deep()[1], style=style), tmp_path / "a.svg").read_text()
         assert text.count("<image") == (most == 3)  # one for all
         assert "plane coordinate 1</text>" in text
 
 
 def test_the_same_plane_is_the_same_file(tmp_path):
-    made = [save_plane_picture(plot_plane(diamond()), tmp_path / f"{i}.svg").read_bytes() for i in range(2)]
+    made = [save_picture(plot_plane(diamond()), tmp_path / f"{i}.svg").read_bytes() for i in range(2)]
     assert made[0] == made[1]
-    assert save_plane_picture(plot_plane(diamond()), tmp_path / "a.pdf").read_bytes().startswith(b"%PDF")
-    assert save_plane_picture(plot_plane(diamond()), tmp_path / "a.PNG").read_bytes().startswith(b"\x89PNG")
+    assert save_picture(plot_plane(diamond()), tmp_path / "a.pdf").read_bytes().startswith(b"%PDF")
+    assert save_picture(plot_plane(diamond()), tmp_path / "a.PNG").read_bytes().startswith(b"\x89PNG")
 
 
 @pytest.mark.parametrize(
@@ -226,7 +227,7 @@ def test_files_that_cannot_be_written_are_typed_errors(tmp_path):
     ax = plot_plane(diamond())
     for path in (tmp_path / "a.gif", tmp_path / "none" / "a.png"):
         with pytest.raises(FileError):
-            save_plane_picture(ax, path)
+            save_picture(ax, path)
     with pytest.raises(FileError):
         diamond().to_html(tmp_path / "none" / "a.html")
     assert list(tmp_path.iterdir()) == []

@@ -9,6 +9,7 @@ import torch
 from matplotlib.collections import LineCollection
 
 from exactline.errors import ArgumentError, FileError
+from exactline.view import plot as view
 from exactline.view.plot import BINS, CURVES, TICKS, plot_line, save_picture
 
 
@@ -145,7 +146,42 @@ def test_axes_cut_loose_cannot_be_saved(bent, tmp_path):
         save_picture(ax, tmp_path / "line.png")
 
 
-@pytest.mark.parametrize("name", ["missing/line.png", "line.nonsense"])
-def test_a_picture_that_cannot_be_saved_says_so(bent, tmp_path, name):
-    with pytest.raises(FileError, match="could not be written"):
+@pytest.mark.parametrize(("name", "said"), [("missing/a.png", "cannot be written"), ("a.nonsense", ".png, .pdf or")])
+def test_a_picture_that_cannot_be_saved_says_so_and_leaves_nothing(bent, tmp_path, name, said):
+    with pytest.raises(FileError, match=said):
         save_picture(plot_line(bent), tmp_path / name)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("suffix", ["svg", "pdf"])
+def test_the_same_line_is_the_same_file(bent, tmp_path, suffix):
+    one, two = (save_picture(plot_line(bent), tmp_path / f"{i}.{suffix}").read_bytes() for i in range(2))
+    assert one == two
+
+
+def test_saving_leaves_matplotlib_as_it_was(bent, tmp_path):
+    before = dict(plt.rcParams)
+    save_picture(plot_line(bent), tmp_path / "line.pdf")
+    assert dict(plt.rcParams) == before
+    assert b"/FontFile2" in (tmp_path / "line.pdf").read_bytes()  # TrueType, which editors can read
+
+
+def test_dense_curves_become_pixels_in_vector_formats_and_letters_stay(bent, tmp_path, monkeypatch):
+    for most in (20_000, 4):
+        monkeypatch.setattr(view, "DENSE", most)
+        text = save_picture(plot_line(bent), tmp_path / "line.svg").read_text()
+        assert (text.count("<image") > 0) == (most == 4)
+        assert ">alpha (4 pieces)</text>" in text
+
+
+def test_a_long_line_makes_a_small_vector_file(tmp_path):
+    count = 100_000
+    values = torch.randn(count, 10, dtype=torch.float64).cumsum(0)
+    line = Line(np.linspace(0, 1, count), values, ["relu"] * (count - 2))
+    assert save_picture(plot_line(line), tmp_path / "line.svg").stat().st_size < 1_500_000
+
+
+def test_outputs_can_have_names(bent):
+    assert [curve.get_label() for curve in plot_line(bent, labels=["low", "high"]).lines] == ["low", "high"]
+    with pytest.raises(ArgumentError, match="1 names for 2"):
+        plot_line(bent, labels=["low"])

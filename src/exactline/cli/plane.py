@@ -205,9 +205,10 @@ def _draw(
     title: str,
 ) -> None:
     if plot is not None:
-        from ..view.plane import plot_plane, save_plane_picture
+        from ..view.plane import plot_plane
+        from ..view.plot import save_picture
 
-        save_plane_picture(plot_plane(made, decided=decided, **look), plot)
+        save_picture(plot_plane(made, decided=decided, **look), plot)
         remark(f"drawn to {plot}")
     if page is not None:
         from ..view.plane_page import write_page

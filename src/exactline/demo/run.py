@@ -100,6 +100,6 @@ def _drawn(chapter: Chapter, folder: Path) -> tuple[list[Path], str]:
 
     wanted = [(picture.name, picture.draw) for picture in chapter.pictures]
     try:
-        return save_figures(wanted, folder, STYLE | {"svg.hashsalt": "exactline"}, "exactline demo"), ""
+        return save_figures(wanted, folder, STYLE, "exactline demo"), ""
     except MissingError as error:
         return [], f"{error.problem} Try: {error.hint}"

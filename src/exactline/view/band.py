@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import ArgumentError, MissingError
-from .plot import BINS, COLOURS, STYLE
+from .plot import BINS, COLOURS, DENSE, STYLE
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -22,6 +22,7 @@ HATCHES = ("", "////", "....", "xxxx")  # tell labels apart when the colours hav
 GREY = "#BBBBBB"
 MOST = 50  # curves of outputs that never lead
 LEGEND = 12  # labels that are named
+MANY = 2000  # more intervals than this become pixels in vector formats
 MARKERS = 400  # more than this many narrow intervals are thinned
 
 
@@ -94,14 +95,14 @@ def _looks(decided: Decisions) -> Looks:
 
 def _draw_curves(ax: Axes, alphas: Any, values: Any, looks: Looks) -> bool:
     """The outputs; whether some of them never lead."""
-    firsts: dict[int, str] = {}
+    dense, firsts = len(alphas) > DENSE, dict[int, str]()
     for label, (colour, _) in looks.items():
         firsts.setdefault(label if isinstance(label, int) else label[0], colour)
     others = [i for i in range(values.shape[1]) if i not in firsts]
     for i in others[:MOST]:
-        ax.plot(alphas, values[:, i], color=GREY, linewidth=0.8, zorder=1)
+        ax.plot(alphas, values[:, i], color=GREY, linewidth=0.8, zorder=1, rasterized=dense)
     for i, colour in firsts.items():
-        ax.plot(alphas, values[:, i], color=colour, zorder=2)
+        ax.plot(alphas, values[:, i], color=colour, zorder=2, rasterized=dense)
     return bool(others)
 
 
@@ -123,6 +124,7 @@ def _draw_band(ax: Axes, intervals: list[Interval], looks: Looks) -> bool:
             linewidth=0,
             transform=across,
             zorder=3,
+            rasterized=len(intervals) > MANY,
         )
     thin = [i for i in intervals if i.width < NARROW]
     for interval in thin[:: -(-len(thin) // MARKERS) or 1]:

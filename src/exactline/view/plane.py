@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import ArgumentError, FileError, MissingError
+from ..errors import ArgumentError, MissingError
 from .band import checked_names
 from .plane_looks import axis_names, looks, marked, outputs_of, percent, plain_text, shaded, stretch
 from .plot import STYLE
@@ -26,12 +24,10 @@ Floats = NDArray[np.float64]
 
 STYLES = ("regions", "decisions")
 RASTER = 50_000  # with more polygons than this, fill and edges become pixels in vector formats
-VECTOR_DPI = 300  # of those pixels
 BELOW = -10  # fill and edges lie below axes and letters
 LEGEND = 12  # nodes or classes that are named
 TINTS = ("#EAF1F8", "#FBEEE6", "#E8F4EE", "#FAF5DC", "#F5EAF1", "#F0F0F0")
 INK = "#222222"
-PAPER: dict[Any, Any] = STYLE | {"svg.hashsalt": "exactline"}
 
 
 def plot_plane(
@@ -79,31 +75,6 @@ def plot_plane(
         _draw_marks(ax, marks)
         _frame(ax, plane, said)
     return ax
-
-
-def save_plane_picture(ax: Axes, path: str | Path) -> Path:
-    """Write the figure that holds ``ax``, whole or not at all; the suffix chooses the format (png, pdf, svg).
-
-    Raises FileError where the file cannot be written or the format is not known, ArgumentError for axes cut loose.
-    """
-    from matplotlib import rc_context
-
-    from ..storage import write_atomically
-
-    path, figure = Path(path), ax.get_figure(root=True)
-    kind = path.suffix.lower().removeprefix(".")
-    if figure is None:
-        raise ArgumentError(
-            "These axes belong to no figure.", where="save_plane_picture", hint="Give axes of a figure."
-        )
-    if kind not in ("png", "pdf", "svg"):
-        raise FileError("Pictures are .png, .pdf or .svg.", where=str(path), hint="Name the file so.")
-    data = io.BytesIO()
-    with rc_context(PAPER):
-        dates = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": None}[kind]  # same plane, same file
-        figure.savefig(data, format=kind, dpi=STYLE["savefig.dpi"] if kind == "png" else VECTOR_DPI, metadata=dates)
-    write_atomically(path, data.getvalue())
-    return path
 
 
 def _draw_regions(ax: Axes, plane: PlaneRestriction) -> str:

@@ -1,7 +1,9 @@
-"""Pictures: a network's outputs along a line, and a row of ticks for the breaks of each node."""
+"""Pictures: a network's outputs along a line, a row of ticks for the breaks of each node; and how all are saved."""
 
 from __future__ import annotations
 
+import io
+from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +21,9 @@ if TYPE_CHECKING:
 CURVES = 10  # outputs drawn and named
 TICKS = 4000  # more ticks than this are thinned ...
 BINS = 1500  # ... to one for each of so many stretches of the line, and node
+DENSE = 20_000  # curves with more breaks become pixels in vector formats
+FORMATS = ("png", "pdf", "svg")
+VECTOR_DPI = 300  # of pixels in vector formats
 
 # Okabe and Ito's colours without the yellow, which white paper swallows: distinct for every kind of colour vision.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
@@ -34,17 +39,22 @@ STYLE: dict[Any, Any] = {
     "pdf.fonttype": 42,  # text stays text in vector formats
     "ps.fonttype": 42,
     "svg.fonttype": "none",
+    "svg.hashsalt": "exactline",  # the same picture, the same file
     "savefig.dpi": 160,
 }
 
 
-def plot_line(line: Restriction, ax: Axes | None = None, *, output: int = 0) -> Axes:
+def plot_line(
+    line: Restriction, ax: Axes | None = None, *, output: int = 0, labels: Sequence[str] | None = None
+) -> Axes:
     """Draw the outputs against alpha; below them, each node's breaks as ticks in a row and colour of its own.
 
-    A network with several outputs shows the one ``output`` names. Of more than ten coordinates, those that lead
-    somewhere are drawn first. Of several thousand breaks only some get a tick; the curves always use all.
+    A network with several outputs shows the one ``output`` names; ``labels`` are names for its coordinates. Of more
+    than ten, those that lead somewhere are drawn first. Of several thousand breaks only some get a tick; the curves
+    always use all, and above 20,000 breaks they are pixels in SVG and PDF; letters never are.
 
-    Raises MissingError where matplotlib is not installed, ArgumentError for an output that is not there.
+    Raises MissingError where matplotlib is not installed, ArgumentError for an output that is not there or too few
+    labels.
     """
     try:
         import matplotlib.pyplot as plt
@@ -60,7 +70,7 @@ def plot_line(line: Restriction, ax: Axes | None = None, *, output: int = 0) -> 
     with rc_context(STYLE):
         if ax is None:
             ax = plt.subplots(figsize=(7.2, 4.0), layout="constrained")[1]  # pyplot's, so that notebooks show it
-        _draw_curves(ax, alphas, values)
+        _draw_curves(ax, alphas, values, labels)
         strip = _strip(len(ticks))
         _draw_ticks(ax, ticks, strip)
         low, high = float(values.min(initial=0)), float(values.max(initial=0))
@@ -75,22 +85,27 @@ def plot_line(line: Restriction, ax: Axes | None = None, *, output: int = 0) -> 
 
 
 def save_picture(ax: Axes, path: str | Path) -> Path:
-    """Write the figure that holds ``ax``; the suffix chooses the format (png, pdf, svg).
+    """Write the figure that holds ``ax``, whole or not at all; the suffix chooses the format (png, pdf, svg).
+
+    Letters stay letters in SVG and PDF, and the same picture is the same file. Settings of matplotlib stay as they are.
 
     Raises FileError where the file cannot be written or the format is not known, ArgumentError for axes cut loose.
     """
     from matplotlib import rc_context
 
+    from ..storage import write_atomically
+
     path, figure = Path(path), ax.get_figure(root=True)
+    kind = path.suffix.lower().removeprefix(".")
     if figure is None:
-        raise ArgumentError("These axes belong to no figure.", where="save_picture", hint="Give axes from plot_line.")
-    try:
-        with rc_context(STYLE):
-            figure.savefig(path)
-    except (OSError, ValueError) as error:
-        raise FileError(
-            f"The picture could not be written: {error}", where=str(path), hint="Give a path that ends in .png or .pdf."
-        ) from error
+        raise ArgumentError("These axes belong to no figure.", where="save_picture", hint="Give axes of a figure.")
+    if kind not in FORMATS:
+        raise FileError("Pictures are .png, .pdf or .svg.", where=str(path), hint="Name the file so.")
+    data = io.BytesIO()
+    with rc_context(STYLE):
+        dates = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": None}[kind]
+        figure.savefig(data, format=kind, dpi=STYLE["savefig.dpi"] if kind == "png" else VECTOR_DPI, metadata=dates)
+    write_atomically(path, data.getvalue())
     return path
 
 
@@ -133,11 +148,18 @@ def _leading(values: NDArray[np.float64]) -> list[int]:
     return sorted(order[:CURVES].tolist())
 
 
-def _draw_curves(ax: Axes, alphas: NDArray[np.float64], values: NDArray[np.float64]) -> None:
-    chosen, count = _leading(values), values.shape[1]
+def _draw_curves(
+    ax: Axes, alphas: NDArray[np.float64], values: NDArray[np.float64], labels: Sequence[str] | None
+) -> None:
+    from .band import checked_names
+    from .plane_looks import plain_text
+
+    chosen, count, dense = _leading(values), values.shape[1], len(alphas) > DENSE
+    names = checked_names(labels, count)
     for place, coordinate in enumerate(chosen):
         turn, colour = divmod(place, len(COLOURS))
-        ax.plot(alphas, values[:, coordinate], DASHES[turn], color=COLOURS[colour], label=str(coordinate))
+        look: dict[str, Any] = {"color": COLOURS[colour], "label": plain_text(names[coordinate]), "rasterized": dense}
+        ax.plot(alphas, values[:, coordinate], DASHES[turn], **look)
     if count > 1:
         title = "output" if count == len(chosen) else f"{len(chosen)} of {count:,}\noutputs"
         ax.legend(title=title, loc="upper left", bbox_to_anchor=(1.01, 1.02), borderaxespad=0, handlelength=1.6)
