@@ -20,11 +20,20 @@ def _of(package: str, names: str) -> tuple[str, ...]:
     return tuple(f"{package}.{name}" for name in names.split())
 
 
+SAVE = "exactline.view.save_picture"
 LINES = Page(
     "lines",
     "Lines",
-    "What a network does between two points, or along many such lines. [Quickstart](../quickstart.md).",
-    _of("exactline", "restrict restrict_many restrict_path sweep Restriction Restrictions"),
+    """What a network does between two points, or along many such lines. [Quickstart](../quickstart.md).
+
+```python
+import exactline as xl
+from exactline.view import save_picture
+
+line = xl.restrict(xl.zoo.loan_network(), *xl.zoo.loan_line())
+save_picture(line.plot(), "loan.svg")
+```""",
+    (*_of("exactline", "restrict restrict_many restrict_path sweep Restriction Restrictions"), SAVE),
     _of("exactline", "piece.Piece births.Birth births.Born checking.Check"),
 )
 

@@ -12,7 +12,7 @@ import exactline as xl
 from tests.docs.pages import ROOT, blocks
 
 API = ROOT / "docs" / "api"
-PACKAGES = ("attr", "client", "decide", "exact", "plane", "scale", "zoo")
+PACKAGES = ("attr", "client", "decide", "exact", "plane", "scale", "view", "zoo")
 HEADING = re.compile(r"^## `(.+)`$", re.MULTILINE)
 SECTION = re.compile(r"^## `([^`]+)`\n(.*?)(?=^## |\Z)", re.MULTILINE | re.DOTALL)
 
