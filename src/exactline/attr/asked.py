@@ -13,10 +13,7 @@ from torch import Tensor, nn
 
 from ..errors import ArgumentError, CaptureError, LineError
 from ..line import Lines, points_of, shape_checked
-from ..network import (
-    Network,
-    unwrapped,
-)
+from ..network import Network, unwrapped
 from ..restrict import chosen_device
 from ..sweep.precise import precise
 
@@ -25,7 +22,6 @@ Capture: TypeAlias = Callable[[Model, Sequence[Tensor], torch.device], Network]
 SLOT = object()  # stands for a batched tensor among the additional arguments
 CHUNK = 256  # examples evaluated at once
 _told: set[str] = set()
-unwrapped = unwrapped  # the module itself, out of DataParallel and torch.compile; a function becomes a module
 
 
 class ExactWarning(UserWarning):

@@ -34,6 +34,29 @@ class AttributionReport:
     hanging: Tensor  # (n,) how much attribution hangs on those conventions
 
 
+@dataclass
+class Tally:
+    """What the groups of one call come to."""
+
+    hanging: Tensor  # (n,)
+    pieces: int = 0
+    stuck: int = 0
+
+    @staticmethod
+    def of(count: int) -> Tally:
+        """Of so many examples, none of them looked at yet."""
+        return Tally(torch.zeros(count, dtype=torch.float64))
+
+    def add(self, found: PathIntegral, rows: Tensor, hanging: Tensor) -> None:  # (rows,) both
+        """The integrals of some examples, and how much of each hangs on conventions."""
+        self.pieces, self.stuck = self.pieces + found.pieces, self.stuck + found.stuck
+        self.hanging[rows] = hanging
+
+    @property
+    def report(self) -> AttributionReport:
+        return AttributionReport(self.pieces, self.stuck, self.hanging)
+
+
 class Attribution:
     """What all attribution methods share: a model, and a report on the last call."""
 
@@ -129,21 +152,19 @@ class IntegratedGradients(Attribution):
         call = asked(inputs, baselines, additional_forward_args, device)
         count = len(call.lines)
         sums = [torch.zeros_like(x) for x in call.lines.ends]
-        delta, hanging = torch.zeros(count, dtype=torch.float64), torch.zeros(count, dtype=torch.float64)
-        pieces = stuck = 0
+        delta, tally = torch.zeros(count, dtype=torch.float64), Tally.of(count)
         for group in call.groups(self.forward_func, plain_capture):
             targets = flat_targets(target, one_output(group.network), count)[group.rows]
             found = integral(group.network, group.lines, targets, memory, progress)
-            pieces, stuck = pieces + found.pieces, stuck + found.stuck
+            tally.add(found, group.rows, hanging_on(found, group.lines))
             for total, gradient in zip(sums, found.gradients, strict=False):
                 total[group.rows] = gradient.to(total.device)
-            hanging[group.rows] = hanging_on(found, group.lines)
             if return_convergence_delta:
                 change = call.change
                 delta[group.rows] = _missed(
                     [g[group.rows] * c[group.rows] for g, c in zip(sums, change, strict=True)], group, targets
                 )
-        self.report = AttributionReport(pieces, stuck, hanging)
+        self.report = tally.report
         made = [g * c for g, c in zip(sums, call.change, strict=True)] if self._multiply else sums
         out = as_given(call, made)
         return (out, call.given_back(delta)) if return_convergence_delta else out

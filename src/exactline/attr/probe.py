@@ -9,7 +9,8 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from .asked import Model, unwrapped
+from ..network import unwrapped
+from .asked import Model
 
 
 @dataclass(eq=False)

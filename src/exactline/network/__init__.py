@@ -74,7 +74,7 @@ def _cached_move(network: Network, device: torch.device, dtype: torch.dtype) -> 
 
 
 def unwrapped(model: Any) -> nn.Module:
-    """The module itself, out of DataParallel and torch.compile."""
+    """The module itself, out of DataParallel and torch.compile; a function becomes a module."""
     while True:
         if isinstance(model, nn.DataParallel):
             model = model.module
