@@ -24,13 +24,13 @@ AWAY = 17.0  # points from a corner to the middle of its image
 ROOMY, ROOM = 0.1, 0.03  # shares of the triangle above which a region holds its name and share, or its name
 
 
-def draw_plane(sides: list[Side], corners: dict[str, Tensor]) -> Figure:
+def draw_plane(sides: list[Side], corners: dict[str, Tensor], colours: list[str]) -> Figure:
     """The polygons of the first network, then the class regions of each."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(11.4, 3.0), layout="constrained")
     panels: Any = figure.subplots(1, len(sides) + 1)
-    first, colours = sides[0], _colours(sides)
+    first = sides[0]
     plot_plane(first.plane, panels[0])
     panels[0].set_rasterization_zorder(0)  # thousands of strokes
     _cleared(panels[0], f"{first.title}: {len(first.plane):,} polygons")
@@ -46,7 +46,7 @@ def draw_plane(sides: list[Side], corners: dict[str, Tensor]) -> Figure:
     return figure
 
 
-def _colours(sides: list[Side]) -> list[str]:
+def chosen_colours(sides: list[Side]) -> list[str]:
     """A colour for each digit, different for those that occur."""
     labels = sorted({label for side in sides for label in side.decided.labels})
     found = {label: FILLS[place % len(FILLS)] for place, label in enumerate(labels)}

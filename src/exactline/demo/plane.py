@@ -10,7 +10,7 @@ from torch import Tensor
 from .. import zoo
 from ..plane.ask import restrict_plane
 from .chapter import Chapter, Page, Picture, Table, counted, percent
-from .draw_plane import draw_plane
+from .draw_plane import chosen_colours, draw_plane
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -50,7 +50,7 @@ def plane() -> Chapter:
     images, labels = zoo.digits_images()
     corners = {str(int(labels[i])): images[i] for i in CORNERS}
     sides = [_side(method, images[list(CORNERS)]) for method in METHODS]
-    names = list(corners)
+    names, colours = list(corners), chosen_colours(sides)
     others = sorted({label for side in sides for label in side.decided.labels if str(label) not in names})
     tellers = " and ".join(
         f"{percent(sum(s.decided.shares.get(o, 0.0) for o in others))} of it in the network {s.title}" for s in sides
@@ -70,14 +70,14 @@ def plane() -> Chapter:
         (
             Picture(
                 "plane",
-                lambda: draw_plane(sides, corners),
+                lambda: draw_plane(sides, corners, colours),
                 f"A triangle between a {names[0]}, a {names[1]} and a {names[2]}, three times: all polygons of one "
                 "network, its class regions, and the class regions of another",
                 f"Left: every polygon on which the network {sides[0].title} is affine. Middle: what it reads where. "
                 f"Right: the same of the network {sides[1].title}.",
             ),
         ),
-        tuple(_page(side, corners) for side in sides),
+        tuple(_page(side, corners, colours) for side in sides),
         {
             "corners": [int(name) for name in names],
             "networks": {
@@ -123,9 +123,10 @@ def _share(side: Side, label: int) -> str:
     return "none" if share is None else f"{100 * share:.3f} %"
 
 
-def _page(side: Side, corners: dict[str, Any]) -> Page:
+def _page(side: Side, corners: dict[str, Tensor], colours: list[str]) -> Page:
     def write(path: Path) -> None:
         title = f"digits between {', '.join(corners)}: {side.title}"
-        side.plane.to_html(path, style="decisions", decided=side.decided, points=corners, title=title)
+        look: dict[str, Any] = {"style": "decisions", "points": corners, "colors": colours}
+        side.plane.to_html(path, decided=side.decided, title=title, **look)
 
     return Page(f"plane-{side.method}.html", f"Explore the triangle of the network {side.title}", write)

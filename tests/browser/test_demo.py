@@ -1,0 +1,51 @@
+"""The report of the demonstration in a browser: light and dark, wide and narrow, every picture and link in place."""
+
+import pytest
+from selenium.webdriver import ActionChains
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+
+from exactline.demo import run
+
+pytestmark = pytest.mark.browser
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patch:
+        short = dict(list(run.__globals__["PARTS"].items())[:2])
+        patch.setitem(run.__globals__, "PARTS", short)
+        return run(tmp_path_factory.mktemp("demo")).report
+
+
+def test_the_report_is_read_in_light_and_dark_on_any_screen(page, report):
+    papers = set()
+    for dark, wide in ((False, 1280), (True, 1280), (False, 390)):
+        page.screen(wide, 900, dark=dark)
+        page.driver.get(report.as_uri())
+        style = "return getComputedStyle(document.body)"
+        paper, ink = (page.js(f"{style}.{name}") for name in ("backgroundColor", "color"))
+        papers.add(paper)
+        levels = [sum(map(int, colour[4:-1].split(","))) for colour in (paper, ink)]
+        assert (levels[0] < levels[1]) == dark
+        assert page.js("return [...document.images].every((i) => i.complete && i.naturalWidth > 0)")
+        assert page.js("return document.documentElement.scrollWidth <= innerWidth")
+        page.quiet()
+    assert len(papers) == 2
+
+
+def test_a_page_to_explore_opens_from_the_report(page, report):
+    page.driver.get(report.as_uri())
+    page.driver.get_log("performance")
+    link = page.driver.find_element(By.CSS_SELECTOR, ".pages a[href='digits.html']")
+    page.js("arguments[0].click()", link)
+    page.until("return document.documentElement.dataset.ready === '1'", 60)
+    assert page.driver.current_url == report.with_name("digits.html").as_uri()
+
+
+def test_code_unfolds_with_the_keyboard_alone(page, report):
+    page.driver.get(report.as_uri())
+    page.js("document.querySelector('summary').focus()")
+    ActionChains(page.driver).send_keys(Keys.ENTER).perform()
+    assert page.js("return document.querySelector('details').open")
+    assert "xl.restrict" in page.js("return document.querySelector('details code').textContent")
