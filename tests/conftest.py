@@ -14,7 +14,7 @@ os.environ.setdefault("MPLBACKEND", "Agg")
 # Coverage is of the sweep, the operators and the answer, and it nearly doubles the time of what it follows: these
 # folders are about other things and run without it.
 UNCOVERED = {"attr", "corpus", "decide", "demo", "exact", "formats", "plane", "scale", "serve", "studies"}
-UNCOVERED |= {"docs", "view", "zoo"}
+UNCOVERED |= {"cli", "docs", "examples", "view", "zoo"}
 REFUSALS = "test_refused.py"  # networks that never come to be swept
 
 
@@ -22,7 +22,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     here = Path(__file__).parent
     for item in items if config.pluginmanager.hasplugin("_cov") else []:
         inside = item.path.relative_to(here).parts if item.path.is_relative_to(here) else ()
-        if inside and (inside[0] in UNCOVERED or inside[0].startswith("test_cli") or inside[-1] == REFUSALS):
+        if inside and (inside[0] in UNCOVERED or inside[-1] == REFUSALS):
             item.add_marker("no_cover")
 
 

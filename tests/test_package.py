@@ -81,3 +81,20 @@ except MissingError as error:
     print(error.hint)
 """)
     assert done.stdout == 'pip install "exactline[plot]"\n', done.stderr
+
+
+def test_names_of_the_package_come_when_asked_for():
+    code = (
+        "import exactline as xl, exactline.sweep.precise, exactline.restrict\n"
+        "from exactline import *\n"
+        "assert xl.restrict is restrict and xl.sweep is sweep and callable(sweep) and callable(restrict)\n"
+        "assert {'load', 'Network', 'exact', 'LineError'} <= {*dir(xl)} & {*globals()}\n"
+        "print(hasattr(xl, 'nothing'))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("False\n", "")
+
+
+def test_names_of_the_package_need_only_torch_and_numpy():
+    done = run_bare("print(all(hasattr(exactline, name) for name in exactline.__all__))")
+    assert (done.stdout, done.stderr) == ("True\n", "")

@@ -20,7 +20,7 @@ from exactline.decide.property import Box, Property
 from exactline.decide.replay import rounded
 from exactline.decide.vnnlib import parse_vnnlib
 from exactline.network import as_network
-from tests.test_cli_files import run as run  # pytest finds the fixture by its name
+from tests.cli.running import run as run  # pytest finds the fixture by its name
 
 WIDTH = 2.0**-20  # of the line: a millionth
 NAMES = "(declare-const X_0 Real)(declare-const Y_0 Real)"

@@ -21,8 +21,8 @@ from exactline.studies.encounter import ADVISORIES
 from exactline.studies.scene import Scene
 from exactline.view.acas import PAPER
 from exactline.view.acas_plane import STEP, alone, bent, draw, paint_cartesian, paint_polar, placed, together
+from tests.cli.running import run as run  # pytest finds the fixture by its name
 from tests.studies.hand import Rings, Tied
-from tests.test_cli_files import run as run  # pytest finds the fixture by its name
 
 COLOURS = np.array([to_rgb(a.colour) for a in ADVISORIES])
 TABLES = ["areas.csv", "regions.csv", "report.md"]

@@ -12,7 +12,6 @@ import exactline as xl
 from exactline import cli
 from exactline.network import as_network
 from exactline.zoo import digits_images, digits_network
-from tests.test_cli_files import run as run  # pytest finds the fixture by its name
 
 AGES = ("--input", "20,30", "--baseline", "30,50")  # the paper's line, backwards
 

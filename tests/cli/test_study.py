@@ -14,7 +14,6 @@ import exactline as xl
 from exactline import studies
 from exactline.network import as_network
 from tests.studies.hand import Rings
-from tests.test_cli_files import run as run  # pytest finds the fixture by its name
 
 TABLES = ["lines.csv", "missed.csv", "report.md"]
 

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
+from functools import partial
 from pathlib import Path
 from runpy import run_path
 
@@ -19,8 +20,9 @@ from exactline import cli, health
 from exactline.cli.ending import INTERRUPTED, UNHEARD
 from exactline.errors import ERRORS
 from exactline.zoo import loan_line
+from tests.cli.running import called
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 WITHOUT = {"exactline serve"}  # its log is JSON already
 
 
@@ -39,17 +41,10 @@ COMMANDS = dict(commands())
 
 @pytest.fixture
 def run(monkeypatch, capsys):
-    """Run the command in this process; exit status, standard output and error."""
+    """The command where it is, with its tracebacks."""
     monkeypatch.delenv("EXACTLINE_DEBUG", raising=False)
 
-    def run(*arguments):
-        monkeypatch.setattr(sys, "argv", ["exactline", *map(str, arguments)])
-        with pytest.raises(SystemExit) as done:
-            cli.main()
-        said = capsys.readouterr()
-        return done.value.code, said.out, said.err
-
-    return run
+    return partial(called, monkeypatch, capsys)
 
 
 def process(*arguments, **environment):

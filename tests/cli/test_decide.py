@@ -10,7 +10,6 @@ from torch import nn
 
 import exactline as xl
 from exactline.network import as_network
-from tests.test_cli_files import run as run  # pytest finds the fixture by its name
 
 LINE = ("--from", "20,30", "--to", "30,50")  # the paper's line
 

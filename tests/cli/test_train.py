@@ -12,7 +12,6 @@ from torch import nn
 import exactline as xl
 from exactline.network import as_network
 from exactline.studies import attack
-from tests.test_cli_files import run as run  # pytest finds the fixture by its name
 
 
 @pytest.fixture(autouse=True)

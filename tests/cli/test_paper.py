@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from exactline.studies.kept import FOLDER
-from tests.test_cli_files import run as run  # pytest finds the fixture by its name
 
 LINEARITY = ["lines.csv", "report.md", "table3.csv", "table4.csv", "tangent.csv"]
 IG = ["errors.csv", "images.csv", "report.md", "table1.csv", "table2.csv"]

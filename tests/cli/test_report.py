@@ -6,7 +6,6 @@ import torch
 from torch import nn
 
 import exactline as xl
-from tests.test_cli_files import run as run  # pytest finds the fixture by its name
 from tests.view.test_report import data_of
 
 LINE = ("restrict", "loan.nnet", "--from", "20,30", "--to", "30,50", "--out", "line.safetensors")

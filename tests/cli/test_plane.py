@@ -9,7 +9,6 @@ from torch import nn
 
 import exactline as xl
 from exactline.network import as_network
-from tests.test_cli_files import run as run  # pytest finds the fixture by its name
 
 GRID = ("--base", "0,0", "--axes", "0,1", "--box", "20,30,30,50")
 CORNERS = ("--corner", "20,30", "--corner", "30,30", "--corner", "30,50", "--corner", "20,50")

@@ -1,0 +1,85 @@
+"""The command restrict: what it prints, saves and draws, and what it refuses."""
+
+import json
+
+import pytest
+
+import exactline as xl
+
+
+def test_restrict_prints_the_line_and_its_nodes(run):
+    status, out, err = run("restrict", "loan.nnet", "--from", "20,30", "--to", "30,50")
+    assert (status, err) == (0, "")
+    assert out.startswith("3 pieces, 2 ReLU units, ")
+    assert "layer_1.relu │      2 │" in out
+
+
+def test_restrict_as_json_says_what_the_library_says(run):
+    status, out, err = run("restrict", "loan.nnet", "--from", "20,30", "--to", "30,50", "--json")
+    assert (status, err) == (0, "")
+    found, line = json.loads(out), xl.restrict(xl.load("loan.nnet"), [20.0, 30.0], [30.0, 50.0])
+    assert found["alphas"] == line.alphas.tolist()
+    assert found["values"] == line.values.tolist()
+    assert found["births"] == [b and vars(b) for b in line.born]
+    assert (found["pieces"], found["complete"]) == (3, True)
+
+
+@pytest.mark.parametrize("ends", [("--from", "-1,2", "--to", "-3,-4"), ("--from=-1,2", "--to=-3,-4")])
+def test_restrict_takes_negative_numbers(run, ends):
+    found = json.loads(run("restrict", "loan.nnet", *ends, "--json", "--no-values")[1])
+    assert found["alphas"] == pytest.approx([0, 8 / 19, 1])  # 2 x - 1.3 y + 3 is 0 there
+    assert "values" not in found
+
+
+def test_restrict_can_stop_at_a_layer_or_early(run):
+    ends = ("--from", "20,30", "--to", "30,50", "--json")
+    inner = json.loads(run("restrict", "loan.nnet", *ends, "--until", "layer_1.linear")[1])
+    assert inner["alphas"] == [0, 1]
+    early = json.loads(run("restrict", "loan.nnet", *ends, "--max-breaks", "1", "--memory", "1K")[1])
+    assert (early["complete"], early["stopped"]) == (False, "max_breaks")
+    status, _, err = run("restrict", "loan.nnet", *ends, "--until", "nowhere")
+    assert status == 2
+    assert "layer_2.linear" in err
+
+
+def test_restrict_follows_or_ignores_what_a_nnet_says_of_its_inputs(run):
+    ends = ("--from", "20,30", "--to", "30,50", "--json")
+    scaled, bare, loan = (
+        json.loads(run("restrict", *which, *ends)[1])["values"]
+        for which in (["scaled.nnet"], ["scaled.nnet", "--no-normalize"], ["loan.nnet"])
+    )
+    assert bare == loan != scaled
+
+
+def test_restrict_saves_and_draws_and_keeps_json_alone(run, tmp_path):
+    pytest.importorskip("matplotlib")
+    arguments = ("restrict", "loan.nnet", "--from", "20,30", "--to", "30,50", "--json")
+    status, out, err = run(*arguments, "--out", "line.safetensors", "--plot", "line.png")
+    assert status == 0
+    assert json.loads(out)["pieces"] == 3
+    assert err == "saved to line.safetensors\ndrawn to line.png\n"
+    again = xl.Restriction.load("line.safetensors", xl.load("loan.nnet"))
+    assert len(again) == 3
+    assert again.check().worst < 1e-9
+    assert (tmp_path / "line.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "said"),
+    [
+        (("--from", "20", "--to", "30,50"), 2, "shape (2,), the point has shape (1,)"),
+        (("--from", "20,30", "--from", "1,2", "--to", "30,50"), 2, "takes 1 inputs, --from is given 2 times"),
+        (("--from", "missing.npy", "--to", "30,50"), 6, "where: missing.npy"),
+        (("--from", "20,30", "--to", "30,50", "--plot", "a.txt"), 2, ".png, .pdf or .svg"),
+        (("--from", "20,30", "--to", "30,50", "--plot", "a.png", "--no-values"), 2, "needs the values"),
+        (("--from", "20,30", "--to", "30,50", "--out", "no/a"), 6, "folder does not exist"),
+        (("--from", "20,30", "--to", "30,50", "--memory", "much"), 2, "not an amount of memory"),
+        (("--from", "20,30", "--to", "30,50", "--device", "moon"), 2, "device moon cannot be used"),
+        (("--from", "20,30"), 2, "Missing option"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_restrict_refuses_what_makes_no_sense(run, arguments, status, said):
+    found, out, err = run("restrict", "loan.nnet", *arguments)
+    assert (found, out) == (status, "")
+    assert said in err
