@@ -35,9 +35,9 @@ def test_the_version_is_the_one_in_pyproject():
     assert version("exactline") == project["version"]
 
 
-def test_the_readme_s_example_runs():
+def test_the_readme_s_example_runs(tmp_path: Path):
     (example,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
-    done = subprocess.run([sys.executable, "-c", example], capture_output=True, text=True, check=False)
+    done = subprocess.run([sys.executable, "-c", example], capture_output=True, text=True, check=False, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "tensor([0.0" in done.stdout
 
