@@ -156,3 +156,12 @@ def test_a_run_tells_its_progress_and_replaces_the_one_before(two_chapters, tmp_
     assert all(what for _, what in seen)
     assert set(found.files) == set(tmp_path.iterdir())
     assert "Five exact answers" in found.report.read_text()
+
+
+def test_the_readme_tells_the_demonstration_s_numbers(facts):
+    readme = (Path(__file__).parents[2] / "README.md").read_text()
+    boundaries = [f"{i['start']:.4f}" for i in facts["digits"]["intervals"][1:]]
+    assert f"boundaries at {', '.join(boundaries)}" in readme
+    assert f"none of {facts['encounter']['grid']} samples sees it" in readme
+    (hidden,) = facts["encounter"]["hidden"]
+    assert f"a region of {hidden['square_feet']:,.0f} square feet that holds no sample" in readme
