@@ -22,7 +22,6 @@ import torch
 from torch import nn
 
 import exactline as xl
-from exactline.view.heat import plot_attribution
 from exactline.zoo import digits_images, digits_network
 
 model = digits_network()  # a small convolutional network that ships with exactline
@@ -80,9 +79,9 @@ digit = 4
 ten = captum.attr.IntegratedGradients(model).attribute(images, target=labels, n_steps=10)[digit]
 _, axes = plt.subplots(1, 3, figsize=(8.4, 2.6), layout="constrained")
 limit = exact[digit].abs().max().item()
-plot_attribution(exact[digit], ax=axes[0], title="exact", limit=limit)
-plot_attribution(ten, ax=axes[1], title="ten steps", limit=limit)
-plot_attribution(ten - exact[digit], ax=axes[2], title="ten steps less exact")
+xl.attr.plot(exact[digit], ax=axes[0], title="exact", limit=limit)
+xl.attr.plot(ten, ax=axes[1], title="ten steps", limit=limit)
+xl.attr.plot(ten - exact[digit], ax=axes[2], title="ten steps less exact")
 plt.show()
 
 # %% [markdown]
@@ -137,7 +136,7 @@ best = flow.argsort(descending=True)[:3].tolist()
 _, axes = plt.subplots(1, 3, figsize=(8.4, 2.6), layout="constrained")
 for ax, unit in zip(axes, best, strict=True):
     seen = xl.attr.NeuronConductance(model, hidden).attribute(images[digit : digit + 1], unit, target=4)
-    plot_attribution(seen[0], ax=ax, title=f"unit {unit}: {flow[unit]:.2f} of {change:.2f}")
+    xl.attr.plot(seen[0], ax=ax, title=f"unit {unit}: {flow[unit]:.2f} of {change:.2f}")
 plt.show()
 
 # %% [markdown]
