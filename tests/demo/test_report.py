@@ -123,7 +123,7 @@ def test_the_command_ends_by_saying_where_the_report_is(two_chapters, monkeypatc
     assert not done.value.code
     shown = capsys.readouterr().out
     assert "-1.7 age + income + 3" in shown
-    assert "First a 4, then an 8, then a 9, then a 3." in shown
+    assert "First a 4, then an 8, then a 9, then a 3." in " ".join(shown.split())
     assert shown.rstrip().endswith(f"The report: {(tmp_path / 'out' / 'index.html').as_uri()}")
 
 

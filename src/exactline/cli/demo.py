@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
+import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .output import say_json, say_rich
+from .output import say, say_json, say_rich
+from .root import WIDTH
 from .study import bar
 
 if TYPE_CHECKING:
@@ -44,11 +47,17 @@ def demo(
 def _say(found: Demo) -> None:
     for place, chapter in enumerate(found.chapters, 1):
         say_rich(f"[bold]{place}. {chapter.title}[/]", markup=True)
-        say_rich(*chapter.texts, *map(_shown, chapter.tables), "")
+        say_rich(*map(_wrapped, chapter.texts), *map(_shown, chapter.tables))
+        say("")
     if found.not_drawn:
-        say_rich(f"Not drawn: {found.not_drawn}", "")
+        say_rich(f"Not drawn: {found.not_drawn}")
     say_rich(f"{len(found.files)} files in {found.folder}, made in {sum(found.seconds.values()):.1f} s.")
     say_rich(f"The report: {found.report.resolve().as_uri()}")
+
+
+def _wrapped(text: str) -> str:
+    """A paragraph in lines that are easy to read."""
+    return "\n".join(textwrap.wrap(text, min(WIDTH, shutil.get_terminal_size().columns)))
 
 
 def _shown(table: Table) -> Shown:

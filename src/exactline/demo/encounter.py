@@ -65,7 +65,7 @@ def encounter() -> Chapter:
     texts = (
         "An aircraft is told how to turn when another comes near. A small network of our own gives the advice (it is "
         "not ACAS Xu, but has the same inputs and the same five advisories). Whoever tries "
-        f"{len(study.grid):,} positions of the intruder sees the left map. What remains unseen?",
+        f"{len(study.grid):,} positions of the intruder gets the left map of the picture. What stays unseen?",
         _said(hidden),
         f"The {len(study.lines):,} exact lines and arcs of the paper's figure have {stretches:,} stretches of constant "
         f"advice. {len(study.missed):,} of them lie between the {scene.samples} samples of their line, and {blind} of "
