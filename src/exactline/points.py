@@ -15,9 +15,10 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from .errors import ExactlineError, FileError, LineError, MissingError
+from .errors import ExactlineError, FileError, LineError
 from .formats import limits
 from .formats.opening import opened
+from .needed import needed
 
 Shape: TypeAlias = tuple[int, ...]
 Array: TypeAlias = NDArray[Any]
@@ -190,12 +191,8 @@ def is_number(text: str) -> bool:
 
 def _image(path: Path, part: str | None, shape: Shape) -> Array:
     """An image in the network's shape, from 0 (black) to 1."""
-    try:
+    with needed("Images need Pillow.", where=str(path), hint='pip install "exactline[plot]", which brings it'):
         from PIL import Image
-    except ImportError as problem:
-        raise MissingError(
-            "Images need Pillow.", where=str(path), hint='pip install "exactline[plot]", which brings it'
-        ) from problem
 
     data = opened(path)
     try:

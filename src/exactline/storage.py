@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from .errors import FileError, MissingError
+from .errors import FileError
 from .line import Lines
+from .needed import needed
 
 if TYPE_CHECKING:
     from .network.graph import Network
@@ -150,10 +151,6 @@ def numbered(tensors: dict[str, Tensor], kind: str) -> tuple[Tensor, ...]:
 
 
 def _safetensors() -> Any:
-    try:
+    with needed("The package safetensors is not installed.", where="save and load", hint="pip install safetensors"):
         import safetensors.torch
-    except ImportError as problem:
-        raise MissingError(
-            "The package safetensors is not installed.", where="save and load", hint="pip install safetensors"
-        ) from problem
     return safetensors.torch

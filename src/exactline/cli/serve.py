@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ..errors import MissingError
+from ..needed import needed
 from .restrict import byte_count
 
 LIMITS = "limits"  # the heading of options that are limits
@@ -46,14 +46,10 @@ def serve(
     Example: exactline serve --models networks/
     """
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # the log is ours
-    try:
+    with needed("The server needs grpcio.", where="serve", hint='pip install "exactline[serve]"'):
         from ..serve.access import read_tokens
         from ..serve.limits import Limits
         from ..serve.server import Server, Settings
-    except ImportError as problem:
-        raise MissingError(
-            "The server needs grpcio.", where="serve", hint='pip install "exactline[serve]"'
-        ) from problem
 
     given: dict[str, Any] = {
         "lines_per_call": lines,

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import ArgumentError, FileError, MissingError
+from ..errors import ArgumentError, FileError
+from ..needed import needed
 from .columns import Columns
 
 if TYPE_CHECKING:
@@ -58,13 +59,9 @@ def _in_order(store: Store) -> Iterator[Shard]:
 
 def _parquet(store: Store, path: Path) -> None:
     """One row for each line that has an answer; what a line has several of is a list in its row."""
-    try:
+    with needed("Parquet needs pyarrow.", where="store.export", hint='pip install "exactline[parquet]"'):
         import pyarrow
         import pyarrow.parquet as parquet
-    except ImportError as problem:
-        raise MissingError(
-            "Parquet needs pyarrow.", where="store.export", hint='pip install "exactline[parquet]"'
-        ) from problem
     writer: Any = None
     try:
         for shard in _in_order(store):
@@ -105,12 +102,8 @@ def _lists(pyarrow: Any, shard: Shard) -> Iterator[tuple[str, Any]]:
 
 def _zarr(store: Store, path: Path) -> None:
     """Arrays one line after another, and for breaks and the like where those of each line begin."""
-    try:
+    with needed("zarr is not installed.", where="store.export", hint='pip install "exactline[zarr]"'):
         import zarr
-    except ImportError as problem:
-        raise MissingError(
-            "zarr is not installed.", where="store.export", hint='pip install "exactline[zarr]"'
-        ) from problem
     group: Any = zarr.open_group(str(path), mode="w")
     group.attrs.update({"job": dict(store.meta["job"]), "names": list(store.meta["names"])})
     arrays: dict[str, Any] = {}

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from ..errors import MissingError
+from ..needed import needed
 from ..network.graph import Network
 from .jobs import Job
 
@@ -22,12 +23,8 @@ HINTS = {
 
 def ray_package() -> Any:
     """Ray, or what to do about its absence."""
-    try:
+    with needed("Ray is not installed.", where='engine="ray"', hint='pip install "exactline[ray]"'):
         import ray
-    except ImportError as problem:
-        raise MissingError(
-            "Ray is not installed.", where='engine="ray"', hint='pip install "exactline[ray]"'
-        ) from problem
     return ray
 
 

@@ -18,7 +18,8 @@ import torch
 from torch import Tensor
 
 from ..arrays import Ints
-from ..errors import FileError, MissingError
+from ..errors import FileError
+from ..needed import needed
 from .columns import Columns, narrowed, offsets_of, row_of
 from .note import Note
 
@@ -136,10 +137,6 @@ def flush_folder(folder: Path) -> None:
 
 
 def _package() -> Any:
-    try:
+    with needed("The package safetensors is not installed.", where="xl.scale", hint="pip install safetensors"):
         import safetensors.torch
-    except ImportError as problem:
-        raise MissingError(
-            "The package safetensors is not installed.", where="xl.scale", hint="pip install safetensors"
-        ) from problem
     return safetensors.torch

@@ -16,7 +16,8 @@ from typing import Any, Self
 
 import grpc
 
-from ..errors import ArgumentError, FileError, MissingError, ServiceError
+from ..errors import ArgumentError, FileError, ServiceError
+from ..needed import needed
 from . import service, syrenn_door
 from .access import TokenGuard, is_loopback
 from .call import Expired, Refused
@@ -174,12 +175,8 @@ class Server:
 
     def _side_doors(self, server: grpc.Server) -> None:
         """Health and, if asked, reflection."""
-        try:
+        with needed("The server needs grpcio-health-checking.", where="serve", hint='pip install "exactline[serve]"'):
             from grpc_health.v1 import health, health_pb2, health_pb2_grpc
-        except ImportError as problem:
-            raise MissingError(
-                "The server needs grpcio-health-checking.", where="serve", hint='pip install "exactline[serve]"'
-            ) from problem
         self._health = health.HealthServicer()
         health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
         for name in ("", service.NAME, syrenn_door.NAME):

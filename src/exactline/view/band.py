@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..errors import ArgumentError, MissingError
+from ..errors import ArgumentError
+from ..needed import needed
 from .plot import BINS, COLOURS, DENSE, STYLE
 
 if TYPE_CHECKING:
@@ -34,13 +35,9 @@ def plot_band(decided: Decisions, ax: Axes | None = None, *, names: Sequence[str
 
     Raises MissingError where matplotlib is not installed, ArgumentError where names are too few.
     """
-    try:
+    with needed("Pictures need matplotlib.", where="plot_band", hint='pip install "exactline[plot]"'):
         import matplotlib.pyplot as plt
         from matplotlib import rc_context
-    except ImportError as error:
-        raise MissingError(
-            "Pictures need matplotlib.", where="plot_band", hint='pip install "exactline[plot]"'
-        ) from error
 
     values, alphas = decided.values, decided.line.alphas.numpy()
     named = checked_names(names, values.shape[1])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..errors import MissingError
+from ..needed import needed
 from .plot import COLOURS, DASHES, STYLE
 
 if TYPE_CHECKING:
@@ -18,13 +18,9 @@ def plot_errors(report: Report, ax: Axes | None = None) -> Axes:
 
     Raises MissingError where matplotlib is not installed.
     """
-    try:
+    with needed("Pictures need matplotlib.", where="plot_errors", hint='pip install "exactline[plot]"'):
         import matplotlib.pyplot as plt
         from matplotlib import rc_context
-    except ImportError as error:
-        raise MissingError(
-            "Pictures need matplotlib.", where="plot_errors", hint='pip install "exactline[plot]"'
-        ) from error
 
     with rc_context(STYLE):
         if ax is None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..errors import MissingError
+from ..needed import needed
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -29,10 +29,8 @@ def save_figures(
     """
     from ..storage import write_atomically
 
-    try:
+    with needed("Pictures need matplotlib.", where=where, hint='pip install "exactline[plot]"'):
         from matplotlib import rc_context
-    except ImportError as error:
-        raise MissingError("Pictures need matplotlib.", where=where, hint='pip install "exactline[plot]"') from error
 
     written: list[Path] = []
     with rc_context(looks):

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import ArgumentError, MissingError
+from ..errors import ArgumentError
+from ..needed import needed
 from .plot import COLOURS, STYLE
 
 if TYPE_CHECKING:
@@ -36,12 +37,8 @@ def plot_attribution(
 
     Raises MissingError where matplotlib is not installed, ArgumentError for shapes that differ or numbers not finite.
     """
-    try:
+    with needed("Pictures need matplotlib.", where="plot_attribution", hint='pip install "exactline[plot]"'):
         from matplotlib import rc_context
-    except ImportError as error:
-        raise MissingError(
-            "Pictures need matplotlib.", where="plot_attribution", hint='pip install "exactline[plot]"'
-        ) from error
 
     values = _numbers(attributions, "attributions")
     given = None if input is None else _numbers(input, "input")

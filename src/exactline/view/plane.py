@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ..errors import ArgumentError, MissingError
+from ..arrays import Floats
+from ..errors import ArgumentError
+from ..needed import needed
 from .band import checked_names
 from .plane_looks import axis_names, looks, marked, outputs_of, percent, plain_text, shaded, stretch
 from .plot import STYLE
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from ..plane.regions import Regions
     from ..plane.restriction import PlaneRestriction
 
-Floats = NDArray[np.float64]
 
 STYLES = ("regions", "decisions")
 RASTER = 50_000  # with more polygons than this, fill and edges become pixels in vector formats
@@ -51,13 +51,9 @@ def plot_plane(
 
     Raises MissingError where matplotlib is not installed, ArgumentError for a style, names or colours that do not fit.
     """
-    try:
+    with needed("Pictures need matplotlib.", where="plot_plane", hint='pip install "exactline[plot]"'):
         import matplotlib.pyplot as plt
         from matplotlib import rc_context
-    except ImportError as error:
-        raise MissingError(
-            "Pictures need matplotlib.", where="plot_plane", hint='pip install "exactline[plot]"'
-        ) from error
     if style not in STYLES:
         raise ArgumentError(f"There is no style {style!r}.", where="plot_plane", hint="Give 'regions' or 'decisions'.")
     marks = marked(plane, points)

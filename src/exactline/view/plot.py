@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import ArgumentError, FileError, MissingError
+from ..errors import ArgumentError, FileError
+from ..needed import needed
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -56,13 +57,9 @@ def plot_line(
     Raises MissingError where matplotlib is not installed, ArgumentError for an output that is not there or too few
     labels.
     """
-    try:
+    with needed("Pictures need matplotlib.", where="plot_line", hint='pip install "exactline[plot]"'):
         import matplotlib.pyplot as plt
         from matplotlib import rc_context
-    except ImportError as error:
-        raise MissingError(
-            "Pictures need matplotlib.", where="plot_line", hint='pip install "exactline[plot]"'
-        ) from error
 
     alphas = line.alphas.numpy()
     values = _coordinates(line, output)

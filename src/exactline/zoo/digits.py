@@ -10,7 +10,7 @@ from importlib import resources
 import torch
 from torch import Tensor, nn
 
-from ..errors import MissingError
+from ..needed import needed
 
 WEIGHTS = "digits.safetensors"
 IMAGES = "digits_images.safetensors"
@@ -65,10 +65,6 @@ def digits_images() -> tuple[Tensor, Tensor]:
 
 
 def _read(name: str) -> dict[str, Tensor]:
-    try:
+    with needed("The digits network needs the package safetensors.", where=name, hint="pip install safetensors"):
         from safetensors.torch import load
-    except ImportError as error:
-        raise MissingError(
-            "The digits network needs the package safetensors.", where=name, hint="pip install safetensors"
-        ) from error
     return load(resources.files("exactline.zoo").joinpath(name).read_bytes())

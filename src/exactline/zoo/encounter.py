@@ -11,7 +11,7 @@ from importlib import resources
 import torch
 from torch import Tensor, nn
 
-from ..errors import MissingError
+from ..needed import needed
 
 WEIGHTS = "encounter.safetensors"
 ADVISORIES = ("clear of conflict", "weak left", "weak right", "strong left", "strong right")
@@ -62,12 +62,8 @@ def encounter() -> EncounterNetwork:
 
     Raises MissingError where safetensors is not installed.
     """
-    try:
+    with needed("The encounter network needs the package safetensors.", where=WEIGHTS, hint="pip install safetensors"):
         from safetensors.torch import load
-    except ImportError as error:
-        raise MissingError(
-            "The encounter network needs the package safetensors.", where=WEIGHTS, hint="pip install safetensors"
-        ) from error
     with torch.device("meta"):  # the weights come from the file: spend no random numbers
         network = EncounterNetwork()
     network.load_state_dict(load(_file()), assign=True)

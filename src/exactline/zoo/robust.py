@@ -12,7 +12,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from ..errors import ArgumentError, MissingError
+from ..errors import ArgumentError
+from ..needed import needed
 
 WEIGHTS = "robust.safetensors"
 METHODS = ("normal", "pgd", "diffai")
@@ -49,12 +50,8 @@ def robust(method: str = "normal") -> RobustNetwork:
     Raises ArgumentError for other methods, MissingError where safetensors is not installed.
     """
     known_method(method)
-    try:
+    with needed("The digits networks need the package safetensors.", where=WEIGHTS, hint="pip install safetensors"):
         from safetensors.torch import load
-    except ImportError as error:
-        raise MissingError(
-            "The digits networks need the package safetensors.", where=WEIGHTS, hint="pip install safetensors"
-        ) from error
     stored = load(_file())
     with torch.device("meta"):  # the weights come from the file: spend no random numbers
         network = RobustNetwork()

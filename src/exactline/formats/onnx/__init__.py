@@ -8,7 +8,8 @@ from typing import Any
 
 from torch import Tensor
 
-from ...errors import ArgumentError, FileError, MissingError, UnsupportedError
+from ...errors import ArgumentError, FileError, UnsupportedError
+from ...needed import needed
 from ...network.builder import Barred, Refused
 from ...network.graph import Network
 from .. import limits
@@ -36,12 +37,8 @@ def read_onnx(data: bytes, where: str, *, folder: Path | None, shape: Sequence[i
 
 
 def _parsed(data: bytes, where: str) -> Any:
-    try:
+    with needed("Reading ONNX needs the package onnx.", where=where, hint='pip install "exactline[onnx]"'):
         from onnx import ModelProto
-    except ImportError as problem:
-        raise MissingError(
-            "Reading ONNX needs the package onnx.", where=where, hint='pip install "exactline[onnx]"'
-        ) from problem
     try:
         model = ModelProto.FromString(data)
     except Exception as problem:  # the parser has error types of its own
