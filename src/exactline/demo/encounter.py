@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..arrays import Floats
 from ..studies import acas
 from ..studies.acas import Missed, Study
 from ..studies.acas_plane import REACH, AdvisoryMap, mapped
@@ -20,7 +21,6 @@ from ..studies.zones import cell_areas
 from .chapter import Chapter, Page, Picture, Table, counted, number
 from .draw_encounter import draw_encounter
 
-Floats = NDArray[np.float64]
 HEADING = 150.0  # degrees: the intruder comes towards us, from the left to the right
 ROWS = 6  # of the table of missed stretches
 UNITS = ("ft", "rad", "rad", "ft/s", "ft/s")

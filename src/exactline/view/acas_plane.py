@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ..arrays import Floats
 from .acas import PAPER, ownship
 from .figures import save_figures
 from .plane import compound
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     from ..studies.acas_plane import AdvisoryMap, Maps
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 Paint = Callable[["Axes", "AdvisoryMap"], None]
 
 STEP = pi / 360  # of an edge that are drawn as one straight stroke: half a degree, 0.1 ft off at 12,000 ft

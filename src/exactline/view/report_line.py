@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ..arrays import Floats
 from ..errors import ArgumentError, MissingError
 from .band import checked_names
 from .plane_looks import percent
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from ..decide.intervals import Decisions
     from ..restriction import Restriction
 
-Floats = NDArray[np.float64]
 
 PARTS = (
     "report_line",
