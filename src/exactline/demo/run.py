@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import torch
 
 from ..errors import FileError, MissingError
 from .chapter import Chapter
@@ -59,7 +62,22 @@ def run(folder: str | Path, progress: Progress | None = None) -> Demo:
 
     Raises FileError where the folder cannot be written to.
     """
-    folder, say = writable(Path(folder)), progress or (lambda share, what: None)
+    with _one_thread():
+        return _run(writable(Path(folder)), progress or (lambda share, what: None))
+
+
+@contextlib.contextmanager
+def _one_thread() -> Generator[None]:
+    """Small tensors need one thread: a second only waits, and for long where other programs run too."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def _run(folder: Path, say: Progress) -> Demo:
     chapters, files, seconds = list[Chapter](), list[Path](), dict[str, float]()
     not_drawn = ""
     for done, (what, make) in enumerate(PARTS.items()):
