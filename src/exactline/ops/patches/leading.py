@@ -126,7 +126,7 @@ class Leading:
         right[:, :count] = stage.right[window] * self.sign
         values = anchored(stage, block, values_of(block, left, slopes), right)
         values[:, :, :count].masked_fill_(self.repeated[block.pixels][:, None, :, None], -torch.inf)
-        leader = self._told(stage, block, values, slopes, window)
+        leader, tied = self._told(stage, block, values, slopes, window)
         slope[block.pixels] = slopes[:, 0].gather(1, leader[:, :1])[:, 0]
         if jumps is not None:
             taken = leader[:, 1:-1]
@@ -134,20 +134,23 @@ class Leading:
             change = jumps.gather(2, taken.clamp(max=count - 1)[:, :, None])[:, :, 0] * inside
             out.index_copy_(0, entry.flatten(), change.flatten(0, 1).mul_(self.sign))
         row, piece, channel = (leader[:, 1:] != leader[:, :-1]).nonzero(as_tuple=True)
-        born += self._march(stage, block, values, slopes, leader, window, row, piece, channel)
+        meets = tied[row, piece + 1, channel] if tied is not None else torch.zeros_like(row, dtype=torch.bool)
+        born += self._march(stage, block, values, slopes, leader, window, row, piece, channel, meets)
 
-    def _told(self, stage: Stage, block: Block, values: Tensor, slopes: Tensor, window: Tensor) -> Tensor:
-        """The leader at every value, where it can be told; at the ends of the line itself a tie is no change."""
+    def _told(
+        self, stage: Stage, block: Block, values: Tensor, slopes: Tensor, window: Tensor
+    ) -> tuple[Tensor, Tensor | None]:
+        """The leader at every value, and where it is tied with another; at the ends of the line a tie is no change."""
         best, leader = values.max(2)
         gap = _ahead(values, best, leader)
         if not bool((gap <= 2 * stage.clear).any()):
-            return leader
+            return leader, None
         if self._without_twins(stage, values, window):
             best, leader = values.max(2)
             gap = _ahead(values, best, leader)
         near = gap <= 2 * self._of_members(stage.usual, window).amax(1)[:, None]
         if not bool(near.any()):
-            return leader
+            return leader, None
         before, after = stage.closed
         last = block.here.sum(1)
         if before is not None:
@@ -167,14 +170,40 @@ class Leading:
             ends = (steps > last[:, None])[:, :, None] & stays[:, None, :]
             leader = torch.where(ends, came[:, None, :], leader)
             near &= ~ends
-        if bool(near.any()):
-            row, place, channel = near.nonzero(as_tuple=True)
-            if bool((gap[row, place, channel] == 0).any()):
-                raise Doubt(float(block.times[row[0], place[0]]))
-            position = window[row, leader[row, place, channel].clamp(max=window.shape[1] - 1)]
-            element = channel * (self.source[1] * self.source[2]) + position
-            stage.judge(block.times[row, place], element, gap[row, place, channel] / 2)
-        return leader
+        if not bool(near.any()):
+            return leader, None
+        return self._closely(stage, block, values, slopes, leader, window, near)
+
+    def _closely(
+        self, stage: Stage, block: Block, values: Tensor, slopes: Tensor, leader: Tensor, window: Tensor, near: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """The same where the best two are close; of those that are tied the one leads that leads after it."""
+        row, place, channel = near.nonzero(as_tuple=True)
+        here = values[row, place, :, channel]
+        first = leader[row, place, channel]
+        rest = here.scatter(1, first[:, None], -torch.inf)
+        second = rest.argmax(1)
+        places = self.source[1] * self.source[2]
+        one, other = self._element(window, row, first), self._element(window, row, second)
+        floored = one < 0
+        element = torch.where(floored, other, one) + channel * places
+        partner = torch.where(floored | (other < 0), -1, other + channel * places)
+        told = stage.judge(block.times[row, place], element, partner, 0.0) * self.sign
+        told = torch.where(floored, -told, told)
+        tie = told == 0
+        third = rest.scatter(1, second[:, None], -torch.inf).amax(1)
+        usual = self._of_members(stage.usual, window).amax(1)[row, channel]
+        ends = torch.searchsorted(block.times[row], block.times[row, place][:, None], right=True)[:, 0] - 1
+        after = slopes[row, ends.clamp(max=slopes.shape[1] - 1), :, channel]
+        faster = (after.gather(1, second[:, None]) - after.gather(1, first[:, None]))[:, 0]
+        lost = tie & ((place == 0) | (place > block.here.sum(1)[row]) | (faster == 0))
+        lost |= here.gather(1, first[:, None])[:, 0] - third <= 2 * usual
+        if bool(lost.any()):
+            raise Doubt(float(block.times[row, place][lost][0]))
+        leader[row, place, channel] = torch.where((told < 0) | (tie & (faster > 0)), second, first)
+        tied = torch.zeros_like(near)
+        tied[row, place, channel] = True
+        return leader, tied
 
     def _without_twins(self, stage: Stage, values: Tensor, window: Tensor) -> bool:
         """Whether some members are never apart from one before them all along; those are left out, in place."""
@@ -195,9 +224,9 @@ class Leading:
 
     def _march(
         self, stage: Stage, block: Block, values: Tensor, slopes: Tensor, leader: Tensor, window: Tensor,
-        row: Tensor, piece: Tensor, channel: Tensor,
+        row: Tensor, piece: Tensor, channel: Tensor, meets: Tensor,
     ) -> list[Born]:  # fmt: skip
-        """From the leader at one end of a piece to that at the other, by whoever overtakes first."""
+        """From the leader at one end of a piece to that at the other, by whoever overtakes first; some meet there."""
         start, rate = values[row, piece, :, channel], slopes[row, piece, :, channel]
         now, then = leader[row, piece, channel], leader[row, piece + 1, channel]
         begins, width = block.times[row, piece], block.widths[row, piece]
@@ -213,6 +242,8 @@ class Leading:
             first = meet.amin(1, keepdim=True)
             rival = torch.where(meet == first, faster, -torch.inf).argmax(1)
             gone = first[:, 0]
+            late = meets & (gone > width)
+            rival, gone = torch.where(late, then, rival), torch.where(late, width, gone)
             if bool((gone > width).any()):
                 raise Doubt(float(begins[gone > width][0]))
             gain = faster.gather(1, rival[:, None])[:, 0]
@@ -220,10 +251,13 @@ class Leading:
             one, other = self._element(window, row, rival), self._element(window, row, now)
             partner = torch.where(one < 0, -1, torch.where(other < 0, -1, other + channel * places))
             element = torch.where(one < 0, other, one) + channel * places
-            found.append(Born(begins + gone, pixel, channel, gain * self.sign, gain, element, partner, gain))
+            alpha = torch.where(gone == width, block.times[row, piece + 1], begins + gone)
+            gain = gain.abs()
+            found.append(Born(alpha, pixel, channel, gain * self.sign, gain, element, partner, gain))
             going = rival != then
             row, piece, channel, then, now = row[going], piece[going], channel[going], then[going], rival[going]
             start, rate, begins, width, gone = start[going], rate[going], begins[going], width[going], gone[going]
+            meets = meets[going]
             if not len(row):
                 return found
         raise Doubt(float(begins[0]))

@@ -15,7 +15,8 @@ BLOCK = {"cpu": 1 << 18, "cuda": 1 << 27}  # numbers looked at together: on a CP
 
 LONG, STRIDE = 2048, 256  # sums of more numbers are made in stretches of so many
 
-Judge = Callable[[Tensor, Tensor, Tensor], None]  # alphas, elements and gaps that need a closer look; raises Doubt
+# alphas, elements, partners or -1, a knot: the differences at a closer look, zero where there is none; may raise Doubt
+Judge = Callable[[Tensor, Tensor, Tensor, float], Tensor]
 
 
 class Doubt(Exception):

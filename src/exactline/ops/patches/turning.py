@@ -10,6 +10,8 @@ from torch import Tensor
 from .patch import Grid, patches_of, pixels, regrouped
 from .scan import Block, Born, Doubt, Stage, Timeline, Turned, anchored, between, running, values_of
 
+TINY = 5e-324
+
 
 @dataclass(frozen=True, eq=False)
 class Turning:
@@ -56,7 +58,7 @@ class Turning:
             gaps = values - knot if knot else values
             above = gaps > 0
             if bool((gaps.abs() <= stage.clear).any()):
-                above, crossed = _closely(stage, block, gaps, slopes, left - knot, right - knot)
+                above, crossed = _closely(stage, block, gaps, slopes, left - knot, right - knot, knot)
             else:
                 crossed = above[:, 1:] != above[:, :-1]
             born.append(self._born(stage, block, gaps, slopes, crossed, j))
@@ -115,30 +117,44 @@ def _minus(a: float | Tensor, b: float | Tensor) -> float | Tensor:
 
 
 def _closely(
-    stage: Stage, block: Block, gaps: Tensor, slopes: Tensor, left: Tensor, right: Tensor
+    stage: Stage, block: Block, gaps: Tensor, slopes: Tensor, left: Tensor, right: Tensor, knot: float
 ) -> tuple[Tensor, Tensor]:
     """Which side of a knot values are on and which pieces cross it, where some lie near it; gaps are written."""
     _settle_ends(stage, block, gaps, left, right)
-    near = (gaps.abs() <= stage.usual[block.pixels][:, None]) & (gaps != 0)
+    near = gaps.abs() <= stage.usual[block.pixels][:, None]
+    still = gaps == 0
+    still[:, 1:-1] &= (slopes[:, :-1] == 0) | ~block.here[:, :, None]  # a unit that stays on a knot
+    near &= ~still
     if bool(near.any()):
         row, place, channel = near.nonzero(as_tuple=True)
         element = channel * (stage.grid[1] * stage.grid[2]) + block.pixels[row]
-        stage.judge(block.times[row, place], element, gaps[row, place, channel].abs())
+        told = stage.judge(block.times[row, place], element, torch.full_like(element, -1), knot)
+        gaps[row, place, channel] = told
+        inside = (told == 0) & (place > 0) & (place <= block.here.sum(1)[row])
+        _through(block, gaps, row[inside], place[inside], channel[inside])
     _ends_clear(stage, gaps, slopes)
     inner = gaps[:, 1:-1]
     if stage.traced and bool(
         ((inner == 0) & block.here[:, :, None]).any() | ((gaps[:, 0] == 0) & (gaps[:, 1] == 0)).any()
     ):
         raise Doubt(0.5 * (stage.start + stage.stop))
-    touched = (inner == 0) & (slopes[:, :-1] != 0) & block.here[:, :, None]
-    if bool(touched.any()):
-        row, place, _ = touched.nonzero(as_tuple=True)
-        raise Doubt(float(block.times[row[0], place[0] + 1]))
     above, below = gaps > 0, gaps < 0
     crossed = (above[:, :-1] & below[:, 1:]) | (below[:, :-1] & above[:, 1:])
     later = above.clone()  # a unit that leaves the knot is on the side it goes to
     later[:, :-1] |= (gaps[:, :-1] == 0) & above[:, 1:]
     return later, crossed
+
+
+def _through(block: Block, gaps: Tensor, row: Tensor, place: Tensor, channel: Tensor) -> None:
+    """Units that are on a knot when a break reaches them cross it there, or turn back, as they do after it."""
+    while len(row):
+        after = gaps[row, place + 1, channel]
+        known = after != 0
+        if not bool(known.any()):  # they stay there
+            raise Doubt(float(block.times[row[0], place[0]]))
+        sides = torch.copysign(torch.full_like(after, TINY), after)
+        gaps[row[known], place[known], channel[known]] = sides[known]
+        row, place, channel = row[~known], place[~known], channel[~known]
 
 
 def _ends_clear(stage: Stage, gaps: Tensor, slopes: Tensor) -> None:

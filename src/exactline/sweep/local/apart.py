@@ -10,10 +10,9 @@ from torch import Tensor
 
 from ...ops.patches.scan import Born, Doubt
 from ..place import settled_groups
-from .look import Looks
+from .look import MARGIN, Looks
 
 ULPS = 4 * torch.finfo(torch.float64).eps  # alphas closer than this, relative to themselves, are one
-MARGIN = 2.0  # how many times further apart than what would be one break, before it is clear that they are two
 MANY = 4096  # breaks that are looked at closely; more are in doubt at once
 
 
@@ -76,7 +75,7 @@ class _Marks:
         if len(which) > MANY:
             raise Doubt(float(self.alpha[which[len(which) // 2]]))
         if len(which):
-            bound = looks.bounds(self.node[which], self.alpha[which], self.element[which], self.partner[which])
+            _, bound = looks.closely(self.node[which], self.alpha[which], self.element[which], self.partner[which])
             self.fuzz[which] = bound / self.rate[which]
 
 
@@ -147,7 +146,7 @@ class Apart:
             reach = new.fuzz[a[asked]] + new.fuzz[b[asked]]
             same = gap[asked] <= reach + slack[asked]
             sure[asked[same]] = True
-            _clear((gap[asked] > MARGIN * reach + slack[asked]) | same, new.alpha[a[asked]])
+            _clear((gap[asked] > (1 + MARGIN) * reach + slack[asked]) | same, new.alpha[a[asked]])
         if not bool(sure.any()):
             return own
         linked = torch.zeros_like(free, dtype=torch.bool)

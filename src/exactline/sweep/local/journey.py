@@ -25,6 +25,7 @@ FIRST, ROUNDS, CLOSER = 33, 4, 3  # points that foretell where breaks are many; 
 PATIENCE = 12  # doubts before the rest of a line is taken by points
 DEEPEST = 2  # how often a stretch is cut around a doubtful place before that place is taken by points
 NARROW, SHIFT = 1 / 12, 0.381966  # of a stretch: half of what lies around such a place; how far a bad end is moved
+INSIDE = 2.0**-16  # of what follows: how far from the ends of a line one looks for what will change
 SOON = 512  # breaks of a stretch where a deadline may end the sweep
 HEAVY = {"cpu": 3000, "cuda": 60000}  # breaks of one stretch, where memory allows
 FEWEST = 256  # breaks that a stretch may have whatever memory it is given
@@ -71,6 +72,7 @@ class Journey:
             except (TooLarge, torch.cuda.OutOfMemoryError) as problem:
                 if not isinstance(problem, TooLarge):
                     torch.cuda.empty_cache()
+                pace.shorten()
                 middle = 0.5 * (start + stop)
                 shorter = stop - start > SHORTEST
                 waiting += [(middle, stop, depth), (start, middle, depth)] if shorter else [(start, stop, DEEPEST + 1)]
@@ -100,6 +102,11 @@ class _Pace:
 
     def __init__(self, limits: Limits) -> None:
         self.deadline, self.began, self.together = limits.deadline, time.monotonic(), 1
+        self.most = 1 << 30  # stretches taken together
+
+    def shorten(self) -> None:
+        """What was taken together last was too much."""
+        self.most = max(1, self.together // 2)
 
     def next(self, waiting: list[tuple[float, float, int]]) -> tuple[float, float, int]:
         """The next stretch, made of several where there is time."""
@@ -109,7 +116,7 @@ class _Pace:
         now = time.monotonic()
         spent, left = now - self.began, self.deadline - now
         self.began = now
-        self.together = max(1, self.together * 2 if spent < left / 16 else self.together // 2)
+        self.together = min(self.most, max(1, self.together * 2 if spent < left / 16 else self.together // 2))
         for _ in range(self.together - 1):
             if depth or not waiting or waiting[-1][2]:
                 break
@@ -146,8 +153,11 @@ def foretold(network: Network, lines: Lines, line: int, wanted: int) -> list[tup
 
 
 def _changes(network: Network, lines: Lines, line: int, places: Floats) -> Floats:
-    """How many units change between neighbouring points of a line."""
+    """How many units change between neighbouring points of a line; ties where it starts or ends are no changes."""
     device = lines.starts[0].device
+    places = places.copy()
+    places[0] += INSIDE * (places[1] - places[0])
+    places[-1] -= INSIDE * (places[-1] - places[-2])
     points, _ = lines.at(torch.full((len(places),), line, device=device), on(device, places))
     last = plan(network).last
     live = dict(zip(network.inputs, points, strict=True))

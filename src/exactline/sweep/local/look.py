@@ -21,7 +21,8 @@ WIDE = 16.0  # how much larger than theirs an error may be before anybody looks
 DRIFT = 1024.0  # roundings of the largest value that sums along a stretch may gather
 EPS = torch.finfo(torch.float64).eps
 TRIES = 16  # ways to move all values a little, to see whether anything changes
-MANY = 64  # places that are looked at closely; more are in doubt at once
+MARGIN = 1 / 8  # of what is too little to be told: how much more or less would be in doubt
+MANY = 256  # places that are looked at closely; more are in doubt at once
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,25 +60,25 @@ class Looks:
             start[i], stop[i] = size[0] * SAFETY, size[-1] * SAFETY
         return Looks(network, lines, line, clear, usual, least, start, stop)
 
-    def bounds(self, nodes: Tensor, alphas: Tensor, elements: Tensor, partners: Tensor) -> Tensor:
-        """Error bounds (k,) of differences at the inputs of breaking nodes, each at an alpha; all in one walk."""
+    def closely(self, nodes: Tensor, alphas: Tensor, elements: Tensor, partners: Tensor) -> tuple[Tensor, Tensor]:
+        """Differences (k,) at the inputs of breaking nodes, each at an alpha, and their error bounds; in one walk."""
         order = torch.argsort(nodes, stable=True)
-        found = torch.empty_like(alphas)
+        values, bounds = torch.empty_like(alphas), torch.empty_like(alphas)
         step = self._together()
         for at in range(0, len(order), step):
             some = order[at : at + step]
             which = torch.full_like(some, self.line)
             walk = Walk(self.network, *self.lines.at(which, alphas[some]))
             for node in torch.unique(nodes[some]).tolist():
-                errors = flat(walk.to(self.network.nodes[node].inputs[0]))
+                source = self.network.nodes[node].inputs[0]
+                errors = flat(walk.to(source))
                 here = nodes[some] == node
-                rows, partner = some[here], partners[some[here]]
-                one = errors[here].gather(1, elements[rows, None])[:, 0]
-                other = errors[here].gather(1, partner.clamp(min=0)[:, None])[:, 0]
-                found[rows] = SAFETY * (one + other * (partner >= 0))
+                rows = some[here]
+                bounds[rows] = SAFETY * _difference(errors[here], elements[rows], partners[rows], 1.0)
+                values[rows] = _difference(flat(walk.values[source])[here], elements[rows], partners[rows], -1.0)
                 some = some[~here]
                 walk = walk.some((~here).nonzero()[:, 0])
-        return found
+        return values, bounds
 
     def _together(self) -> int:
         """How many points are looked at in one walk."""
@@ -86,16 +87,16 @@ class Looks:
         memory = torch.cuda.mem_get_info(device)[0] // 4 if device.type == "cuda" else LOOK
         return max(1, memory // max(each, 1))
 
-    def judge(self, node: int, alphas: Tensor, elements: Tensor, gaps: Tensor) -> None:
-        """Raise Doubt where a gap could be no gap at all."""
+    def judge(self, node: int, alphas: Tensor, elements: Tensor, partners: Tensor, knot: float) -> Tensor:
+        """Differences at a closer look, zero where they are none; Doubt where that cannot be told."""
         if len(alphas) > MANY:
             raise Doubt(float(alphas.median()))
-        nodes = torch.full_like(elements, node)
-        bound = self.bounds(nodes, alphas, elements, torch.full_like(elements, -1))
-        drift = self.usual[node][elements] / WIDE
-        unclear = gaps <= torch.maximum(2 * bound, drift.minimum(bound * WIDE))
+        values, bounds = self.closely(torch.full_like(elements, node), alphas, elements, partners)
+        gaps = values - knot
+        unclear = ((gaps.abs() - bounds).abs() <= MARGIN * bounds) & (bounds > 0)
         if bool(unclear.any()):
             raise Doubt(float(alphas[unclear][0]))
+        return torch.where(gaps.abs() <= bounds, 0.0, gaps)
 
     def clear_at(self, alpha: float) -> None:
         """Raise Doubt where some unit is on a knot at this place, so that it is no place to cut a line."""
@@ -114,3 +115,10 @@ class Looks:
             low, high = x - moves, x + moves
             if isinstance(op, Breaking) and bool((op.branch(low, low) != op.branch(high, high)).any()):
                 raise Doubt(alpha)
+
+
+def _difference(numbers: Tensor, elements: Tensor, partners: Tensor, sign: float) -> Tensor:
+    """An element of each row of numbers (k, n), and its partner with a sign where it has one."""
+    one = numbers.gather(1, elements[:, None])[:, 0]
+    other = numbers.gather(1, partners.clamp(min=0)[:, None])[:, 0]
+    return one + sign * other * (partners >= 0)
