@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..errors import ArgumentError, NumberError
-from .output import PICTURES, SHAPE, counted, dims, ready, remark, say_json, say_rich
-from .restrict import POINT, byte_count, given_point
+from .options import POINT, AsJson, Device, File, Memory, Normalize, Shape
+from .output import PICTURES, counted, dims, ready, remark, say_json, say_rich
+from .restrict import byte_count, given_point
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -54,7 +55,7 @@ class Answer:
 
 
 def attribute(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A network: .onnx, .nnet, .eran, .tf, .pyt.")],
+    file: File,
     given: Annotated[list[str], typer.Option("--input", metavar="POINT", help=f"The point to explain: {POINT}")],
     baseline: Annotated[
         list[str] | None,
@@ -65,14 +66,14 @@ def attribute(
     target: Annotated[
         int | None, typer.Option(metavar="K", help="Which output, from 0; the largest at the input if left out.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON document instead of the table.")] = False,
+    as_json: AsJson = False,
     out: Annotated[Path | None, typer.Option(help="Save the attributions as .npz.")] = None,
     plot: Annotated[Path | None, typer.Option(help="Draw the attributions: .png, .pdf, .svg.")] = None,
-    normalize: Annotated[bool, typer.Option(help="Follow what a .nnet says of its inputs and outputs.")] = True,
-    shape: Annotated[str | None, typer.Option(metavar="12,12,3", help=SHAPE)] = None,
+    normalize: Normalize = True,
+    shape: Shape = None,
     tail: Annotated[bool, typer.Option(help="Explain the probability where the network ends in a softmax.")] = True,
-    memory: Annotated[str | None, typer.Option(help="Bound the working set: bytes, or 512M, 2G.")] = None,
-    device: Annotated[str | None, typer.Option(help="Where to compute: cpu, cuda.")] = None,
+    memory: Memory = None,
+    device: Device = None,
     progress: Annotated[bool, typer.Option(help="A clock on standard error, where that is a terminal.")] = True,
 ) -> None:
     """How much each input speaks for an output: integrated gradients without samples, exact but for rounding.

@@ -8,14 +8,15 @@ from typing import Annotated
 import typer
 
 from ..errors import FileError
-from .output import SHAPE, counted, dims, say, say_json, writable
+from .options import Normalize, Shape
+from .output import counted, dims, say, say_json, writable
 
 
 def convert(
     source: Annotated[Path, typer.Argument(metavar="SRC", help="A network: .onnx, .nnet, .eran, .tf, .pyt.")],
     target: Annotated[Path, typer.Argument(metavar="DST", help="The file to write: .onnx or .eran.")],
-    normalize: Annotated[bool, typer.Option(help="Follow what a .nnet says of its inputs and outputs.")] = True,
-    shape: Annotated[str | None, typer.Option(metavar="12,12,3", help=SHAPE)] = None,
+    normalize: Normalize = True,
+    shape: Shape = None,
     force: Annotated[bool, typer.Option("--force", help="Write over a file that is there.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON document instead of a sentence.")] = False,
 ) -> None:

@@ -8,8 +8,23 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .output import PICTURES, SHAPE, counted, dims, listed, ready, remark, say_json, say_rich
-from .restrict import POINT, byte_count, given_point
+from .options import (
+    AsJson,
+    Device,
+    End,
+    File,
+    Labels,
+    MaxBreaks,
+    Memory,
+    Normalize,
+    Order,
+    Output,
+    Seconds,
+    Shape,
+    Start,
+)
+from .output import PICTURES, counted, dims, listed, ready, remark, say_json, say_rich
+from .restrict import byte_count, given_point
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -24,22 +39,22 @@ COLUMNS = 256  # coordinates in a .csv
 
 
 def decide(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A network: .onnx, .nnet, .eran, .tf, .pyt.")],
-    start: Annotated[list[str], typer.Option("--from", metavar="POINT", help=f"Where the line begins: {POINT}")],
-    end: Annotated[list[str], typer.Option("--to", metavar="POINT", help="Where it ends, in the same ways.")],
-    order: Annotated[str, typer.Option(metavar="max|min", help="Whether the largest output decides.")] = "max",
+    file: File,
+    start: Start,
+    end: End,
+    order: Order = "max",
     top: Annotated[int, typer.Option(metavar="K", help="Tell the K best outputs in order.")] = 1,
-    labels: Annotated[str | None, typer.Option(metavar="A,B,C", help="Names of the outputs, in order.")] = None,
-    output: Annotated[int | None, typer.Option(help="Which output, where the network has several.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON document instead of the table.")] = False,
+    labels: Labels = None,
+    output: Output = None,
+    as_json: AsJson = False,
     out: Annotated[Path | None, typer.Option(help="Save the intervals as .csv.")] = None,
     plot: Annotated[Path | None, typer.Option(help="Draw the intervals as a band: .png, .pdf, .svg.")] = None,
-    normalize: Annotated[bool, typer.Option(help="Follow what a .nnet says of its inputs and outputs.")] = True,
-    shape: Annotated[str | None, typer.Option(metavar="12,12,3", help=SHAPE)] = None,
-    max_breaks: Annotated[int | None, typer.Option(help="Stop after so many breaks.")] = None,
-    seconds: Annotated[float | None, typer.Option(help="Stop after so long.")] = None,
-    memory: Annotated[str | None, typer.Option(help="Bound the working set: bytes, or 512M, 2G.")] = None,
-    device: Annotated[str | None, typer.Option(help="Where to compute: cpu, cuda.")] = None,
+    normalize: Normalize = True,
+    shape: Shape = None,
+    max_breaks: MaxBreaks = None,
+    seconds: Seconds = None,
+    memory: Memory = None,
+    device: Device = None,
 ) -> None:
     """Which output leads on every point between two points: intervals with exact boundaries.
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from .options import Bar
 from .output import say, say_json, say_rich
 from .root import WIDTH
 from .study import bar
@@ -26,7 +27,7 @@ def demo(
         Path, typer.Option(metavar="DIR", help="Folder for the report, its pictures and pages; made if missing.")
     ] = Path("demo-out"),
     as_json: Annotated[bool, typer.Option("--json", help="One JSON document instead of text and tables.")] = False,
-    progress: Annotated[bool, typer.Option(help="A bar on standard error, where that is a terminal.")] = True,
+    progress: Bar = True,
 ) -> None:
     """Answer five questions about networks that ship with exactline and write a report, all within a minute.
 

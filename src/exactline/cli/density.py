@@ -11,6 +11,7 @@ import typer
 from typer.core import TyperCommand
 
 from ..errors import ArgumentError, MissingError
+from .options import AsJsonTables, Bar, Pictures
 from .output import counted, dims, remark, say_json, say_rich
 from .study import bar, made
 
@@ -74,9 +75,9 @@ def density(
     shape: Annotated[
         str | None, typer.Option(metavar="1,28,28", help="Of an input, where files leave it open.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON document instead of the tables.")] = False,
-    pictures: Annotated[bool, typer.Option(help="Draw the pictures.")] = True,
-    progress: Annotated[bool, typer.Option(help="A bar on standard error, where that is a terminal.")] = True,
+    as_json: AsJsonTables = False,
+    pictures: Pictures = True,
+    progress: Bar = True,
 ) -> None:
     """How dense breaks are along FGSM and random directions, against length, layer and training epoch.
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
+from .options import AsJsonTables
 from .output import say_json, say_rich
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ UNSOUND = 1  # the exit status where the self-test fails
 
 
 def doctor(
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON document instead of the tables.")] = False,
+    as_json: AsJsonTables = False,
 ) -> None:
     """Look at this installation and test it: versions, devices, extras, networks whose answers are known.
 

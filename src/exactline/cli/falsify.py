@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from .bars import moving
-from .output import SHAPE, dims, remark, say, say_json, writable
+from .options import Bar, Device, Normalize, Shape
+from .output import dims, remark, say, say_json, writable
 
 if TYPE_CHECKING:
     from ..decide.falsify import Falsified
@@ -26,10 +27,10 @@ def falsify(
     seed: Annotated[int, typer.Option(help="Other lines; the same seed and --lines give the same answer.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON document instead of VNN-COMP's form.")] = False,
     out: Annotated[Path | None, typer.Option(help="Write the answer to this file, in VNN-COMP's form.")] = None,
-    normalize: Annotated[bool, typer.Option(help="Follow what a .nnet says of its inputs and outputs.")] = True,
-    shape: Annotated[str | None, typer.Option(metavar="12,12,3", help=SHAPE)] = None,
-    device: Annotated[str | None, typer.Option(help="Where to compute: cpu, cuda.")] = None,
-    progress: Annotated[bool, typer.Option(help="A bar on standard error, where that is a terminal.")] = True,
+    normalize: Normalize = True,
+    shape: Shape = None,
+    device: Device = None,
+    progress: Bar = True,
 ) -> None:
     """Search the inputs that a property allows for a counterexample: sat with one, or unknown; never unsat.
 

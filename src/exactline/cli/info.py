@@ -10,7 +10,8 @@ import typer
 
 from ..errors import ExactlineError, FileError, UnsupportedError
 from .ending import dressed
-from .output import SHAPE, counted, dims, say, say_json, say_rich
+from .options import Normalize, Shape
+from .output import counted, dims, say, say_json, say_rich
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -38,8 +39,8 @@ class Facts:
 def info(
     files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Network files, or folders of them.")],
     as_json: Annotated[bool, typer.Option("--json", help="One JSON list with an entry for each file.")] = False,
-    normalize: Annotated[bool, typer.Option(help="Follow what a .nnet says of its inputs and outputs.")] = True,
-    shape: Annotated[str | None, typer.Option(metavar="12,12,3", help=SHAPE)] = None,
+    normalize: Normalize = True,
+    shape: Shape = None,
 ) -> None:
     """Show the layers of a network, or one row for each of many files.
 

@@ -97,9 +97,6 @@ def counted(count: int, what: str) -> str:
 WIDE = 2000  # columns where nobody says how many there are
 
 
-SHAPE = "The shape of one input point, for ONNX files that leave it open."
-
-
 def dims(text: str | None) -> tuple[int, ...] | None:
     """A shape as it is typed: 12,12,3."""
     if text is None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..errors import ArgumentError, MissingError
+from .options import AsJsonTables, Bar, Pictures
 from .output import counted, say_json, say_rich
 from .study import bar, made
 
@@ -31,10 +32,7 @@ Data = Annotated[
 Count = Annotated[
     int | None, typer.Option("--images", metavar="N", help="Only the first N images; all if left out, 5 for convbig.")
 ]
-Drawn = Annotated[bool, typer.Option(help="Draw the pictures.")]
-Moved = Annotated[bool, typer.Option(help="A bar on standard error, where that is a terminal.")]
 Single = Annotated[bool, typer.Option("--float32", help="Count in float32 too and compare; several times as long.")]
-Json = Annotated[bool, typer.Option("--json", help="One JSON document instead of the tables.")]
 Names = Annotated[
     list[str] | None, typer.Option("--network", metavar="NAME", help="Only this network; may be given several times.")
 ]
@@ -47,9 +45,9 @@ def linearity(
     data: Data = None,
     images: Count = None,
     float32: Single = False,
-    as_json: Json = False,
-    pictures: Drawn = True,
-    progress: Moved = True,
+    as_json: AsJsonTables = False,
+    pictures: Pictures = True,
+    progress: Bar = True,
 ) -> None:
     """How linear networks are along adversarial directions: the paper's tables 3 and 4, figures 4 and 5.
 
@@ -84,9 +82,9 @@ def ig(
     data: Data = None,
     images: Count = None,
     network: Names = None,
-    as_json: Json = False,
-    pictures: Drawn = True,
-    progress: Moved = True,
+    as_json: AsJsonTables = False,
+    pictures: Pictures = True,
+    progress: Bar = True,
 ) -> None:
     """How many samples integrated gradients need: the paper's tables 1 and 2, figure 3, and three rules more.
 
@@ -121,9 +119,9 @@ def all_(
     images: Count = None,
     network: Names = None,
     float32: Single = False,
-    as_json: Json = False,
-    pictures: Drawn = True,
-    progress: Moved = True,
+    as_json: AsJsonTables = False,
+    pictures: Pictures = True,
+    progress: Bar = True,
 ) -> None:
     """Every table and picture of the paper in one report, beside the published numbers: report.md and report.html.
 

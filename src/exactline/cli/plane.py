@@ -12,9 +12,10 @@ import typer
 
 from ..errors import ArgumentError
 from .bars import moving
-from .output import PICTURES, SHAPE, counted, dims, listed, ready, remark, say_json, say_rich
+from .options import POINT, AsJsonTables, Bar, Device, File, Labels, Memory, Normalize, Order, Saved, Shape
+from .output import PICTURES, counted, dims, listed, ready, remark, say_json, say_rich
 from .plane_summary import document, report
-from .restrict import POINT, byte_count, given_point
+from .restrict import byte_count, given_point
 
 if TYPE_CHECKING:
     from ..network import Network
@@ -40,7 +41,7 @@ class Asked:
 
 
 def plane(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A network: .onnx, .nnet, .eran, .tf, .pyt.")],
+    file: File,
     corner: Annotated[
         list[str] | None, typer.Option(metavar="POINT", help=f"A corner of a convex polygon, three or more: {POINT}")
     ] = None,
@@ -59,18 +60,18 @@ def plane(
     style: Annotated[
         str, typer.Option(metavar="regions|decisions", help="Draw every polygon, or which output decides.")
     ] = "regions",
-    order: Annotated[str, typer.Option(metavar="max|min", help="Whether the largest output decides.")] = "max",
-    labels: Annotated[str | None, typer.Option(metavar="A,B,C", help="Names of the outputs, in order.")] = None,
+    order: Order = "max",
+    labels: Labels = None,
     plot: Annotated[Path | None, typer.Option(help="Draw the plane: .png, .svg, .pdf.")] = None,
     page: Annotated[Path | None, typer.Option("--html", help="Write one web page to move and zoom in.")] = None,
-    out: Annotated[Path | None, typer.Option(help="Save the answer as .safetensors.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON document instead of the tables.")] = False,
+    out: Saved = None,
+    as_json: AsJsonTables = False,
     values: Annotated[bool, typer.Option(help="Keep the values at the corners; without, no classes.")] = True,
-    normalize: Annotated[bool, typer.Option(help="Follow what a .nnet says of its inputs and outputs.")] = True,
-    shape: Annotated[str | None, typer.Option(metavar="12,12,3", help=SHAPE)] = None,
-    memory: Annotated[str | None, typer.Option(help="Bound the working set: bytes, or 512M, 2G.")] = None,
-    device: Annotated[str | None, typer.Option(help="Where to compute: cpu, cuda.")] = None,
-    progress: Annotated[bool, typer.Option(help="A bar on standard error, where that is a terminal.")] = True,
+    normalize: Normalize = True,
+    shape: Shape = None,
+    memory: Memory = None,
+    device: Device = None,
+    progress: Bar = True,
 ) -> None:
     """Every polygon of a plane on which a network is affine, and which output decides where.
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..errors import ArgumentError, FileError
+from .options import Labels, Order, Output
 from .output import dims, ready, remark, say, say_json
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ def report(
     result: Annotated[Path, typer.Argument(metavar="RESULT", help="What restrict or plane saved with --out.")],
     out: Annotated[Path | None, typer.Option(help="The page, .html; beside RESULT when left out.")] = None,
     title: Annotated[str | None, typer.Option(help="Its title; the name of RESULT when left out.")] = None,
-    labels: Annotated[str | None, typer.Option(metavar="A,B,C", help="Names of the outputs, in order.")] = None,
+    labels: Labels = None,
     features: Annotated[
         str | None, typer.Option(metavar="A,B,C", help="Names of the numbers of the input, in order.")
     ] = None,
@@ -29,8 +30,8 @@ def report(
         str | None, typer.Option(metavar="28,28", help="Show the input as an image of this shape.")
     ] = None,
     table: Annotated[bool, typer.Option("--table", help="Show an input that is an image as a table.")] = False,
-    order: Annotated[str, typer.Option(metavar="max|min", help="Whether the largest output decides.")] = "max",
-    output: Annotated[int | None, typer.Option(help="Which output, where the network has several.")] = None,
+    order: Order = "max",
+    output: Output = None,
     model: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="The network: a plane's classes need it."),

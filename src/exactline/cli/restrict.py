@@ -13,7 +13,8 @@ import typer
 
 from ..errors import ArgumentError, LineError
 from .bars import moving
-from .output import PICTURES, SHAPE, dims, ready, remark, say_json, say_rich
+from .options import AsJson, Bar, Device, End, File, MaxBreaks, Memory, Normalize, Saved, Seconds, Shape, Start
+from .output import PICTURES, dims, ready, remark, say_json, say_rich
 
 if TYPE_CHECKING:
     from ..network import Network
@@ -21,25 +22,24 @@ if TYPE_CHECKING:
 
 ROWS = 20  # of the table of nodes
 SIZES = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
-POINT = "20,30 or a file: .npy, .npz:key, .csv, .csv:row, .png, .jpg; once for each input of the network."
 
 
 def restrict(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A network: .onnx, .nnet, .eran, .tf, .pyt.")],
-    start: Annotated[list[str], typer.Option("--from", metavar="POINT", help=f"Where the line begins: {POINT}")],
-    end: Annotated[list[str], typer.Option("--to", metavar="POINT", help="Where it ends, in the same ways.")],
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON document instead of the table.")] = False,
+    file: File,
+    start: Start,
+    end: End,
+    as_json: AsJson = False,
     values: Annotated[bool, typer.Option(help="Keep the network's values at the breaks.")] = True,
-    out: Annotated[Path | None, typer.Option(help="Save the answer as .safetensors.")] = None,
+    out: Saved = None,
     plot: Annotated[Path | None, typer.Option(help="Draw the outputs along the line: .png, .pdf, .svg.")] = None,
-    normalize: Annotated[bool, typer.Option(help="Follow what a .nnet says of its inputs and outputs.")] = True,
-    shape: Annotated[str | None, typer.Option(metavar="12,12,3", help=SHAPE)] = None,
-    max_breaks: Annotated[int | None, typer.Option(help="Stop after so many breaks.")] = None,
-    seconds: Annotated[float | None, typer.Option(help="Stop after so long.")] = None,
-    memory: Annotated[str | None, typer.Option(help="Bound the working set: bytes, or 512M, 2G.")] = None,
+    normalize: Normalize = True,
+    shape: Shape = None,
+    max_breaks: MaxBreaks = None,
+    seconds: Seconds = None,
+    memory: Memory = None,
     until: Annotated[str | None, typer.Option(metavar="LAYER", help="Look at the output of this layer.")] = None,
-    device: Annotated[str | None, typer.Option(help="Where to compute: cpu, cuda.")] = None,
-    progress: Annotated[bool, typer.Option(help="A bar on standard error, where that is a terminal.")] = True,
+    device: Device = None,
+    progress: Bar = True,
 ) -> None:
     """Every break of a network on the line between two points, and its values there.
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Callable, Generator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ..errors import ArgumentError
-from .output import SHAPE, counted, dims, say_json, say_rich
+from .options import AsJson, File, Normalize, Shape
+from .output import counted, dims, say_json, say_rich
 from .restrict import byte_count
 
 if TYPE_CHECKING:
@@ -22,7 +24,6 @@ REFRESH = 0.2  # seconds between two looks of the live view, at the least
 
 scale = typer.Typer(name="scale", help="Many lines, with answers that outlive a crash.", no_args_is_help=True)
 
-File = Annotated[Path, typer.Argument(metavar="FILE", help="A network: .onnx, .nnet, .eran, .tf, .pyt.")]
 LinesFile = Annotated[
     Path,
     typer.Option(
@@ -38,11 +39,8 @@ Workers = Annotated[int | None, typer.Option(help="How many, on Ray; as many as 
 Gpus = Annotated[float, typer.Option("--gpus", help="Of each worker, on Ray.")]
 Resume = Annotated[bool, typer.Option(help="Go on with a store that is there.")]
 Values = Annotated[bool, typer.Option(help="Keep the network's values at the breaks.")]
-Normalize = Annotated[bool, typer.Option(help="Follow what a .nnet says of its inputs and outputs.")]
-Shape = Annotated[str | None, typer.Option(metavar="12,12,3", help=SHAPE)]
 Memory = Annotated[str | None, typer.Option(help="Bound the working set of each worker: bytes, or 512M, 2G.")]
 Device = Annotated[str | None, typer.Option(help="Where to compute without Ray: cpu, cuda.")]
-AsJson = Annotated[bool, typer.Option("--json", help="One JSON document instead of the table.")]
 Live = Annotated[bool, typer.Option("--progress/--no-progress", help="A live view, where that is a terminal.")]
 
 
@@ -175,28 +173,23 @@ def status(
     _tell(store, as_json)
 
 
+@dataclass(frozen=True)
 class _Given:
     """What all jobs are given alike."""
 
-    def __init__(
-        self,
-        file: Path,
-        lines: Path,
-        out: Path,
-        ray: str | None,
-        workers: int | None,
-        gpus: float,
-        resume: bool,
-        normalize: bool,
-        shape: str | None,
-        memory: str | None,
-        device: str | None,
-        as_json: bool,
-        progress: bool,
-    ) -> None:
-        self.file, self.lines, self.out, self.ray = file, lines, out, ray
-        self.workers, self.gpus, self.resume, self.normalize, self.shape = workers, gpus, resume, normalize, shape
-        self.memory, self.device, self.as_json, self.progress = memory, device, as_json, progress
+    file: Path
+    lines: Path
+    out: Path
+    ray: str | None
+    workers: int | None
+    gpus: float
+    resume: bool
+    normalize: bool
+    shape: str | None
+    memory: str | None
+    device: str | None
+    as_json: bool
+    progress: bool
 
     def run(self, job: str, **options: Any) -> None:
         """Do it and tell."""

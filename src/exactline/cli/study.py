@@ -13,6 +13,7 @@ import typer
 
 from ..errors import ArgumentError, FileError, MissingError
 from .bars import moving
+from .options import AsJsonTables, Bar, Pictures
 from .output import counted, remark, say_json, say_rich
 from .root import Commands
 
@@ -73,9 +74,9 @@ def acas(
             show_default=False,
         ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON document instead of the tables.")] = False,
-    pictures: Annotated[bool, typer.Option(help="Draw the pictures.")] = True,
-    progress: Annotated[bool, typer.Option(help="A bar on standard error, where that is a terminal.")] = True,
+    as_json: AsJsonTables = False,
+    pictures: Pictures = True,
+    progress: Bar = True,
 ) -> None:
     """Advice of a collision-avoidance network around the ownship: exact lines, samples, and what samples missed.
 

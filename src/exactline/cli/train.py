@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..errors import FileError
+from .options import AsJson, Bar
 from .output import counted, remark, say_json, say_rich, writable
 from .root import Commands
 from .study import bar, made
@@ -50,8 +51,8 @@ def digits(
     checkpoints: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Save it before training and after each epoch, as .onnx.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON document instead of the table.")] = False,
-    progress: Annotated[bool, typer.Option(help="A bar on standard error, where that is a terminal.")] = True,
+    as_json: AsJson = False,
+    progress: Bar = True,
 ) -> None:
     """Train a small convolutional network on 8x8 digits, and measure how robust it is on 450 it never saw.
 
