@@ -20,44 +20,34 @@ from exactline.client import Client
 from exactline.errors import ServiceError
 from tests.serve import raw, wire
 from tests.serve.running import Running, running, until
+from tests.serve.threads import Threads
 
 WHOLE = 2.0  # seconds until the pool has all its workers again
 
 
-class Load:
+class Load(Threads):
     """Clients that ask all the time, compare each answer with the library's, and never try again by themselves."""
 
     def __init__(self, server: Running, folder: Path, clients: int) -> None:
+        super().__init__(clients)
         rng = np.random.default_rng(0)
         self.server = server
         self.lines = rng.normal(size=(2, 8, 5))
         self.truth = xl.restrict_many(xl.load(folder / "acas.nnet"), *self.lines)
         self.right = self.wrong = self.lost = 0
         self.odd: list[str] = []
-        self._counting, self._done = threading.Lock(), threading.Event()
-        self._threads = [threading.Thread(target=self._ask, args=(number,)) for number in range(clients)]
 
-    def __enter__(self) -> Load:
-        for thread in self._threads:
-            thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._done.set()
-        for thread in self._threads:
-            thread.join(60)
-
-    def _ask(self, number: int) -> None:
+    def live(self, number: int) -> None:
         with Client(self.server.address, retries=0, timeout=60) as client:
-            while not self._done.is_set():
+            while not self.done.is_set():
                 try:
                     right = self._old() if number % 4 == 3 else self._same(client)
-                    with self._counting:
+                    with self.counting:
                         self.right += right
                         self.wrong += not right
                 except Exception as error:  # noqa: BLE001 of whatever kind, it is looked at
                     lost = "worker that did this job was lost" in str(error)
-                    with self._counting:
+                    with self.counting:
                         self.lost += lost
                         if not lost:
                             self.odd.append(repr(error))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import random
-import threading
 import time
 from collections import Counter
 from pathlib import Path
@@ -17,41 +16,33 @@ from exactline.client import Client
 from exactline.client.sending import Stats
 from tests.serve.load import Calls
 from tests.serve.running import Running, running, until
+from tests.serve.threads import Threads
 
 MIB = 1 << 20
 CLIENTS = 32
 
 
-class Crowd:
+class Crowd(Threads):
     """Clients, each a thread with a connection of its own, and how long their calls take."""
 
+    patience = 120.0
+
     def __init__(self, server: Running, calls: Calls, clients: int) -> None:
+        super().__init__(clients)
         self.server, self.calls = server, calls
         self.seen: Counter[str] = Counter()
         self.seconds: list[float] = []
-        self._counting, self._done = threading.Lock(), threading.Event()
-        self._threads = [threading.Thread(target=self._live, args=(number,)) for number in range(clients)]
 
-    def __enter__(self) -> Crowd:
-        for thread in self._threads:
-            thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._done.set()
-        for thread in self._threads:
-            thread.join(120)
-
-    def _live(self, number: int) -> None:
+    def live(self, number: int) -> None:
         chance = random.Random(number)
         with Client(self.server.address, timeout=120) as client:
-            while not self._done.is_set():
+            while not self.done.is_set():
                 began = time.monotonic()
                 try:
                     what = self.calls.ask(client, chance)
                 except Exception as problem:  # noqa: BLE001 whatever it is, it should not be
                     what = f"{type(problem).__name__}: {problem}"
-                with self._counting:
+                with self.counting:
                     self.seen[what] += 1
                     if what == "right":
                         self.seconds.append(time.monotonic() - began)
