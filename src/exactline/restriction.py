@@ -367,10 +367,9 @@ class Restriction:
         )
 
     def __str__(self) -> str:
-        units = " and ".join(f"{count:,} {TITLES.get(name, name)}" for name, count in self.units.items()) or "no"
         parts = [
             f"{len(self):,} piece{'' if len(self) == 1 else 's'}{' (minimal)' if self.is_minimal else ''}",
-            f"{units} units",
+            units_told(self.units),
             duration(self.seconds),
             f"estimated value error {self.error:.0e}",
             f"{self.unresolved:,} unresolved",
@@ -439,3 +438,12 @@ def _alphas(value: Any) -> Tensor:
 
 def duration(seconds: float) -> str:
     return f"{seconds * 1000:.0f} ms" if seconds < 1 else f"{seconds:.1f} s"
+
+
+def units_told(units: dict[str, int]) -> str:
+    """How many units of each kind.
+
+    >>> units_told({"relu": 1600, "max_pool2d": 16}), units_told({})
+    ('1,600 ReLU and 16 max_pool2d units', 'no units')
+    """
+    return (" and ".join(f"{count:,} {TITLES.get(name, name)}" for name, count in units.items()) or "no") + " units"

@@ -98,7 +98,7 @@ def _lines_request(model: Any, lines: Lines, progress: Any, given: dict[str, Any
     return pb.RestrictRequest(options=options, starts=starts, ends=ends).SerializeToString(), chosen
 
 
-def decide(
+def _decide_request(
     model: Any,
     lines: Lines,
     order: str,
@@ -109,7 +109,6 @@ def decide(
     *,
     one: bool,
 ) -> bytes:
-    """A request for decisions."""
     options, _ = _options(model, given, progress)
     try:
         return pb.DecideRequest(
@@ -134,7 +133,7 @@ def decide_one(
 ) -> Question[Decisions]:
     """Which output leads on a line."""
     lines, chosen = lines_of(Q, R, ("Q", "R"), many=False), USUAL | given
-    request = decide(model, lines, order, top, output, progress, given, one=True)
+    request = _decide_request(model, lines, order, top, output, progress, given, one=True)
     return Question("Decide", request, lambda reader: results.decisions_of(reader, lines, chosen, order, top))
 
 
@@ -150,7 +149,7 @@ def decide_many(
 ) -> Question[ManyDecisions]:
     """The same on many."""
     lines, chosen = lines_of(starts, ends, ("starts", "ends"), many=True), USUAL | given
-    request = decide(model, lines, order, top, output, progress, given, one=False)
+    request = _decide_request(model, lines, order, top, output, progress, given, one=False)
     return Question("Decide", request, lambda reader: results.many_decisions_of(reader, lines, chosen, order, top))
 
 

@@ -307,4 +307,5 @@ def _given(
     seconds: float | None,
     engine: str,
 ) -> dict[str, Any]:
-    return dict(zip(asking.KNOWN, (dtype, memory, values, rewrite, until, max_breaks, seconds, engine), strict=True))
+    given = {"dtype": dtype, "memory": memory, "values": values, "rewrite": rewrite, "until": until}
+    return given | {"max_breaks": max_breaks, "seconds": seconds, "engine": engine}

@@ -17,7 +17,7 @@ from ..arrays import Floats, Ints
 from ..errors import ArgumentError, LineError, MissingError, PlaneError
 from ..line import Lines, points_of
 from ..network.graph import Network
-from ..restriction import TITLES, Born, Restriction, duration
+from ..restriction import Born, Restriction, duration, units_told
 from .given import place_of, places_of
 from .locate import Locator
 from .polygon import Polygon
@@ -308,12 +308,11 @@ class PlaneRestriction:
         return self.network
 
     def __str__(self) -> str:
-        units = " and ".join(f"{count:,} {TITLES.get(name, name)}" for name, count in self.units.items()) or "no"
         return ", ".join(
             [
                 f"{len(self):,} polygon{'' if len(self) == 1 else 's'}",
                 f"{len(self.weights):,} corners",
-                f"{units} units",
+                units_told(self.units),
                 duration(self.seconds),
                 f"{self.unresolved:,} unresolved",
             ]
