@@ -13,6 +13,7 @@ from time import perf_counter
 import torch
 
 from .errors import ExactlineError
+from .words import counted
 
 NEEDED = ("exactline", "torch", "numpy", "safetensors", "typer", "rich")
 EXTRAS = {  # as in pyproject.toml: what pip install "exactline[name]" brings
@@ -78,7 +79,7 @@ def examine() -> Health:
 
 def devices() -> Iterator[Device]:
     """Where sweeps can run."""
-    threads = f"{torch.get_num_threads()} thread{'' if torch.get_num_threads() == 1 else 's'}"
+    threads = counted(torch.get_num_threads(), "thread")
     yield Device("cpu", f"{platform.machine()}, {platform.system()}, {threads}")
     for i in range(torch.cuda.device_count()):
         facts = torch.cuda.get_device_properties(i)

@@ -18,6 +18,7 @@ from .errors import ArgumentError, MissingError
 from .line import Lines, between
 from .network.graph import Network
 from .piece import Piece
+from .words import counted, duration, units_told
 
 if TYPE_CHECKING:
     from .checking import Check
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from .exact.certify import Certificate
 
 Values = Tensor | tuple[Tensor, ...]
-TITLES = {"relu": "ReLU", "leaky_relu": "LeakyReLU", "relu6": "ReLU6", "prelu": "PReLU", "rrelu": "RReLU"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -368,7 +368,7 @@ class Restriction:
 
     def __str__(self) -> str:
         parts = [
-            f"{len(self):,} piece{'' if len(self) == 1 else 's'}{' (minimal)' if self.is_minimal else ''}",
+            f"{counted(len(self), 'piece')}{' (minimal)' if self.is_minimal else ''}",
             units_told(self.units),
             duration(self.seconds),
             f"estimated value error {self.error:.0e}",
@@ -434,16 +434,3 @@ def _alphas(value: Any) -> Tensor:
             where="argument alpha",
             hint="Give positions between 0 and 1.",
         ) from problem
-
-
-def duration(seconds: float) -> str:
-    return f"{seconds * 1000:.0f} ms" if seconds < 1 else f"{seconds:.1f} s"
-
-
-def units_told(units: dict[str, int]) -> str:
-    """How many units of each kind.
-
-    >>> units_told({"relu": 1600, "max_pool2d": 16}), units_told({})
-    ('1,600 ReLU and 16 max_pool2d units', 'no units')
-    """
-    return (" and ".join(f"{count:,} {TITLES.get(name, name)}" for name, count in units.items()) or "no") + " units"

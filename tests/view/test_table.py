@@ -12,7 +12,7 @@ MODEL = nn.Sequential(nn.ReLU(), nn.Hardtanh(-0.5, 0.5))  # breaks at 1/3 and 12
 
 @pytest.mark.parametrize(
     ("most", "rows"),
-    [(None, [["relu", "2"], ["hardtanh", "1"]]), (1, [["relu", "2"], ["1 more nodes", "1"]])],
+    [(None, [["relu", "2"], ["hardtanh", "1"]]), (1, [["relu", "2"], ["1 more node", "1"]])],
 )
 def test_breaks_are_counted_by_node(most, rows):
     line = xl.restrict(MODEL, [-1.0, -3.0], [2.0, 0.25])

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..errors import ArgumentError, NumberError
+from ..words import counted
 from .options import POINT, AsJson, Device, File, Memory, Normalize, Shape
-from .output import PICTURES, counted, dims, ready, remark, say_json, say_rich
+from .output import PICTURES, dims, ready, remark, say_json, say_rich
 from .restrict import byte_count, given_point
 
 if TYPE_CHECKING:

@@ -8,8 +8,9 @@ from typing import Annotated
 import typer
 
 from ..errors import FileError
+from ..words import counted
 from .options import Normalize, Shape
-from .output import counted, dims, say, say_json, writable
+from .output import dims, say, say_json, writable
 
 
 def convert(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ..words import counted
 from .options import (
     AsJson,
     Device,
@@ -23,7 +24,7 @@ from .options import (
     Shape,
     Start,
 )
-from .output import PICTURES, counted, dims, listed, ready, remark, say_json, say_rich
+from .output import PICTURES, dims, listed, ready, remark, say_json, say_rich
 from .restrict import byte_count, given_point
 
 if TYPE_CHECKING:

@@ -11,8 +11,9 @@ import typer
 from typer.core import TyperCommand
 
 from ..errors import ArgumentError, MissingError
+from ..words import counted
 from .options import AsJsonTables, Bar, Pictures
-from .output import counted, dims, remark, say_json, say_rich
+from .output import dims, remark, say_json, say_rich
 from .study import bar, made
 
 if TYPE_CHECKING:

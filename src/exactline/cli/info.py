@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..errors import ExactlineError, FileError, UnsupportedError
+from ..words import counted
 from .ending import dressed
 from .options import Normalize, Shape
-from .output import counted, dims, say, say_json, say_rich
+from .output import dims, say, say_json, say_rich
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -11,6 +11,7 @@ from typing import Any
 import typer
 
 from ..errors import ArgumentError, FileError, MissingError
+from ..words import counted
 from .ending import UNHEARD, hush
 
 PICTURES = (".png", ".pdf", ".svg")
@@ -87,11 +88,6 @@ def listed(labels: str | None, count: int) -> list[str] | None:
             hint="Give one name for each output, with commas between.",
         )
     return names
-
-
-def counted(count: int, what: str) -> str:
-    """So many of something."""
-    return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
 WIDE = 2000  # columns where nobody says how many there are

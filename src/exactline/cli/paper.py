@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..errors import ArgumentError, MissingError
+from ..words import counted
 from .options import AsJsonTables, Bar, Pictures
-from .output import counted, say_json, say_rich
+from .output import say_json, say_rich
 from .study import bar, made
 
 if TYPE_CHECKING:

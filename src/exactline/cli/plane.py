@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..errors import ArgumentError
+from ..words import counted
 from .bars import moving
 from .options import POINT, AsJsonTables, Bar, Device, File, Labels, Memory, Normalize, Order, Saved, Shape
-from .output import PICTURES, counted, dims, listed, ready, remark, say_json, say_rich
+from .output import PICTURES, dims, listed, ready, remark, say_json, say_rich
 from .plane_summary import document, report
 from .restrict import byte_count, given_point
 

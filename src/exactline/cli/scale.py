@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..errors import ArgumentError
+from ..words import counted
 from .options import AsJson, File, Normalize, Shape
-from .output import counted, dims, say_json, say_rich
+from .output import dims, say_json, say_rich
 from .restrict import byte_count
 
 if TYPE_CHECKING:

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..errors import ArgumentError, FileError, MissingError
+from ..words import counted
 from .bars import moving
 from .options import AsJsonTables, Bar, Pictures
-from .output import counted, remark, say_json, say_rich
+from .output import remark, say_json, say_rich
 from .root import Commands
 
 if TYPE_CHECKING:

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .output import counted, remark, say_json, say_rich
+from ..words import counted
+from .output import remark, say_json, say_rich
 
 if TYPE_CHECKING:
     from rich.table import Table

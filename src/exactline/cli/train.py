@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..errors import FileError
+from ..words import counted
 from .options import AsJson, Bar
-from .output import counted, remark, say_json, say_rich, writable
+from .output import remark, say_json, say_rich, writable
 from .root import Commands
 from .study import bar, made
 

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from ..errors import ArgumentError
+from ..words import counted
 
 if TYPE_CHECKING:
     from ..arrays import Bools, Floats, Ints
@@ -177,14 +178,14 @@ class Decisions(Sequence[Interval]):
         for interval in self:
             widths[interval.label] += interval.width  # pyright: ignore[reportArgumentType]
         shares = ", ".join(f"{label}: {share:.4g}" for label, share in widths.most_common(SHOWN))
-        return f"<Decisions: {_counted(len(self))}; shares of the line {{{shares}}}>"
+        return f"<Decisions: {counted(len(self), 'interval')}; shares of the line {{{shares}}}>"
 
     def __str__(self) -> str:
         which = "largest" if self.order == "max" else "smallest"
         what = f"the {which} output decides" if self.top == 1 else f"the {self.top} {which} outputs decide"
         rows = [f"  {interval}" for interval in self[:SHOWN]]
         rest = [f"  and {len(self) - SHOWN:,} more"] if len(self) > SHOWN else []
-        return "\n".join([f"{_counted(len(self))}, {what}", *rows, *rest])
+        return "\n".join([f"{counted(len(self), 'interval')}, {what}", *rows, *rest])
 
     @property
     def _span(self) -> slice:
@@ -229,8 +230,4 @@ class ManyDecisions(Sequence[Decisions]):
         return (self[i] for i in range(len(self)))
 
     def __repr__(self) -> str:
-        return f"<ManyDecisions: {len(self):,} lines, {_counted(len(self.table.starts))}>"
-
-
-def _counted(count: int) -> str:
-    return f"{count:,} interval{'' if count == 1 else 's'}"
+        return f"<ManyDecisions: {len(self):,} lines, {counted(len(self.table.starts), 'interval')}>"

@@ -72,12 +72,3 @@ def percent(share: float) -> str:
     ('4.1 %', '3.2e-14 %', '0 %')
     """
     return "0 %" if share == 0 else f"{100 * share:.2g} %"
-
-
-def counted(count: int, what: str) -> str:
-    """So many of something.
-
-    >>> counted(1, "piece"), counted(1234, "piece")
-    ('1 piece', '1,234 pieces')
-    """
-    return f"{count:,} {what}{'' if count == 1 else 's'}"

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from .. import zoo
 from ..restrict import restrict
-from .chapter import Chapter, Page, Picture, Table, counted, number
+from ..words import counted
+from .chapter import Chapter, Page, Picture, Table, number
 from .draw_line import draw_line
 
 if TYPE_CHECKING:

@@ -18,7 +18,8 @@ from ..studies.acas_report import missed_csv
 from ..studies.encounter import ADVISORIES, INPUTS
 from ..studies.scene import Scene
 from ..studies.zones import cell_areas
-from .chapter import Chapter, Page, Picture, Table, counted, number
+from ..words import counted
+from .chapter import Chapter, Page, Picture, Table, number
 from .draw_encounter import draw_encounter
 
 HEADING = 150.0  # degrees: the intruder comes towards us, from the left to the right

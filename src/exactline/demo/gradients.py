@@ -12,7 +12,8 @@ from .. import zoo
 from ..attr.integrated import IntegratedGradients
 from ..attr.rules import Pieces, relative_error
 from ..restrict import restrict
-from .chapter import Chapter, Picture, Table, counted, number, percent
+from ..words import counted
+from .chapter import Chapter, Picture, Table, number, percent
 from .draw_gradients import draw_curves, draw_heat
 
 IMAGE = 9  # of the digits that ship with us

@@ -9,7 +9,8 @@ from torch import Tensor
 
 from .. import zoo
 from ..restrict import restrict
-from .chapter import Chapter, Page, Picture, Table, counted, number
+from ..words import counted
+from .chapter import Chapter, Page, Picture, Table, number
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -9,7 +9,8 @@ from torch import Tensor
 
 from .. import zoo
 from ..plane.ask import restrict_plane
-from .chapter import Chapter, Page, Picture, Table, counted, percent
+from ..words import counted
+from .chapter import Chapter, Page, Picture, Table, percent
 from .draw_plane import chosen_colours, draw_plane
 
 if TYPE_CHECKING:

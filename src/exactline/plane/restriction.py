@@ -17,7 +17,8 @@ from ..arrays import Floats, Ints
 from ..errors import ArgumentError, LineError, MissingError, PlaneError
 from ..line import Lines, points_of
 from ..network.graph import Network
-from ..restriction import Born, Restriction, duration, units_told
+from ..restriction import Born, Restriction
+from ..words import counted, duration, units_told
 from .given import place_of, places_of
 from .locate import Locator
 from .polygon import Polygon
@@ -310,7 +311,7 @@ class PlaneRestriction:
     def __str__(self) -> str:
         return ", ".join(
             [
-                f"{len(self):,} polygon{'' if len(self) == 1 else 's'}",
+                counted(len(self), "polygon"),
                 f"{len(self.weights):,} corners",
                 units_told(self.units),
                 duration(self.seconds),

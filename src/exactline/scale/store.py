@@ -15,6 +15,7 @@ import numpy as np
 from ..arrays import Ints
 from ..errors import ExactlineError, FileError, MissingError
 from ..network.graph import Network
+from ..words import counted
 from . import index as indices
 from .answers import answer
 from .folder import damaged
@@ -178,11 +179,10 @@ class Store:
         return str(self.path / FOLDER / name)
 
     def __repr__(self) -> str:
-        count = len(self.index.records)
         parts = [
             f"{self.done:,} of {len(self):,} lines",
             f"{self.breaks:,} breaks",
-            f"{count:,} shard{'' if count == 1 else 's'}",
+            counted(len(self.index.records), "shard"),
         ]
         errors = sum(r.errors for r in self.index.records.values())
         parts += [f"{errors:,} with an error"] if errors else []

@@ -10,6 +10,7 @@ import numpy as np
 
 from ..errors import ArgumentError
 from ..needed import needed
+from ..words import counted
 from .plot import BINS, COLOURS, DENSE, STYLE
 
 if TYPE_CHECKING:
@@ -149,7 +150,7 @@ def _frame(ax: Axes, values: Any, intervals: int, pieces: int) -> None:
     ax.set_yticks([at for at in ax.get_yticks() if low - pad <= at <= high + pad])  # the band has no values
     ax.set_ylim(high + pad - span, high + pad)
     ax.set_xlim(0, 1)
-    ax.set_xlabel(f"alpha ({intervals:,} interval{'' if intervals == 1 else 's'}, {pieces:,} pieces)")
+    ax.set_xlabel(f"alpha ({counted(intervals, 'interval')}, {counted(pieces, 'piece')})")
     ax.set_ylabel("output")
 
 

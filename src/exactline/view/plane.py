@@ -10,6 +10,7 @@ import numpy as np
 from ..arrays import Floats
 from ..errors import ArgumentError
 from ..needed import needed
+from ..words import counted
 from .band import checked_names
 from .plane_looks import axis_names, looks, marked, outputs_of, percent, plain_text, shaded, stretch
 from .plot import STYLE
@@ -100,7 +101,7 @@ def _draw_regions(ax: Axes, plane: PlaneRestriction) -> str:
         _legend(
             ax, [rows[i] for i in some], "edges born by" if len(rows) <= LEGEND else f"{LEGEND} of {len(rows)} nodes"
         )
-    return f"{len(plane):,} polygon{'' if len(plane) == 1 else 's'}"
+    return counted(len(plane), "polygon")
 
 
 def _bearers(plane: PlaneRestriction) -> tuple[list[int], list[int]]:
@@ -147,7 +148,7 @@ def _draw_decisions(
     shown = [patch for share, patch in rows if share >= least][:LEGEND]
     which = "largest" if decided.order == "max" else "smallest"
     _legend(ax, shown, f"{which} output" if len(rows) <= LEGEND else f"{LEGEND} of {len(rows)} classes")
-    return f"{len(decided):,} region{'' if len(decided) == 1 else 's'}, {len(plane):,} polygons"
+    return f"{counted(len(decided), 'region')}, {counted(len(plane), 'polygon')}"
 
 
 def compound(rings: list[Floats]) -> Any:

@@ -9,6 +9,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from ..network.listing import layers, shaped, weights
+from ..words import counted
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -92,7 +93,7 @@ def _births(what: str, births: Tensor, names: tuple[str, ...]) -> str:  # (n, 3)
     counts = Counter(node for node in births[:, 0].tolist() if node >= 0).most_common()
     rows = [(names[node], f"{count:,}") for node, count in counts[:ROWS]]
     if rest := counts[ROWS:]:
-        rows.append((f"{len(rest):,} more nodes", f"{sum(count for _, count in rest):,}"))
+        rows.append((counted(len(rest), "more node"), f"{sum(count for _, count in rest):,}"))
     return _table(f"{what} by node", ("node", what), rows, right=(1,))
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from ..words import counted
+
 if TYPE_CHECKING:
     from rich.table import Table
 
@@ -24,5 +26,5 @@ def births_table(line: Restriction, *, most: int | None = None) -> Table:
     for node, count in shown:
         table.add_row(Text(node), f"{count:,}")
     if rest := counts[len(shown) :]:
-        table.add_row(f"{len(rest):,} more nodes", f"{sum(count for _, count in rest):,}")
+        table.add_row(counted(len(rest), "more node"), f"{sum(count for _, count in rest):,}")
     return table
