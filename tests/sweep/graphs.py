@@ -13,6 +13,7 @@ from tests.oracle.families import Apply, Concat, Residual, pick
 
 def graph(seed: int) -> tuple[nn.Module, Tensor, Tensor]:
     """A network and the ends of a line through it."""
+    torch.manual_seed(seed)
     g = torch.Generator().manual_seed(seed)
     flat = pick(g, 0, 5) == 0  # one spatial dim
     channels, side = pick(g, 1, 3), pick(g, 9, 13)
@@ -22,7 +23,6 @@ def graph(seed: int) -> tuple[nn.Module, Tensor, Tensor]:
     for _ in range(pick(g, 2, 4)):
         made, now = _block(g, now, flat)
         layers += made
-    torch.manual_seed(seed)
     body = nn.Sequential(*layers).eval().double()
     _randomise(body, g)
     try:

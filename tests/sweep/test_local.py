@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from itertools import pairwise
 
 import pytest
@@ -16,7 +17,7 @@ from tests.oracle.families import FAMILIES, small_integers
 from tests.sweep.graphs import graph
 
 
-def same(model: nn.Module, Q: Tensor, R: Tensor, **options) -> tuple[xl.Restriction, xl.Restriction]:
+def same(model: nn.Module | xl.Network, Q: Tensor, R: Tensor, **options) -> tuple[xl.Restriction, xl.Restriction]:
     dense = xl.restrict(model, Q, R, engine="dense")
     local = xl.restrict(model, Q, R, engine="local", **options)
     assert len(local) == len(dense)
@@ -126,6 +127,49 @@ def test_ties_everywhere_and_every_stretch_size():
         for i in (0, 5, 17, 37):
             for memory in (None, 1):
                 same(model, starts[i], ends[i], memory=memory)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("family", FAMILIES)
+def test_ties_in_every_family(family):
+    for seed in range(20):
+        g = torch.Generator().manual_seed(seed)
+        torch.manual_seed(seed)
+        model, shape = FAMILIES[family](g)
+        if seed % 3:
+            small_integers(g, model)
+        for _ in range(3):
+            Q, R = torch.randint(-9, 10, (2, *shape), generator=g).double()
+            for memory in (None, 1):
+                same(model.eval().double(), Q, R, memory=memory)
+
+
+@pytest.mark.parametrize("pooled", [False, True])
+def test_flat_images_stay_local(pooled):
+    """Pixels that are the same break together and tie in every window, all along the line."""
+    pool = [nn.MaxPool2d(2), nn.Conv2d(8, 8, 3, 1, 1)] if pooled else [nn.Conv2d(8, 8, 4, 2, 1)]
+    model = nn.Sequential(
+        nn.Conv2d(3, 8, 3, 1, 1), nn.ReLU(), *pool, nn.ReLU(), nn.Flatten(), nn.Linear(512, 20), nn.ReLU()
+    ).double().eval()  # fmt: skip
+    for step in (4, 8):
+        coarse = torch.rand(2, 3, 16 // step, 16 // step, dtype=torch.float64)
+        Q, R = nn.functional.interpolate(coarse, scale_factor=step)
+        for start in (Q, torch.zeros_like(Q)):
+            local, _ = same(model, start, R)
+            assert "by points" not in local.engine
+        assert local.births[:, 2].max() > 1
+
+
+@pytest.mark.parametrize("name", ["eran/mnist/mnist_conv_maxpool.onnx", "eran/mnist/convSmallRELU__Point.onnx"])
+def test_digits_on_black_stay_local(data, name):
+    """Most of such an image is one colour, and some units of trained networks have hardly any weight."""
+    pixels = gzip.decompress((data / "images/t10k-images-idx3-ubyte.gz").read_bytes())[16:]
+    images = torch.frombuffer(bytearray(pixels), dtype=torch.uint8).view(-1, 28, 28).double() / 255
+    network = xl.load(data / name)
+    shape = network.nodes[network.inputs[0]].shape
+    for Q, R in ((torch.zeros(shape, dtype=torch.float64), images[0]), (images[0], images[2])):
+        local, _ = same(network, Q.reshape(shape), R.reshape(shape))
+        assert "by points" not in local.engine
 
 
 def test_slopes_of_each_channel():

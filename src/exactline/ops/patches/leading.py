@@ -172,10 +172,10 @@ class Leading:
             near &= ~ends
         if not bool(near.any()):
             return leader, None
-        return self._closely(stage, block, values, slopes, leader, window, near)
+        return self._closely(stage, block, values, leader, window, near)
 
     def _closely(
-        self, stage: Stage, block: Block, values: Tensor, slopes: Tensor, leader: Tensor, window: Tensor, near: Tensor
+        self, stage: Stage, block: Block, values: Tensor, leader: Tensor, window: Tensor, near: Tensor
     ) -> tuple[Tensor, Tensor]:
         """The same where the best two are close; of those that are tied the one leads that leads after it."""
         row, place, channel = near.nonzero(as_tuple=True)
@@ -194,13 +194,13 @@ class Leading:
         third = rest.scatter(1, second[:, None], -torch.inf).amax(1)
         usual = self._of_members(stage.usual, window).amax(1)[row, channel]
         ends = torch.searchsorted(block.times[row], block.times[row, place][:, None], right=True)[:, 0] - 1
-        after = slopes[row, ends.clamp(max=slopes.shape[1] - 1), :, channel]
-        faster = (after.gather(1, second[:, None]) - after.gather(1, first[:, None]))[:, 0]
-        lost = tie & ((place == 0) | (place > block.here.sum(1)[row]) | (faster == 0))
+        after = values[row, (ends + 1).clamp(max=values.shape[1] - 1), :, channel]
+        ahead = (after.gather(1, second[:, None]) - after.gather(1, first[:, None]))[:, 0]
+        lost = tie & ((place == 0) | (place > block.here.sum(1)[row]) | (ahead.abs() <= 2 * usual))
         lost |= here.gather(1, first[:, None])[:, 0] - third <= 2 * usual
         if bool(lost.any()):
             raise Doubt(float(block.times[row, place][lost][0]))
-        leader[row, place, channel] = torch.where((told < 0) | (tie & (faster > 0)), second, first)
+        leader[row, place, channel] = torch.where((told < 0) | (tie & (ahead > 0)), second, first)
         tied = torch.zeros_like(near)
         tied[row, place, channel] = True
         return leader, tied

@@ -150,8 +150,9 @@ def _through(block: Block, gaps: Tensor, row: Tensor, place: Tensor, channel: Te
     while len(row):
         after = gaps[row, place + 1, channel]
         known = after != 0
-        if not bool(known.any()):  # they stay there
-            raise Doubt(float(block.times[row[0], place[0]]))
+        stays = ~known & (block.times[row, place + 1] > block.times[row, place])
+        if bool(stays.any()):
+            raise Doubt(float(block.times[row, place][stays][0]))
         sides = torch.copysign(torch.full_like(after, TINY), after)
         gaps[row[known], place[known], channel[known]] = sides[known]
         row, place, channel = row[~known], place[~known], channel[~known]
