@@ -96,7 +96,7 @@ class Calls:
     def _old(self, net: object, rng: np.random.Generator) -> tuple[list[bytes], list[bytes]]:
         """A call of the old protocol and its answers, as the library makes them."""
         from exactline.serve.limits import Limits
-        from exactline.serve.syrenn import read_request, transform
+        from exactline.serve.syrenn.transform import read_request, transform
 
         asked = [wire.line(small(rng, net.size), small(rng, net.size)) for _ in range(2)]
         messages = [

@@ -13,7 +13,7 @@ import torch
 import exactline as xl
 from exactline.serve.limits import Limits
 from exactline.serve.protos import syrenn_server_pb2
-from exactline.serve.syrenn import transform
+from exactline.serve.syrenn.transform import transform
 from exactline.zoo import tent_network
 from tests.oracle.compare import mismatch
 from tests.oracle.decisions import exact_decisions

@@ -8,7 +8,7 @@ import pytest
 import exactline as xl
 from exactline.serve.limits import Limits
 from exactline.serve.protos import syrenn_server_pb2
-from exactline.serve.syrenn import read_request, transform
+from exactline.serve.syrenn.transform import read_request, transform
 from tests.serve import wire
 from tests.serve.wire import CHANNELS, FLAT, Window
 

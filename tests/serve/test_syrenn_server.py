@@ -12,7 +12,7 @@ import pytest
 
 from exactline.serve.limits import Limits
 from exactline.serve.protos import syrenn_server_pb2
-from exactline.serve.syrenn import read_request, transform
+from exactline.serve.syrenn.transform import read_request, transform
 from tests.serve import raw, wire
 from tests.serve.old_networks import ALL, small
 from tests.serve.running import Running, until

@@ -18,7 +18,7 @@ import grpc
 
 from ..errors import ArgumentError, FileError, ServiceError
 from ..needed import needed
-from . import service, syrenn_door
+from . import service
 from .access import TokenGuard, is_loopback
 from .call import Expired, Refused
 from .door import Door
@@ -28,6 +28,7 @@ from .log import Log
 from .pool import Pool
 from .service import Service
 from .store import Store
+from .syrenn import door as syrenn
 
 PATIENCE = 120.0  # seconds for a worker to try its device
 MORE = 16  # calls that may come in beyond the limit, to be told so
@@ -169,7 +170,7 @@ class Server:
             ],
         )
         ours = Service(self.door, self.store, self.settings.allow_upload).handler()
-        server.add_generic_rpc_handlers((ours, syrenn_door.handler(self.door)))
+        server.add_generic_rpc_handlers((ours, syrenn.handler(self.door)))
         self._side_doors(server)
         return server
 
@@ -179,7 +180,7 @@ class Server:
             from grpc_health.v1 import health, health_pb2, health_pb2_grpc
         self._health = health.HealthServicer()
         health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
-        for name in ("", service.NAME, syrenn_door.NAME):
+        for name in ("", service.NAME, syrenn.NAME):
             self._health.set(name, health_pb2.HealthCheckResponse.SERVING)
         if self.settings.reflection:
             from grpc_reflection.v1alpha import reflection

@@ -33,7 +33,7 @@ WORK = {  # what a job of each kind calls; functions take a Task and yield messa
     "decide": "exactline.serve.decided:decide",
     "attribute": "exactline.serve.attributed:attribute",
     "plane": "exactline.serve.planes:plane",
-    "transform": "exactline.serve.syrenn:work",
+    "transform": "exactline.serve.syrenn.transform:work",
     "probe": "exactline.serve.worker:probe",
     "nap": "exactline.serve.worker:nap",
 }

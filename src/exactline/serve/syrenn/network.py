@@ -9,12 +9,12 @@ from typing import Any
 
 import torch
 
-from ..formats.sketch import Sketch
-from ..network.builder import Data, Refused
-from ..network.graph import Network
-from ..ops import windows
-from ..ops.maximum import Maximum
-from .syrenn_layers import FLAT, Concat, Dense, Extent, Layer, Normalize, Window, bad
+from ...formats.sketch import Sketch
+from ...network.builder import Data, Refused
+from ...network.graph import Network
+from ...ops import windows
+from ...ops.maximum import Maximum
+from .layers import FLAT, Concat, Dense, Extent, Layer, Normalize, Window, bad
 
 
 @dataclass(frozen=True)

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 from google.protobuf.message import DecodeError
 
-from .limits import Limits
-from .protos import syrenn_server_pb2 as wire
-from .syrenn_answers import Answerer, ends_of
-from .syrenn_layers import Extent, Layer, bad, read_layer
-from .syrenn_network import network_of
-from .syrenn_polygon import polytopes_of
+from ..limits import Limits
+from ..protos import syrenn_server_pb2 as wire
+from .answers import Answerer, ends_of
+from .layers import Extent, Layer, bad, read_layer
+from .network import network_of
+from .polygon import polytopes_of
 
 if TYPE_CHECKING:
-    from .worker import Task
+    from ..worker import Task
 
 
 def work(task: Task) -> Iterator[bytes]:

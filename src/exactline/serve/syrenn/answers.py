@@ -10,18 +10,18 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..arrays import Floats, Ints
-from ..errors import LineError, NumberError
-from ..network.graph import Network
-from ..plane.ask import restrict_plane
-from ..plane.restriction import PlaneRestriction
-from ..plane.triangles import fan
-from ..restrict import restrict
-from ..restriction import Restriction
-from .limits import Limits, refuse
-from .protos import syrenn_server_pb2 as wire
-from .syrenn_layers import bad, numbers
-from .syrenn_polygon import Corners
+from ...arrays import Floats, Ints
+from ...errors import LineError, NumberError
+from ...network.graph import Network
+from ...plane.ask import restrict_plane
+from ...plane.restriction import PlaneRestriction
+from ...plane.triangles import fan
+from ...restrict import restrict
+from ...restriction import Restriction
+from ..limits import Limits, refuse
+from ..protos import syrenn_server_pb2 as wire
+from .layers import bad, numbers
+from .polygon import Corners
 
 LARGEST = float(np.finfo(np.float32).max)
 ENDPOINT, FLOAT, PIECE = 24, 4, 32  # bytes of a message, at most, besides the numbers in it

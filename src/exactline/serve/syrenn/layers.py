@@ -11,8 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..errors import ArgumentError
-from ..formats import limits
+from ...errors import ArgumentError
+from ...formats import limits
 
 DEEPEST = 16  # concatenations within each other
 CHANNELS, FLAT = 1, 2  # how outputs are put together

@@ -10,10 +10,10 @@ from contextlib import ExitStack
 
 import grpc
 
-from ..errors import ArgumentError
-from .call import Call, Cancelled, Expired, Lost
-from .door import Door, Visit
-from .frames import Job
+from ...errors import ArgumentError
+from ..call import Call, Cancelled, Expired, Lost
+from ..door import Door, Visit
+from ..frames import Job
 
 NAME = "syrenn_server.SyReNNTransformer"
 JOB = Job("transform")

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from ..arrays import Floats, Ints
-from ..errors import PlaneError
-from .syrenn_layers import bad, numbers
+from ...arrays import Floats, Ints
+from ...errors import PlaneError
+from .layers import bad, numbers
 
 CORNERS = 1024  # of one polytope
 ROUNDED = 4 * 2.0**-24  # how far float32 may move a corner, as a share of the largest coordinate
