@@ -5,6 +5,8 @@ from __future__ import annotations
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
+from ..words import counted
+
 if TYPE_CHECKING:
     from rich.table import Table
 
@@ -113,5 +115,5 @@ def _birth_table(births: dict[str, int]) -> Table:
     for node, count in shown:
         table.add_row(Text(node), f"{count:,}")
     if rest := list(births.values())[ROWS:]:
-        table.add_row(f"{len(rest):,} more nodes", f"{sum(rest):,}")
+        table.add_row(counted(len(rest), "more node"), f"{sum(rest):,}")
     return table
