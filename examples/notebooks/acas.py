@@ -23,7 +23,6 @@ import torch
 
 import exactline as xl
 from exactline.decide.property import Property
-from exactline.view.band import plot_band
 from exactline.zoo.encounter import ADVISORIES, encounter
 
 model = encounter()
@@ -53,7 +52,7 @@ for stretch in decided:
     print(f"{12_000 * stretch.start:8.2f} to {12_000 * stretch.stop:8.2f} ft: {ADVISORIES[stretch.best]}")
 
 # %%
-plot_band(decided, names=ADVISORIES)
+decided.plot(labels=ADVISORIES)
 plt.show()
 
 # %% [markdown]

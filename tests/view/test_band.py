@@ -34,7 +34,7 @@ def texts(ax):
 
 def test_every_interval_has_its_bar_and_names_are_told():
     decided = xl.restrict(affine((0.0, 1.0), (0.5, 0.0), (-9.0, 0.0)), [0.0], [1.0]).decisions()
-    ax = plot_band(decided, names=["up", "flat", "low"])
+    ax = decided.plot(labels=["up", "flat", "low"])
     assert sorted((x0, x1) for _, x0, x1, _ in bars(ax)) == [(0.0, 0.5), (0.5, 1.0)]
     assert texts(ax) == ["up", "flat", "never"]
     assert "2 intervals" in ax.get_xlabel()

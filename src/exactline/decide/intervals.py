@@ -150,11 +150,11 @@ class Decisions(Sequence[Interval]):
             )
         return self[int(np.searchsorted(starts, alpha, side="right")) - 1]
 
-    def plot(self, ax: Any = None) -> Any:
-        """Draw the intervals as a coloured band, the breaks as ticks and the outputs above."""
+    def plot(self, ax: Any = None, *, labels: Sequence[str] | None = None) -> Any:
+        """Draw the intervals as a coloured band, the breaks as ticks and the outputs above; ``labels`` names these."""
         from ..view.band import plot_band
 
-        return plot_band(self, ax)
+        return plot_band(self, ax, names=labels)
 
     def __len__(self) -> int:
         return self._span.stop - self._span.start
