@@ -154,10 +154,27 @@ def foretold(network: Network, lines: Lines, line: int, wanted: int) -> list[tup
 
 def _changes(network: Network, lines: Lines, line: int, places: Floats) -> Floats:
     """How many units change between neighbouring points of a line; ties where it starts or ends are no changes."""
-    device = lines.starts[0].device
     places = places.copy()
     places[0] += INSIDE * (places[1] - places[0])
     places[-1] -= INSIDE * (places[-1] - places[-2])
+    return _counted(network, lines, line, places)
+
+
+def _counted(network: Network, lines: Lines, line: int, places: Floats) -> Floats:
+    """The same at these points themselves; a few at a time where memory is short."""
+    try:
+        return _compared(network, lines, line, places)
+    except torch.cuda.OutOfMemoryError:
+        if len(places) < 3:
+            raise
+        torch.cuda.empty_cache()
+    middle = len(places) // 2
+    halves = places[: middle + 1], places[middle:]
+    return np.concatenate([_counted(network, lines, line, half) for half in halves])
+
+
+def _compared(network: Network, lines: Lines, line: int, places: Floats) -> Floats:
+    device = lines.starts[0].device
     points, _ = lines.at(torch.full((len(places),), line, device=device), on(device, places))
     last = plan(network).last
     live = dict(zip(network.inputs, points, strict=True))

@@ -64,20 +64,34 @@ class Looks:
         """Differences (k,) at the inputs of breaking nodes, each at an alpha, and their error bounds; in one walk."""
         order = torch.argsort(nodes, stable=True)
         values, bounds = torch.empty_like(alphas), torch.empty_like(alphas)
-        step = self._together()
-        for at in range(0, len(order), step):
+        at, step = 0, self._together()
+        while at < len(order):
             some = order[at : at + step]
-            which = torch.full_like(some, self.line)
-            walk = Walk(self.network, *self.lines.at(which, alphas[some]))
-            for node in torch.unique(nodes[some]).tolist():
-                source = self.network.nodes[node].inputs[0]
-                errors = flat(walk.to(source))
-                here = nodes[some] == node
-                rows = some[here]
-                bounds[rows] = SAFETY * _difference(errors[here], elements[rows], partners[rows], 1.0)
-                values[rows] = _difference(flat(walk.values[source])[here], elements[rows], partners[rows], -1.0)
-                some = some[~here]
-                walk = walk.some((~here).nonzero()[:, 0])
+            try:
+                values[some], bounds[some] = self._walked(*(t[some] for t in (nodes, alphas, elements, partners)))
+            except torch.cuda.OutOfMemoryError:
+                if step == 1:
+                    raise
+                torch.cuda.empty_cache()
+                step = max(1, min(step, len(some)) // 2)
+                continue
+            at += step
+        return values, bounds
+
+    def _walked(self, nodes: Tensor, alphas: Tensor, elements: Tensor, partners: Tensor) -> tuple[Tensor, Tensor]:
+        """The same for a few, in order of nodes."""
+        values, bounds = torch.empty_like(alphas), torch.empty_like(alphas)
+        walk = Walk(self.network, *self.lines.at(torch.full_like(nodes, self.line), alphas))
+        left = torch.arange(len(nodes), device=nodes.device)
+        for node in torch.unique(nodes).tolist():
+            source = self.network.nodes[node].inputs[0]
+            errors = flat(walk.to(source))
+            here = nodes[left] == node
+            rows = left[here]
+            bounds[rows] = SAFETY * _difference(errors[here], elements[rows], partners[rows], 1.0)
+            values[rows] = _difference(flat(walk.values[source])[here], elements[rows], partners[rows], -1.0)
+            left = left[~here]
+            walk = walk.some((~here).nonzero()[:, 0])
         return values, bounds
 
     def _together(self) -> int:
