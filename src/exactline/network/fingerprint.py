@@ -15,6 +15,7 @@ from ..errors import CaptureError
 KINDS = (bool, int, float, complex, str, bytes, type(None))
 PLAIN = frozenset(KINDS)
 BOXES = frozenset((dict, OrderedDict))  # most of what a module holds: its hooks, of which there are usually none
+WORDS = 1 << 24  # of weights on a device that are added up at a time
 DEEPEST = 8  # boxes in boxes; what lies deeper is not looked at
 NUMBERED = frozenset((torch.float32, torch.float64))  # as NumPy has them too
 
@@ -70,7 +71,16 @@ def _tensor(tensor: Tensor) -> tuple[Any, ...]:
     flat = tensor.detach().contiguous().view(-1)
     if flat.device.type == "cpu":
         return (*kind, zlib.crc32(flat.view(torch.uint8).numpy().data))
-    # weighted by odd numbers, so that two numbers that change places are noticed
-    words = flat.view(torch.uint8).to(torch.int64)
-    odd = torch.arange(1, 2 * len(words), 2, device=words.device)
-    return (*kind, int((words * odd).sum()))
+    return (*kind, _checksum(flat.view(torch.uint8)))
+
+
+def _checksum(data: Tensor) -> int:
+    """Words weighted by odd numbers, so that two that change places are noticed; a few million at a time."""
+    whole = len(data) // 8 * 8
+    total = 0
+    for words in (data[:whole].view(torch.int64), data[whole:].to(torch.int64)):
+        for at in range(0, len(words), WORDS):
+            some = words[at : at + WORDS]
+            odd = torch.arange(2 * at + 1, 2 * (at + len(some)), 2, device=words.device)
+            total = (31 * total + int((some * odd).sum())) % (1 << 64)
+    return total
