@@ -13,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ..arrays import Floats, Ints
 from ..errors import NumberError
 from ..line import Lines, between
 from ..network.graph import Network
@@ -22,7 +23,7 @@ from .noise import StateNoise, fuzz_of
 from .place import Births, place
 from .plan import Plan, plan
 from .scratch import empty
-from .state import Floats, Ints, State, Step, begin, on
+from .state import State, Step, begin, on
 from .walk import Walk
 
 

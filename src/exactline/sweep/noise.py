@@ -9,11 +9,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ..arrays import Floats, Ints
 from ..network.graph import Network
 from ..ops.base import Noise, flat
 from .doubt import Size
 from .plan import plan
-from .state import Floats, Ints, State, on
+from .state import State, on
 from .walk import PROBES, TINY, Walk
 
 SAFETY = 16.0  # estimates are multiplied by this before they decide

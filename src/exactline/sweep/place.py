@@ -8,8 +8,9 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 
+from ..arrays import Bools, Floats, Ints
 from ..ops.base import HUGE, Crossings
-from .state import Floats, Ints, Mask, on
+from .state import on
 
 ULPS = 4 * float(np.finfo(np.float64).eps)  # alphas closer than this, relative to themselves, are one
 
@@ -42,7 +43,7 @@ class Found:
     element: Ints  # (k,)
     partner: Ints  # (k,) or -1
     level: Floats  # (k,) in the precision of the sweep
-    rising: Mask  # (k,) whether the element comes from below
+    rising: Bools  # (k,) whether the element comes from below
 
     def pick(self, which: Ints) -> Found:
         """Some of the crossings."""

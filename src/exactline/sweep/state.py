@@ -9,16 +9,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
+from ..arrays import Bools, Floats, Ints
 from ..line import Lines
 from .doubt import Size, Usual
 from .walk import Walk
-
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
-Mask = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -98,7 +94,7 @@ class State:
         return torch.finfo(self.dtype).eps
 
     @property
-    def joined(self) -> Mask:
+    def joined(self) -> Bools:
         """(n - 1,) whether a point and the next are on one line."""
         return self.line[:-1] == self.line[1:]
 
@@ -142,6 +138,6 @@ def unborn(line: Ints, alphas: Floats) -> tuple[Ints, Floats]:
     return marks, spots
 
 
-def on(device: torch.device, array: Ints | Floats | Mask) -> Tensor:
+def on(device: torch.device, array: Ints | Floats | Bools) -> Tensor:
     """An array as a tensor; on the CPU they share their memory."""
     return torch.from_numpy(array).to(device)

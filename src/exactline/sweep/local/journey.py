@@ -10,13 +10,14 @@ from itertools import pairwise
 import numpy as np
 import torch
 
+from ...arrays import Floats
 from ...line import Lines
 from ...network.graph import Network
 from ...ops.base import Breaking
 from ...ops.patches.scan import Doubt
 from ..engine import Limits
 from ..plan import plan
-from ..state import Floats, on
+from ..state import on
 from .look import Looks
 from .plan import Route
 from .stretch import Found, Stretch, TooLarge
