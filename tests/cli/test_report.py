@@ -1,6 +1,7 @@
 """The command report: a page from a saved line or plane, with or without the network."""
 
 import json
+import os
 
 import torch
 from torch import nn
@@ -64,9 +65,12 @@ def test_what_cannot_be_shown_ends_in_three_lines_and_no_file(run, tmp_path):
     run(*LINE)
     run(*PLANE)
     (tmp_path / "odd.safetensors").write_bytes(b"\x08\0\0\0\0\0\0\0[[[[[[[[")
+    os.mkfifo(tmp_path / "pipe.safetensors")
     before = set(tmp_path.iterdir())
     for status, *asked in (
         (6, "none.safetensors"),
+        (6, "."),
+        (6, "pipe.safetensors"),  # opening it would wait for ever
         (6, "loan.nnet", "--out", "a.html"),
         (6, "odd.safetensors"),
         (2, "line.safetensors", "--out", "a.pdf"),
@@ -87,3 +91,14 @@ def test_what_cannot_be_shown_ends_in_three_lines_and_no_file(run, tmp_path):
         assert "where:" in err
         assert "try:" in err
     assert set(tmp_path.iterdir()) == before
+
+
+def test_an_error_names_the_option_that_was_typed(run):
+    run(*LINE)
+    for option, value, problem in (
+        ("--labels", "a", "That is 1 name for 2 outputs."),
+        ("--features", "a,b,c", "That is 3 names for 2 features."),
+        ("--image", "5,5", "The input has shape (2,), which is no image of shape (5, 5)."),
+    ):
+        _, _, err = run("report", "line.safetensors", option, value)
+        assert err.splitlines()[:2] == [problem, f"  where: {option}"]

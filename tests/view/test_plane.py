@@ -211,7 +211,7 @@ def test_the_same_plane_is_the_same_file(tmp_path):
     [
         ({"style": "cubes"}, "cubes"),
         ({"style": "decisions", "order": "most"}, "most"),
-        ({"style": "decisions", "labels": ["a"]}, "1 names for 2"),
+        ({"style": "decisions", "labels": ["a"]}, "1 name for 2"),
         ({"style": "decisions", "colors": ["red"]}, "1 colours for 2"),
         ({"style": "decisions", "colors": ["red", "url(x)"]}, "'url\\(x\\)' is no colour"),
     ],

@@ -183,5 +183,5 @@ def test_a_long_line_makes_a_small_vector_file(tmp_path):
 
 def test_outputs_can_have_names(bent):
     assert [curve.get_label() for curve in plot_line(bent, labels=["low", "high"]).lines] == ["low", "high"]
-    with pytest.raises(ArgumentError, match="1 names for 2"):
+    with pytest.raises(ArgumentError, match="1 name for 2"):
         plot_line(bent, labels=["low"])

@@ -195,8 +195,8 @@ def test_many_features_show_those_that_change_most(tmp_path):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"labels": ["a"]}, "1 names for 2"),
-        ({"features": ["a"]}, "1 names for 2 features"),
+        ({"labels": ["a"]}, "1 name for 2"),
+        ({"features": ["a"]}, "1 name for 2 features"),
         ({"order": "most"}, "most"),
         ({"output": 3}, "no output 3"),
         ({"image": True}, "no image"),

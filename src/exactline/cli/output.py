@@ -83,7 +83,7 @@ def listed(labels: str | None, count: int) -> list[str] | None:
     names = None if labels is None else [name.strip() for name in labels.split(",")]
     if names is not None and len(names) != count:
         raise ArgumentError(
-            f"There are {counted(len(names), 'name')} for {counted(count, 'output')}.",
+            f"That is {counted(len(names), 'name')} for {counted(count, 'output')}.",
             where="--labels",
             hint="Give one name for each output, with commas between.",
         )

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from ..plane import PlaneRestriction
     from ..restriction import Restriction
 
+SAVED = "Give a file that exactline restrict --out or exactline plane --out wrote."
 ONLY_LINES = "--features, --image, --table and --output are for lines."
 
 
@@ -38,10 +39,12 @@ def report(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON document instead of a text.")] = False,
 ) -> None:
-    """A saved line or plane as one web page: it needs no network, no server and nothing installed.
+    """A saved line or plane as one web page to explore, which works offline and needs nothing installed.
 
     Example: exactline report line.safetensors --labels no,yes
     """
+    if result.exists() and not result.is_file():  # a folder, a pipe
+        raise FileError("It is not a regular file.", where=str(result), hint=SAVED)
     page = result.with_suffix(".html") if out is None else out
     ready({"--out": (page, (".html", ".htm"))})
     if order not in ("max", "min"):
@@ -57,7 +60,11 @@ def report(
         raise ArgumentError(ONLY_LINES, where=str(result), hint="This file holds a plane: leave them out.")
     elif labels is not None and model is None:
         raise ArgumentError("The classes of a plane need the network.", where="--labels", hint="Give it with --model.")
-    found.to_html(page, **options)
+    try:
+        found.to_html(page, **options)
+    except ArgumentError as problem:
+        option = problem.where.replace("argument ", "--")
+        raise ArgumentError(problem.problem, where=option, hint=problem.hint) from problem
     if as_json:
         size = page.stat().st_size
         count = {"pieces" if kind == "line" else "polygons": len(found)}
@@ -92,7 +99,7 @@ def _loaded(path: Path, model: Path | None) -> tuple[Restriction | PlaneRestrict
     raise FileError(
         "The file holds neither a line nor a plane.",
         where=str(path),
-        hint="Give a file that exactline restrict --out or exactline plane --out wrote.",
+        hint=SAVED,
     )
 
 

@@ -62,7 +62,9 @@ def checked_names(names: Sequence[str] | None, count: int) -> list[str]:
         return [str(i) for i in range(count)]
     if len(names) != count:
         raise ArgumentError(
-            f"There are {len(names)} names for {count} outputs.", where="names", hint="Give one name for each output."
+            f"That is {counted(len(names), 'name')} for {counted(count, 'output')}.",
+            where="argument labels",
+            hint="Give one name for each output.",
         )
     return list(names)
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from ..errors import ArgumentError
 from ..line import Lines
+from ..words import counted
 from .heat import image_of, place_name
 from .report_frame import packed
 
@@ -42,7 +43,7 @@ def inputs_of(
 def _names(features: Sequence[str] | None, count: int) -> list[str] | None:
     if features is not None and len(features) != count:
         raise ArgumentError(
-            f"There are {len(features)} names for {count} features.",
+            f"That is {counted(len(features), 'name')} for {counted(count, 'feature')}.",
             where="argument features",
             hint="Give one name for each number of the input.",
         )
