@@ -154,6 +154,7 @@ function front() { // the polygon under the pointer and the named points
     const x = sx(at[0]), y = sy(at[1]);
     over.fillStyle = "#222222"; over.strokeStyle = "#ffffff";
     over.beginPath(); over.arc(x, y, 4, 0, 7); over.stroke(); over.fill();
-    over.strokeText(name, x + 7, y - 6); over.fillText(name, x + 7, y - 6);
+    const room = over.measureText(name).width, left = x <= wide && x + 7 + room > wide ? x - 7 - room : x + 7; // beside it, and on the picture
+    over.strokeText(name, left, y - 6); over.fillText(name, left, y - 6);
   }
 }
