@@ -13,7 +13,7 @@ import exactline as xl
 from exactline.attr.exact import path_integral
 from exactline.line import lines_of
 from exactline.network import as_network
-from tests.oracle.families import FAMILIES, small_integers
+from tests.oracle.families import FAMILIES, Apply, small_integers
 from tests.sweep.graphs import graph
 
 
@@ -179,3 +179,30 @@ def test_slopes_of_each_channel():
         prelu.weight.copy_(torch.tensor([0.1, -0.2, 0.5, 1.5]))
     model = nn.Sequential(nn.Conv2d(2, 4, 3, padding=1), prelu, nn.Conv2d(4, 3, 3, 2), nn.ReLU()).double().eval()
     same(model, *torch.randn(2, 2, 9, 9, dtype=torch.float64))
+
+
+def test_breaks_that_cancel_at_a_knot():
+    """relu(a) - relu(-a) is a: two breaks meet where the next unit is on its knot, and between them its slope is 0."""
+    model = nn.Sequential(nn.Conv2d(1, 2, 1, bias=False), nn.ReLU(), nn.Conv2d(2, 1, 1, bias=False), nn.ReLU())
+    with torch.no_grad():
+        for layer, shape in ((model[0], (2, 1, 1, 1)), (model[2], (1, 2, 1, 1))):
+            layer.weight.copy_(torch.tensor([1.0, -1.0]).view(shape))
+    Q = torch.full((1, 4, 4), -1.0, dtype=torch.float64)
+    Q[0, 0, 0] = -3
+    local, _ = same(model.double().eval(), Q, -Q / Q.abs())
+    assert local.alphas.tolist() == [0, 0.5, 0.75, 1]
+    assert local.births[1:3, 2].tolist() == [45, 3]  # 15 pixels, and one: three units each
+
+
+def test_sums_that_lose_much_are_left_to_points():
+    """Narrow clamps of large values: sums of slopes end far off, however short the stretch."""
+    torch.manual_seed(2)
+    model = nn.Sequential(
+        nn.Conv2d(1, 3, 3, 1, 1), nn.ReLU(), nn.Conv2d(3, 3, 3, 1, 1), nn.ReLU(),
+        nn.Conv2d(3, 2, 3, 1, 1), nn.Hardtanh(-1e-3, 1e-3), Apply(torch.abs),
+    ).double().eval()  # fmt: skip
+    with torch.no_grad():
+        for layer in (model[0], model[2]):
+            layer.weight.mul_(100)
+    local, _ = same(model, *torch.randn(2, 1, 6, 6, dtype=torch.float64))
+    assert "by points" in local.engine

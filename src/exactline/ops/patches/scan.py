@@ -22,9 +22,9 @@ Judge = Callable[[Tensor, Tensor, Tensor, float], Tensor]
 class Doubt(Exception):
     """Something near this alpha cannot be told without points on both sides of it."""
 
-    def __init__(self, alpha: float) -> None:
+    def __init__(self, alpha: float, everywhere: bool = False) -> None:
         super().__init__(f"doubt near {alpha!r}")
-        self.alpha = alpha
+        self.alpha, self.everywhere = alpha, everywhere  # or it is about the stretch as a whole
 
 
 @dataclass(frozen=True, eq=False)
@@ -200,7 +200,7 @@ def anchored(stage: Stage, block: Block, values: Tensor, right: Tensor) -> Tenso
     lost = right - values[:, -1]
     worst = float(lost.abs().max()) if lost.numel() else 0.0
     if worst > stage.drift:
-        raise Doubt(0.5 * (stage.start + stage.stop))
+        raise Doubt(0.5 * (stage.start + stage.stop), everywhere=True)
     if worst > stage.clear:  # patches in single precision
         part = (block.times - stage.start) / (stage.stop - stage.start)
         values += part.view(*part.shape, *[1] * (values.dim() - 2)) * lost[:, None]

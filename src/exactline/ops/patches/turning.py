@@ -146,16 +146,14 @@ def _closely(
 
 
 def _through(block: Block, gaps: Tensor, row: Tensor, place: Tensor, channel: Tensor) -> None:
-    """Units that are on a knot when a break reaches them cross it there, or turn back, as they do after it."""
-    while len(row):
-        after = gaps[row, place + 1, channel]
-        known = after != 0
-        stays = ~known & (block.times[row, place + 1] > block.times[row, place])
-        if bool(stays.any()):
-            raise Doubt(float(block.times[row, place][stays][0]))
-        sides = torch.copysign(torch.full_like(after, TINY), after)
-        gaps[row[known], place[known], channel[known]] = sides[known]
-        row, place, channel = row[~known], place[~known], channel[~known]
+    """Units on a knot when breaks reach them cross it there, or turn back, as they do after the last of those."""
+    alphas = block.times[row, place]
+    last = torch.searchsorted(block.times[row], alphas[:, None], right=True)[:, 0] - 1
+    after = gaps[row, last + 1, channel]
+    stays = after == 0
+    if bool(stays.any()):
+        raise Doubt(float(alphas[stays][0]))
+    gaps[row, place, channel] = torch.copysign(torch.full_like(after, TINY), after)
 
 
 def _ends_clear(stage: Stage, gaps: Tensor, slopes: Tensor) -> None:

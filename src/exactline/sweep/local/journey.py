@@ -80,17 +80,19 @@ class Journey:
                 continue
             except Doubt as doubt:
                 tally.redone += 1
-                waiting = self._again(waiting, start, stop, depth, doubt.alpha)
+                waiting = self._again(waiting, start, stop, depth, doubt)
                 continue
             tally.local += found is not None
             tally.dense += found is None
             yield start, stop, stretch, found
 
-    def _again(self, waiting: Waiting, start: float, stop: float, depth: int, alpha: float) -> Waiting:
-        """What to do about a stretch in which something near ``alpha`` is in doubt."""
-        tally = self.tally
-        if tally.redone > PATIENCE + 2 * (tally.local + tally.dense):  # ties are how this network is made
+    def _again(self, waiting: Waiting, start: float, stop: float, depth: int, doubt: Doubt) -> Waiting:
+        """What to do about a stretch in which something is in doubt."""
+        tally, alpha = self.tally, doubt.alpha
+        if tally.redone > PATIENCE + 2 * tally.local:  # ties are how this network is made
             return [(start, 1.0, DEEPEST + 1)]
+        if doubt.everywhere:  # shorter stretches lose less; those of a network that loses much go by points soon
+            return [*waiting, (alpha, stop, depth + 1), (start, alpha, depth + 1)]
         if alpha == stop and waiting:
             _, end, deep = waiting[-1]
             moved = stop + (end - stop) * SHIFT if end - stop < stop - start else stop - (stop - start) * SHIFT
