@@ -14,7 +14,7 @@ FUZZ_SECONDS ?= 1200
 
 $(READY): pyproject.toml
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet "torch>=2.6,<2.14" -e ".[dev,plot,serve,ray,pandas,parquet,zarr,docs]"
+	$(BIN)/python -m pip install --quiet "torch>=2.6,<2.14" -e ".[dev,fast,plot,serve,ray,pandas,parquet,zarr,docs]"
 	@touch $(READY)
 
 demo: $(READY)

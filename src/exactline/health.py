@@ -20,6 +20,7 @@ EXTRAS = {  # as in pyproject.toml: what pip install "exactline[name]" brings
     "plot": ("matplotlib", "plotly"),
     "onnx": ("onnx",),
     "exact": ("python-flint",),
+    "fast": ("numba",),
     "serve": ("grpcio", "grpcio-health-checking", "grpcio-reflection", "protobuf"),
     "ray": ("ray",),
     "pandas": ("pandas",),

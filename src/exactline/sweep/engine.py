@@ -22,6 +22,7 @@ from .doubt import SAMPLES, Size, Usual, usual_errors
 from .noise import StateNoise, fuzz_of
 from .place import Births, place
 from .plan import Plan, plan
+from .quick import quickly
 from .scratch import empty
 from .state import State, Step, begin, on
 from .walk import Walk
@@ -186,6 +187,9 @@ def branch_out(network: Network, facts: Plan, state: State, limits: Limits) -> S
     if not isinstance(op, Breaking):
         raise TypeError(f"{node.name} does not break")
     source = node.inputs[0]
+    quick = quickly(facts, state, op, source, limits.points)
+    if quick is not None:
+        return quick
     x = state.live[source]
     largest = largest_of(x, node.name)
     noise = StateNoise(network, state, source, largest, state.sizes[source])
