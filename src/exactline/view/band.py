@@ -11,6 +11,7 @@ import numpy as np
 from ..errors import ArgumentError
 from ..needed import needed
 from ..words import counted
+from .axes import axes_of
 from .plot import BINS, COLOURS, DENSE, STYLE
 
 if TYPE_CHECKING:
@@ -37,15 +38,13 @@ def plot_band(decided: Decisions, ax: Axes | None = None, *, names: Sequence[str
     Raises MissingError where matplotlib is not installed, ArgumentError where names are too few.
     """
     with needed("Pictures need matplotlib.", where="plot_band", hint='pip install "exactline[plot]"'):
-        import matplotlib.pyplot as plt
         from matplotlib import rc_context
 
     values, alphas = decided.values, decided.line.alphas.numpy()
     named = checked_names(names, values.shape[1])
     looks = _looks(decided)
     with rc_context(STYLE):
-        if ax is None:
-            ax = plt.subplots(figsize=(7.2, 4.0), layout="constrained")[1]  # pyplot's, so that notebooks show it
+        ax = axes_of(ax, 7.2, 4.0)
         grey = _draw_curves(ax, alphas, values, looks)
         thin = _draw_band(ax, list(decided), looks)
         inner = alphas[1:-1]

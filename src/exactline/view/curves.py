@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..needed import needed
+from .axes import axes_of
 from .plot import COLOURS, DASHES, STYLE
 
 if TYPE_CHECKING:
@@ -19,12 +20,10 @@ def plot_errors(report: Report, ax: Axes | None = None) -> Axes:
     Raises MissingError where matplotlib is not installed.
     """
     with needed("Pictures need matplotlib.", where="plot_errors", hint='pip install "exactline[plot]"'):
-        import matplotlib.pyplot as plt
         from matplotlib import rc_context
 
     with rc_context(STYLE):
-        if ax is None:
-            ax = plt.subplots(figsize=(6.0, 4.0), layout="constrained")[1]
+        ax = axes_of(ax, 6.0, 4.0)
         for place, (rule, errors) in enumerate(report.errors.items()):
             turn, colour = divmod(place, len(COLOURS))
             curve = errors.mean(0).numpy()

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from ..errors import ArgumentError
 from ..needed import needed
+from .axes import axes_of
 from .plot import COLOURS, STYLE
 
 if TYPE_CHECKING:
@@ -52,14 +53,14 @@ def plot_attribution(
     with rc_context(STYLE):
         if heat is None:
             rows = min(most, values.size) + (values.size > most)
-            drawn = _axes(6.0, 0.9 + 0.27 * max(rows, 3))[0] if ax is None else ax
+            drawn = axes_of(ax, 6.0, 0.9 + 0.27 * max(rows, 3))
             _draw_bars(drawn, values, given, most)
         elif ax is None and picture is not None:
-            left, drawn = _axes(*_size(heat, 2), panels=2)
+            left, drawn = _panels(*_size(heat, 2))
             _draw_input(left, picture)
             _draw_heat(drawn, heat, limit)
         else:
-            drawn = _axes(*_size(heat, 1))[0] if ax is None else ax
+            drawn = axes_of(ax, *_size(heat, 1))
             _draw_heat(drawn, heat, limit)
         if title:
             drawn.set_title(title)
@@ -94,12 +95,12 @@ def _numbers(values: Any, name: str) -> NDArray[np.float64]:
     return found.astype(np.float64)
 
 
-def _axes(width: float, height: float, panels: int = 1) -> list[Axes]:
-    """Panels beside one another on a new figure of pyplot's, so that notebooks show it."""
+def _panels(width: float, height: float) -> tuple[Axes, Axes]:
+    """Two beside one another on a new figure of pyplot's, so that notebooks show it."""
     import matplotlib.pyplot as plt
 
     figure = plt.figure(figsize=(width, height), layout="constrained")
-    return [figure.add_subplot(1, panels, place + 1) for place in range(panels)]
+    return figure.add_subplot(1, 2, 1), figure.add_subplot(1, 2, 2)
 
 
 def _size(heat: NDArray[np.float64], panels: int) -> tuple[float, float]:

@@ -11,6 +11,7 @@ from ..arrays import Floats
 from ..errors import ArgumentError
 from ..needed import needed
 from ..words import counted
+from .axes import axes_of
 from .band import checked_names
 from .plane_looks import axis_names, looks, marked, outputs_of, percent, plain_text, shaded, stretch
 from .plot import STYLE
@@ -53,14 +54,14 @@ def plot_plane(
     Raises MissingError where matplotlib is not installed, ArgumentError for a style, names or colours that do not fit.
     """
     with needed("Pictures need matplotlib.", where="plot_plane", hint='pip install "exactline[plot]"'):
-        import matplotlib.pyplot as plt
         from matplotlib import rc_context
     if style not in STYLES:
-        raise ArgumentError(f"There is no style {style!r}.", where="plot_plane", hint="Give 'regions' or 'decisions'.")
+        raise ArgumentError(
+            f"There is no style {style!r}.", where="argument style", hint="Give 'regions' or 'decisions'."
+        )
     marks = marked(plane, points)
     with rc_context(STYLE):
-        if ax is None:
-            ax = plt.subplots(figsize=(7.2, 5.2), layout="constrained")[1]  # pyplot's, so that notebooks show it
+        ax = axes_of(ax, 7.2, 5.2)
         if style == "regions":
             said = _draw_regions(ax, plane)
         else:

@@ -45,7 +45,9 @@ def write_page(
     Raises ArgumentError for options that do not fit, FileError where the file cannot be written.
     """
     if style not in STYLES:
-        raise ArgumentError(f"There is no style {style!r}.", where="write_page", hint="Give 'regions' or 'decisions'.")
+        raise ArgumentError(
+            f"There is no style {style!r}.", where="argument style", hint="Give 'regions' or 'decisions'."
+        )
     if decided is None:
         decided = _decided(plane, style, order)
     data = _data(plane, decided, labels, colors)

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from ..errors import ArgumentError, FileError
 from ..needed import needed
+from .axes import axes_of, checked_axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -58,15 +59,13 @@ def plot_line(
     labels.
     """
     with needed("Pictures need matplotlib.", where="plot_line", hint='pip install "exactline[plot]"'):
-        import matplotlib.pyplot as plt
         from matplotlib import rc_context
 
     alphas = line.alphas.numpy()
     values = _coordinates(line, output)
     ticks = _ticks(line, alphas)
     with rc_context(STYLE):
-        if ax is None:
-            ax = plt.subplots(figsize=(7.2, 4.0), layout="constrained")[1]  # pyplot's, so that notebooks show it
+        ax = axes_of(ax, 7.2, 4.0)
         _draw_curves(ax, alphas, values, labels)
         strip = _strip(len(ticks))
         _draw_ticks(ax, ticks, strip)
@@ -92,7 +91,7 @@ def save_picture(ax: Axes, path: str | Path) -> Path:
 
     from ..storage import write_atomically
 
-    path, figure = Path(path), ax.get_figure(root=True)
+    path, figure = Path(path), checked_axes(ax).get_figure(root=True)
     kind = path.suffix.lower().removeprefix(".")
     if figure is None:
         raise ArgumentError("These axes belong to no figure.", where="save_picture", hint="Give axes of a figure.")
@@ -111,7 +110,7 @@ def _coordinates(line: Restriction, output: int) -> NDArray[np.float64]:  # (bre
     every = values if isinstance(values, tuple) else (values,)
     if not 0 <= output < len(every):
         raise ArgumentError(
-            f"There is no output {output}.", where="plot_line", hint=f"Give a number from 0 to {len(every) - 1}."
+            f"There is no output {output}.", where="argument output", hint=f"Give a number from 0 to {len(every) - 1}."
         )
     chosen = every[output].detach().cpu().double()
     return chosen.reshape(len(chosen), -1).numpy()
