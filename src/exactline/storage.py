@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import tempfile
+from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -142,6 +143,24 @@ def _consistent(line: Restriction) -> None:
     ends = (line.lines.starts, line.lines.ends)
     if not ends[0] or [t.shape for t in ends[0]] != [t.shape for t in ends[1]] or any(len(t) != 1 for t in ends[0]):
         raise ValueError("the ends of the line are missing")
+    if not all(bool(torch.isfinite(t).all()) for t in (*ends[0], *ends[1], *(line.kept or ()))):
+        raise ValueError("values or ends are not finite")
+    nodes = line.births[:, 0]
+    if count and (int(nodes.min()) < -1 or int(nodes.max()) >= len(line.names)):
+        raise ValueError("births name what is not there")
+    plain = {"seconds": (int, float), "stored_error": (int, float), "until": (str, type(None))}
+    plain |= dict.fromkeys(("stopped", "engine", "weights"), (str,))
+    known_facts(line, plain | dict.fromkeys(("several_inputs", "several_outputs", "is_minimal", "rewrite"), (bool,)))
+
+
+def known_facts(answer: Any, plain: dict[str, tuple[type, ...]]) -> None:
+    """Refuse facts of other types than those that are written: these, the names of nodes and the counts of units."""
+    wrong = [name for name, kinds in plain.items() if not isinstance(getattr(answer, name), kinds)]
+    counts = answer.units.values()
+    wrong += ["names"] * (not all(isinstance(word, str) for word in (*answer.names, *answer.units)))
+    wrong += ["units"] * (not all(isinstance(count, int) and count >= 0 for count in counts))
+    if wrong or not isfinite(answer.seconds):
+        raise ValueError(f"{(wrong or ['seconds'])[0]} is not what it should be")
 
 
 def numbered(tensors: dict[str, Tensor], kind: str) -> tuple[Tensor, ...]:

@@ -3,7 +3,10 @@
 import json
 import os
 
+import pytest
 import torch
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
 from torch import nn
 
 import exactline as xl
@@ -102,3 +105,42 @@ def test_an_error_names_the_option_that_was_typed(run):
     ):
         _, _, err = run("report", "line.safetensors", option, value)
         assert err.splitlines()[:2] == [problem, f"  where: {option}"]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("names", [1, 2, 3]),
+        ("names", ["input"]),  # breaks are born in nodes that have no name then
+        ("units", "many"),
+        ("units", {"relu": -1}),
+        ("seconds", "soon"),
+        ("seconds", float("nan")),
+        ("stored_error", None),
+        ("engine", 3),
+        ("several_outputs", "no"),
+    ],
+)
+def test_facts_of_a_line_that_were_tampered_with_are_refused(run, tmp_path, name, value):
+    run(*LINE)
+    tensors = load_file("line.safetensors")
+    with safe_open("line.safetensors", framework="pt") as file:
+        header = file.metadata()
+    facts = json.loads(header["facts"])
+    assert type(facts[name]) is not type(value) or facts[name] != value
+    save_file(tensors, "odd.safetensors", header | {"facts": json.dumps(facts | {name: value})})
+    status, out, err = run("report", "odd.safetensors")
+    assert (status, out) == (6, "")
+    assert err.startswith("The file lacks parts of a restriction: ")
+
+
+@pytest.mark.parametrize(("name", "place"), [("value.0", (1, 0)), ("end.0", (0, 1))])
+def test_numbers_of_a_line_that_are_none_are_refused(run, name, place):
+    run(*LINE)
+    tensors = load_file("line.safetensors")
+    with safe_open("line.safetensors", framework="pt") as file:
+        header = file.metadata()
+    tensors[name][place] = float("nan")
+    save_file(tensors, "odd.safetensors", header)
+    status, _, err = run("report", "odd.safetensors")
+    assert (status, err.splitlines()[0][-31:]) == (6, ": values or ends are not finite")

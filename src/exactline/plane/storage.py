@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from ..errors import FileError
-from ..storage import DTYPES, numbered, read_arrays, same_network, write_arrays
+from ..storage import DTYPES, known_facts, numbered, read_arrays, same_network, write_arrays
 
 if TYPE_CHECKING:
     from .restriction import PlaneRestriction
@@ -92,21 +92,10 @@ def _consistent(plane: PlaneRestriction) -> None:
     kept = plane.kept or ()
     if plane.kept is not None and (not kept or any(len(v) != corners or v.dtype != plane.dtype for v in kept)):
         raise ValueError("there is not one value for each corner")
-    _known_facts(plane)
+    plain = {"seconds": (int, float), "unresolved": (int,), "checksum": (str,), "until": (str, type(None))}
+    known_facts(plane, plain | dict.fromkeys(("several_inputs", "several_outputs", "rewrite"), (bool,)))
     _closed(plane)
     _placed(plane)
-
-
-def _known_facts(plane: PlaneRestriction) -> None:
-    """Refuse facts of other types than those that are written."""
-    plain = {"seconds": (int, float), "unresolved": int, "checksum": str, "until": (str, type(None))}
-    plain |= dict.fromkeys(("several_inputs", "several_outputs", "rewrite"), bool)
-    wrong = [name for name, kind in plain.items() if not isinstance(getattr(plane, name), kind)]
-    words, counts = [*plane.names, *plane.units], list(plane.units.values())
-    wrong += ["names"] * (not all(isinstance(word, str) for word in words))
-    wrong += ["units"] * (not all(isinstance(count, int) for count in counts))
-    if wrong or not np.isfinite(plane.seconds):
-        raise ValueError(f"{(wrong or ['seconds'])[0]} is not what it should be")
 
 
 def _closed(plane: PlaneRestriction) -> None:
