@@ -157,7 +157,7 @@ def test_memory_bounds_change_nothing(run):
         ((*GRID, "--outline", "circle"), 2, "There is no outline 'circle'."),
         ((*CORNERS[:6], "--margin", "nan"), 0, ""),
         (("--through", "1,2", "--through", "2,2", "--through", "1,3", "--margin", "nan"), 2, "nan is no margin."),
-        ((*GRID, "--labels", "a"), 2, "There are 1 name for 2 outputs."),
+        ((*GRID, "--labels", "a"), 2, "That is 1 name for 2 outputs."),
         ((*GRID, "--style", "decisions", "--no-values"), 2, "Decisions need the values."),
         ((*GRID, "--memory", "much"), 2, "'much' is not an amount of memory."),
         ((*GRID, "--plot", "a.gif"), 2, "Files are .png, .pdf or .svg here."),

@@ -20,7 +20,7 @@ from exactline import cli, health
 from exactline.cli.ending import INTERRUPTED, UNHEARD
 from exactline.errors import ERRORS
 from exactline.zoo import loan_line
-from tests.cli.running import called
+from tests.cli.running import LOAN, called
 
 ROOT = Path(__file__).parents[2]
 WITHOUT = {"exactline serve"}  # its log is JSON already
@@ -211,3 +211,16 @@ def test_the_page_of_commands_tells_every_exit_status():
     for error in ERRORS:
         assert f"(`{error.code}`)" in table[str(error.exit_status)] or error.code == "exactline"
     assert {"0", "1", str(INTERRUPTED), str(UNHEARD)} <= table.keys()
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full here")
+def test_an_output_that_is_full_or_closed_makes_no_traceback(tmp_path):
+    (tmp_path / "loan.nnet").write_text(LOAN)
+    for redirected, status in ((">/dev/full", 6), (">&-", 0), (">&- 2>&-", 0)):
+        for command in ("version", "info loan.nnet"):
+            asked = f'"$0" -m exactline {command} {redirected}'
+            shell = ["sh", "-c", asked, sys.executable]
+            done = subprocess.run(shell, capture_output=True, text=True, check=False, cwd=tmp_path)
+            assert done.returncode == status, (asked, done.stderr)
+            assert done.stderr.splitlines()[:1] == (["There is no space left to write to."] if status else [])
+            assert "Traceback" not in done.stderr

@@ -15,7 +15,7 @@ from .decide import decide
 from .demo import demo
 from .density import Greedy, density
 from .doctor import doctor
-from .ending import dressed, flushed
+from .ending import dressed, flushed, heard
 from .falsify import falsify
 from .info import info
 from .output import say, say_json
@@ -42,6 +42,7 @@ app = typer.Typer(
 
 def main() -> None:
     """Run the command; an error becomes its three lines and its exit status, with --debug after its traceback."""
+    heard()
     wish = asked()
     try:
         with flushed(), dressed():

@@ -6,8 +6,9 @@ import contextlib
 import os
 import sys
 from collections.abc import Generator
+from errno import ENOSPC
 
-from ..errors import ExactlineError
+from ..errors import ExactlineError, FileError
 
 INTERRUPTED = 130  # as a shell reports Ctrl-C ...
 UNHEARD = 141  # ... and a pipe that was closed
@@ -21,6 +22,10 @@ def dressed() -> Generator[None]:
     except (ExactlineError, BrokenPipeError):
         raise
     except Exception as problem:
+        if isinstance(problem, OSError) and problem.errno == ENOSPC:
+            hush()
+            where = str(problem.filename or "standard output")
+            raise FileError("There is no space left to write to.", where=where, hint="Make room.") from problem
         first = (str(problem).strip().splitlines() or ["no reason given"])[0]
         raise ExactlineError(
             f"Something went wrong that should not: {type(problem).__name__}: {first}",
@@ -41,6 +46,13 @@ def flushed() -> Generator[None]:
     except BrokenPipeError:
         hush()
         raise SystemExit(UNHEARD) from None
+
+
+def heard() -> None:
+    """Open what the caller has closed, as by ``>&-``: Python has no output there, and whoever writes would fail."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115, PTH123 - it stays open until the end
 
 
 def hush() -> None:
