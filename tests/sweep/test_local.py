@@ -73,6 +73,27 @@ def test_gradients_by_patches(seed):
         assert (a - b).abs().max() <= 1e-12 * b.abs().max()
 
 
+@pytest.mark.parametrize(
+    ("side", "kernel", "stride", "padding"), [(3, 3, 1, 1), (4, 4, 2, 1), (5, 5, 1, 2), (3, 3, 2, 2)]
+)
+def test_gradients_where_a_kernel_is_as_large_as_its_map(side, kernel, stride, padding):
+    """What a unit sends back is then as large as the map, and yet lies beside it."""
+    torch.manual_seed(side + padding)
+    model = nn.Sequential(
+        nn.Conv2d(2, 3, 1), nn.ReLU(), nn.AvgPool2d(2), nn.Conv2d(3, 4, kernel, stride, padding), nn.ReLU(),
+        nn.Conv2d(4, 2, 2),
+    ).double().eval()  # fmt: skip
+    Q, R = torch.randn(2, 2, 2 * side, 2 * side, dtype=torch.float64)
+    network, lines = as_network(model, [Q]), lines_of(Q, R, ("Q", "R"), many=False)
+    for target in (0, 1):
+        dense, local = (path_integral(network, lines, torch.tensor([target]), engine=e) for e in ("dense", "local"))
+        assert local.pieces == dense.pieces > 5
+        assert (local.gradients[0] - dense.gradients[0]).abs().max() <= 1e-13
+        with torch.no_grad():
+            whole = model(torch.stack([Q, R])).flatten(1)[:, target]
+        assert float((local.gradients[0][0] * (R - Q)).sum()) == pytest.approx(float(whole[1] - whole[0]), abs=1e-12)
+
+
 def test_a_line_that_starts_black():
     """Units that are on a knot where the line starts do not break there."""
     torch.manual_seed(3)

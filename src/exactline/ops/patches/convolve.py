@@ -55,6 +55,8 @@ class Convolve:
         else:
             corner, jump = group.top, self._unrolled(group.jump)
         stride, padding = (torch.tensor(v, device=corner.device) for v in (self.stride, self.padding))
+        if jump.shape[1:3] == (self.source[1], self.source[2]):  # as large as the map, but perhaps not in its place
+            jump = F.pad(jump, (0, 0, 0, 0, 0, 1))
         found = cleared(Patches(corner * stride - padding, jump), self.source)
         return whole(found, self.source) if covers(found.size, self.source) else found
 
