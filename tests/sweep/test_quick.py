@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 import exactline as xl
+from exactline.attr import IntegratedGradients
 from exactline.sweep import engine, quick
 from tests.oracle.families import small_integers
 
@@ -67,6 +68,22 @@ def test_the_same_bits(widths, taken, monkeypatch):
         taken.clear()
         same(ask(), plain)
         assert any(taken)
+
+
+def test_the_same_gradients(taken, monkeypatch):
+    """The way back knows every piece's branches, and where its points came from."""
+    model = mlp(5, 40, 40, 40, 3)
+    inputs, baselines = torch.randn(2, 20, 5, dtype=torch.float64) * 3
+
+    def ask():
+        return IntegratedGradients(model).attribute(inputs, baselines, target=1)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(quick, "_loops", lambda: None)
+        plain = ask()
+    taken.clear()
+    assert torch.equal(ask(), plain)
+    assert all(taken)
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 from numba import njit
+from numpy.typing import NDArray
 
 from ..arrays import Floats, Ints
 
@@ -110,3 +111,29 @@ def turned(
             new_marks[row, 5], new_marks[row, 6], new_marks[row, 7] = units[k], -1, 0
             new_spots[row, 0], new_spots[row, 1], new_spots[row, 2] = alpha, rates[k], fuzz
     return True
+
+
+@_compiled
+def traced(
+    x: Floats,  # (n, w)
+    counts: Ints,  # (n,)
+    new_marks: Ints,  # (m, 8)
+    pattern: NDArray[np.int16],  # (m - 1, w) written: 1 where a unit is on, on the piece that begins at each point
+    origin: Ints,  # (m,) written: the old point that each point is or follows
+) -> None:  # pragma: no cover - compiled
+    """How points came in, for the way back."""
+    n, w = x.shape
+    row = 0
+    for i in range(n):
+        origin[row] = i
+        if row < len(pattern):
+            for j in range(w):
+                pattern[row, j] = x[i, j] > 0.0
+        row += 1
+        for _ in range(counts[i]):
+            origin[row] = i
+            for j in range(w):
+                pattern[row, j] = pattern[row - 1, j]
+            unit = new_marks[row, 3]
+            pattern[row, unit] = 1 - pattern[row, unit]
+            row += 1

@@ -17,7 +17,7 @@ from .doubt import Size
 from .place import ULPS
 from .plan import Plan
 from .scratch import empty
-from .state import State
+from .state import State, Step
 
 WORTH = 1 << 15  # numbers of a layer: below, compiled loops save nothing
 RELU = (Fraction(0), Fraction(0), Fraction(1), Fraction(0))  # its knot, its slopes, its value there
@@ -29,12 +29,12 @@ def quickly(facts: Plan, state: State, op: Breaking, source: int, most: int) -> 
     if x.numel() < WORTH or x.dim() != 2 or x.device.type != "cpu" or x.dtype != torch.float64:
         return None
     alone = len(state.live) == 1 and facts.last[source] == i
-    if not alone or state.traced or state.trail is not None or not x.is_contiguous() or not _relu(op):
+    if not alone or state.trail is not None or not x.is_contiguous() or not _relu(op):
         return None
     loops = _loops()
     if loops is None:
         return None
-    scanned, turned = loops
+    scanned, turned, traced = loops
     values, counts = x.numpy(), np.empty(len(x), dtype=np.int64)
     low, high = np.array(scanned(values.view(np.int64), state.line, counts)).view(np.float64).tolist()
     if not high <= HUGE:
@@ -48,8 +48,13 @@ def quickly(facts: Plan, state: State, op: Breaking, source: int, most: int) -> 
     marks, spots = np.empty((rows, 8), dtype=np.int64), np.empty((rows, 3))
     if not turned(values, state.marks, state.spots, counts, i, doubtful, ULPS, out.numpy(), marks, spots):
         return None
+    step = None
+    if state.traced:
+        pattern, origin = torch.empty(rows - 1, x.shape[1], dtype=torch.int16), np.empty(rows, dtype=np.int64)
+        traced(values, counts, marks, pattern.numpy(), origin)
+        step = Step(origin, pattern, None)
     sizes = {**state.sizes, i: Size(high * facts.reach[i], size.errors * facts.gain[i])}
-    return replace(state, marks=marks, spots=spots, live={i: out}, sizes=sizes, step=None, clear=True)
+    return replace(state, marks=marks, spots=spots, live={i: out}, sizes=sizes, step=step, clear=True)
 
 
 def _relu(op: Breaking) -> bool:
@@ -60,10 +65,10 @@ def _relu(op: Breaking) -> bool:
 
 
 @cache
-def _loops() -> tuple[Callable[..., Any], Callable[..., Any]] | None:
+def _loops() -> tuple[Callable[..., Any], ...] | None:
     """The compiled loops, where numba is there."""
     try:
         from . import kernels
     except ImportError:
         return None
-    return kernels.scanned, kernels.turned
+    return kernels.scanned, kernels.turned, kernels.traced
