@@ -227,3 +227,17 @@ def test_sums_that_lose_much_are_left_to_points():
             layer.weight.mul_(100)
     local, _ = same(model, *torch.randn(2, 1, 6, 6, dtype=torch.float64))
     assert "by points" in local.engine
+
+
+@pytest.mark.parametrize("memory", [None, 1 << 14])
+def test_units_that_cannot_be_told_from_a_knot_are_counted(memory):
+    """Kernels that sum to zero see nothing in a flat image, but for rounding."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Conv2d(1, 4, 3, bias=False), nn.ReLU(), nn.Conv2d(4, 3, 3), nn.ReLU()).double().eval()
+    with torch.no_grad():
+        model[0].weight.sub_(model[0].weight.mean((1, 2, 3), keepdim=True))
+    Q, R = (torch.full((1, 9, 9), value, dtype=torch.float64) for value in (0.3, 0.7))
+    R[:, :4, :4] = torch.rand(4, 4)
+    Q[:, 2, 1:3] = 0.9
+    local, _ = same(model, Q, R, memory=memory)
+    assert local.unresolved > 0

@@ -188,7 +188,7 @@ class Leading:
         floored = one < 0
         element = torch.where(floored, other, one) + channel * places
         partner = torch.where(floored | (other < 0), -1, other + channel * places)
-        told = stage.judge(block.times[row, place], element, partner, 0.0) * self.sign
+        told = stage.judge(block.times[row, place], element, partner, 0.0)[0] * self.sign
         told = torch.where(floored, -told, told)
         tie = told == 0
         third = rest.scatter(1, second[:, None], -torch.inf).amax(1)

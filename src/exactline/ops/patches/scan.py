@@ -15,8 +15,9 @@ BLOCK = {"cpu": 1 << 18, "cuda": 1 << 27}  # numbers looked at together: on a CP
 
 LONG, STRIDE = 2048, 256  # sums of more numbers are made in stretches of so many
 
-# alphas, elements, partners or -1, a knot: the differences at a closer look, zero where there is none; may raise Doubt
-Judge = Callable[[Tensor, Tensor, Tensor, float], Tensor]
+# alphas, elements, partners or -1, a knot: the differences at a closer look, zero where there is none, and their error
+# bounds; may raise Doubt
+Judge = Callable[[Tensor, Tensor, Tensor, float], tuple[Tensor, Tensor]]
 
 
 class Doubt(Exception):

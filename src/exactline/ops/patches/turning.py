@@ -7,10 +7,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from .nearby import closely
 from .patch import Grid, patches_of, pixels, regrouped
-from .scan import Block, Born, Doubt, Stage, Timeline, Turned, anchored, between, running, values_of
-
-TINY = 5e-324
+from .scan import Block, Born, Stage, Timeline, Turned, anchored, between, running, values_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,7 +57,7 @@ class Turning:
             gaps = values - knot if knot else values
             above = gaps > 0
             if bool((gaps.abs() <= stage.clear).any()):
-                above, crossed = _closely(stage, block, gaps, slopes, left - knot, right - knot, knot)
+                above, crossed = closely(stage, block, gaps, slopes, left - knot, right - knot, knot)
             else:
                 crossed = above[:, 1:] != above[:, :-1]
             born.append(self._born(stage, block, gaps, slopes, crossed, j))
@@ -114,68 +113,3 @@ def _gathered(stage: Stage) -> tuple[Tensor, Timeline, dict[int, tuple[Tensor, t
 
 def _minus(a: float | Tensor, b: float | Tensor) -> float | Tensor:
     return a - b
-
-
-def _closely(
-    stage: Stage, block: Block, gaps: Tensor, slopes: Tensor, left: Tensor, right: Tensor, knot: float
-) -> tuple[Tensor, Tensor]:
-    """Which side of a knot values are on and which pieces cross it, where some lie near it; gaps are written."""
-    _settle_ends(stage, block, gaps, left, right)
-    near = gaps.abs() <= stage.usual[block.pixels][:, None]
-    still = gaps == 0
-    still[:, 1:-1] &= (slopes[:, :-1] == 0) | ~block.here[:, :, None]  # a unit that stays on a knot
-    near &= ~still
-    if bool(near.any()):
-        row, place, channel = near.nonzero(as_tuple=True)
-        element = channel * (stage.grid[1] * stage.grid[2]) + block.pixels[row]
-        told = stage.judge(block.times[row, place], element, torch.full_like(element, -1), knot)
-        gaps[row, place, channel] = told
-        inside = (told == 0) & (place > 0) & (place <= block.here.sum(1)[row])
-        _through(block, gaps, row[inside], place[inside], channel[inside])
-    _ends_clear(stage, gaps, slopes)
-    inner = gaps[:, 1:-1]
-    if stage.traced and bool(
-        ((inner == 0) & block.here[:, :, None]).any() | ((gaps[:, 0] == 0) & (gaps[:, 1] == 0)).any()
-    ):
-        raise Doubt(0.5 * (stage.start + stage.stop))
-    above, below = gaps > 0, gaps < 0
-    crossed = (above[:, :-1] & below[:, 1:]) | (below[:, :-1] & above[:, 1:])
-    later = above.clone()  # a unit that leaves the knot is on the side it goes to
-    later[:, :-1] |= (gaps[:, :-1] == 0) & above[:, 1:]
-    return later, crossed
-
-
-def _through(block: Block, gaps: Tensor, row: Tensor, place: Tensor, channel: Tensor) -> None:
-    """Units on a knot when breaks reach them cross it there, or turn back, as they do after the last of those."""
-    alphas = block.times[row, place]
-    last = torch.searchsorted(block.times[row], alphas[:, None], right=True)[:, 0] - 1
-    after = gaps[row, last + 1, channel]
-    stays = after == 0
-    if bool(stays.any()):
-        raise Doubt(float(alphas[stays][0]))
-    gaps[row, place, channel] = torch.copysign(torch.full_like(after, TINY), after)
-
-
-def _ends_clear(stage: Stage, gaps: Tensor, slopes: Tensor) -> None:
-    """Where a line is cut no unit may be just about to turn: neither side would see it."""
-    before, after = stage.closed
-    if before is None and bool(((gaps[:, 0] == 0) & (slopes[:, 0] != 0)).any()):
-        raise Doubt(stage.start)
-    if after is None and bool(((gaps[:, -1] == 0) & (slopes[:, -1] != 0)).any()):
-        raise Doubt(stage.stop)
-
-
-def _settle_ends(stage: Stage, block: Block, gaps: Tensor, left: Tensor, right: Tensor) -> None:
-    """At the ends of the line itself units may sit on a knot: they come from there or go there."""
-    before, after = stage.closed
-    if before is not None:
-        bound = before[block.pixels]
-        on = (left.abs() <= bound) & (left != 0)
-        gaps[:, 0] = torch.where(on, 0.0, gaps[:, 0])
-    if after is not None:
-        bound = after[block.pixels]
-        on = right.abs() <= bound
-        last = block.here.sum(1)  # padding follows the last entry: it is at the end too
-        steps = torch.arange(1, gaps.shape[1], device=gaps.device)
-        ends = (steps > last[:, None])[:, :, None] & on[:, None, :]
-        gaps[:, 1:].masked_fill_(ends, 0.0)

@@ -53,7 +53,7 @@ def _handed(held: Part | None, part: Part) -> Generator[Part, None, Part | None]
         share(held, part)
     part, extra = _own(part)
     if held is not None:
-        held.doubts[-1] += extra
+        held.doubts[-1] = max(int(held.doubts[-1]), extra)  # mostly units that are on a knot on both sides
     if not len(part.alphas):
         return held
     if held is not None:

@@ -101,8 +101,10 @@ class Looks:
         memory = torch.cuda.mem_get_info(device)[0] // 4 if device.type == "cuda" else LOOK
         return max(1, memory // max(each, 1))
 
-    def judge(self, node: int, alphas: Tensor, elements: Tensor, partners: Tensor, knot: float) -> Tensor:
-        """Differences at a closer look, zero where they are none; Doubt where that cannot be told."""
+    def judge(
+        self, node: int, alphas: Tensor, elements: Tensor, partners: Tensor, knot: float
+    ) -> tuple[Tensor, Tensor]:
+        """Differences at a closer look, zero where they are none, and bounds; Doubt where that cannot be told."""
         if len(alphas) > MANY:
             raise Doubt(float(alphas.median()))
         values, bounds = self.closely(torch.full_like(elements, node), alphas, elements, partners)
@@ -110,7 +112,7 @@ class Looks:
         unclear = ((gaps.abs() - bounds).abs() <= MARGIN * bounds) & (bounds > 0)
         if bool(unclear.any()):
             raise Doubt(float(alphas[unclear][0]))
-        return torch.where(gaps.abs() <= bounds, 0.0, gaps)
+        return torch.where(gaps.abs() <= bounds, 0.0, gaps), bounds
 
     def clear_at(self, alpha: float) -> None:
         """Raise Doubt where some unit is on a knot at this place, so that it is no place to cut a line."""
