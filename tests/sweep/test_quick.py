@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from itertools import pairwise
 
 import pytest
@@ -27,6 +28,7 @@ def taken(monkeypatch) -> list[bool]:
         taken.append(found is not None)
         return found
 
+    quick._loops()
     monkeypatch.setattr(quick, "WORTH", 0)
     monkeypatch.setattr(engine, "quickly", watched)
     return taken
@@ -39,7 +41,7 @@ def mlp(*widths: int) -> nn.Module:
 
 def usual(monkeypatch, ask: Callable[[], xl.Restrictions]) -> xl.Restrictions:
     with monkeypatch.context() as patch:
-        patch.setattr(quick, "_loops", lambda: None)
+        patch.setattr(quick, "_loops", cache(lambda: None))
         return ask()
 
 
@@ -79,7 +81,7 @@ def test_the_same_gradients(taken, monkeypatch):
         return IntegratedGradients(model).attribute(inputs, baselines, target=1)
 
     with monkeypatch.context() as patch:
-        patch.setattr(quick, "_loops", lambda: None)
+        patch.setattr(quick, "_loops", cache(lambda: None))
         plain = ask()
     taken.clear()
     assert torch.equal(ask(), plain)
@@ -141,7 +143,7 @@ def test_what_overflows_is_an_error(taken):
 
 
 def test_without_numba_nothing_changes(taken, monkeypatch):
-    monkeypatch.setattr(quick, "_loops", lambda: None)
+    monkeypatch.setattr(quick, "_loops", cache(lambda: None))
     line = xl.restrict(mlp(2, 8, 2), torch.zeros(2), torch.ones(2))
     assert taken == [False]
     assert line.alphas[0] == 0

@@ -38,7 +38,13 @@ def _summary(value: Any, depth: int) -> Any:
     if kind in PLAIN:
         return value
     if kind in BOXES and depth <= DEEPEST:
-        return tuple([(str(k), _summary(v, depth + 1)) for k, v in value.items()]) if value else ()
+        # a few hundred entries before each sweep: those that are plain or empty cost no call
+        return tuple(
+            [
+                (str(k), v if type(v) in PLAIN else () if type(v) in BOXES and not v else _summary(v, depth + 1))
+                for k, v in value.items()
+            ]
+        )
     if isinstance(value, KINDS):
         return value
     if isinstance(value, Tensor):

@@ -19,14 +19,15 @@ from .plan import Plan
 from .scratch import empty
 from .state import State, Step
 
-WORTH = 1 << 15  # numbers of a layer: below, compiled loops save nothing
+WORTH, FIRST = 1 << 11, 1 << 15  # numbers of a layer: below, compiled loops save nothing; nor do they until loaded
 RELU = (Fraction(0), Fraction(0), Fraction(1), Fraction(0))  # its knot, its slopes, its value there
 
 
 def quickly(facts: Plan, state: State, op: Breaking, source: int, most: int) -> State | None:
     """The state after a breaking node, or None where the usual way must be gone."""
     x, i = state.live[source], state.node
-    if x.numel() < WORTH or x.dim() != 2 or x.device.type != "cpu" or x.dtype != torch.float64:
+    worth = WORTH if _loops.cache_info().currsize else FIRST
+    if x.numel() < worth or x.dim() != 2 or x.device.type != "cpu" or x.dtype != torch.float64:
         return None
     alone = len(state.live) == 1 and facts.last[source] == i
     if not alone or state.trail is not None or not x.is_contiguous() or not _relu(op):
