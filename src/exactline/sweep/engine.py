@@ -69,6 +69,8 @@ class Limits:
         self.points = max(2, self.points // 2)
 
 
+FEW = 256  # lines that are swept together before it is known how many breaks they have
+ROOM = 0.75  # of the points that may be held: lines that are expected to fill it go together
 BLOCK = 1 << 21  # bytes of a tensor that are merged at a time on a processor
 Number = TypeVar("Number", np.int64, np.float64)
 Watch = Callable[[State], None]
@@ -80,13 +82,19 @@ def sweep_lines(network: Network, lines: Lines, limits: Limits, watch: Watch | N
         return
     facts = plan(network)
     look = cache(partial(_usual, network, lines)) if facts.narrow else None
-    step = max(1, limits.points // 2)
-    for first in range(0, len(lines), step):
+    first, step, points = 0, max(1, min(FEW, limits.points // 2)), 0
+    while first < len(lines):
         whole = begin(lines, first, min(first + step, len(lines)), network.inputs)
         whole.usual = Usual(look=look)
-        yield from advance_all(network, whole, limits, watch)
+        for part in advance_all(network, whole, limits, watch):
+            points += len(part.alphas)
+            yield part
         if limits.stopped:
             return
+        first += step
+        step = max(
+            1, min(limits.points // 2, int(ROOM * limits.points * first / max(points, 1)))
+        )  # as lines were so far
 
 
 def advance_all(network: Network, state: State, limits: Limits, watch: Watch | None = None) -> Iterator[Part]:
