@@ -42,6 +42,18 @@ def test_units_that_nearly_cross_where_one_before_them_breaks(gap):
     same(model, *line())
 
 
+def test_a_unit_that_falls_from_large_to_tiny():
+    """What sums lose on the large part would move where the tiny part crosses zero."""
+    first, second = nn.Conv2d(1, 2, 1).double(), nn.Conv2d(2, 1, 1).double()
+    with torch.no_grad():
+        first.weight.copy_(torch.tensor([-1e5, 1.0]).view(2, 1, 1, 1))
+        first.bias.copy_(torch.tensor([0.3e5, 0.0]))
+        second.weight.copy_(torch.tensor([1.0, 1e-2]).view(1, 2, 1, 1))
+        second.bias.fill_(-0.7e-2)
+    model = nn.Sequential(first, nn.ReLU(), second, nn.ReLU(), nn.Conv2d(1, 2, 3).double(), nn.ReLU()).eval()
+    same(model, torch.zeros(1, 6, 6, dtype=torch.float64), torch.rand(1, 6, 6, dtype=torch.float64) + 0.75)
+
+
 def test_stretches_that_hold_too_much_are_halved(monkeypatch):
     monkeypatch.setattr(journey, "FEWEST", 2)
     local, _ = same(*graph(3), memory=1)

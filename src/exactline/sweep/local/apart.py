@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from fractions import Fraction
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from ...ops.base import Op
 from ...ops.patches.scan import Born, Doubt
+from ...ops.pointwise import Pointwise
 from ..place import settled_groups
 from .look import MARGIN, Looks
 
 ULPS = 4 * torch.finfo(torch.float64).eps  # alphas closer than this, relative to themselves, are one
+SLOW = 2.5e-9  # in alpha: breaks that sums along a stretch may have moved are looked at where they may be off by more
+FAR = 1e-11  # in alpha: how far a break may be from where it should be before points must tell
 MANY = 4096  # breaks that are looked at closely; more are in doubt at once
 
 
@@ -82,8 +87,8 @@ class _Marks:
 class Apart:
     """The breaks of a stretch so far. A new crossing joins one of them, shares a break with others, or has its own."""
 
-    def __init__(self, looks: Looks, start: float, stop: float) -> None:
-        self.looks, self.start, self.stop = looks, start, stop
+    def __init__(self, looks: Looks, start: float, stop: float, light: bool = False) -> None:
+        self.looks, self.start, self.stop, self.light = looks, start, stop, light
         self.known: _Marks | None = None
 
     def settle(self, node: int, born: Born) -> Born:
@@ -95,6 +100,7 @@ class Apart:
         alone = (tie == torch.arange(len(tie), device=tie.device)).nonzero()[:, 0]
         alone = alone[torch.argsort(born.alpha[alone])]
         new = _Marks.of(self.looks, node, born).pick(alone)
+        self._in_place(node, new)
         alpha, own = new.alpha.clone(), torch.ones_like(alone, dtype=torch.bool)
         piece = torch.zeros_like(alone)
         if self.known is not None:
@@ -106,6 +112,19 @@ class Apart:
         settled = born.alpha.clone()
         settled[alone] = alpha
         return replace(born, alpha=settled[tie])
+
+    def _in_place(self, node: int, new: _Marks) -> None:
+        """Doubt where what sums have lost, as where a value falls from large to tiny, has moved a break."""
+        slow = (new.widest > SLOW).nonzero()[:, 0]
+        if self.light or not len(slow):
+            return
+        if len(slow) > MANY:
+            raise Doubt(float(new.alpha[slow[len(slow) // 2]]))
+        columns = (t[slow] for t in (new.node, new.alpha, new.element, new.partner))
+        values, bounds = self.looks.closely(*columns)
+        knots = values.new_tensor(_knots(self.looks.network.nodes[node].op))
+        gap = torch.where(new.partner[slow] < 0, (values[:, None] - knots).abs().amin(1), values.abs())
+        _clear((gap <= bounds) | (gap <= FAR * new.rate[slow]), new.alpha[slow])
 
     def _on_known(self, known: _Marks, new: _Marks, piece: Tensor, alpha: Tensor) -> Tensor:
         """Which crossings have breaks that were not there; ``alpha`` is written for all others."""
@@ -164,6 +183,12 @@ class Apart:
         own = own.clone()
         own[some] = leader == some
         return own
+
+
+def _knots(op: Op) -> list[float]:
+    """Where a function of each coordinate breaks; zero for all others."""
+    knots = op.knots if isinstance(op, Pointwise) else ()
+    return [float(k) for k in knots if isinstance(k, Fraction)] or [0.0]
 
 
 def _both(errors: Tensor, born: Born) -> Tensor:

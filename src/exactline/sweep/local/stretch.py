@@ -72,7 +72,7 @@ class Stretch:
         self.start, self.stop, self.most = start, stop, most
         self.times: dict[int, Tensor] = {}
         self.born: dict[int, Born] = {}
-        self.apart = Apart(looks, start, stop)
+        self.apart = Apart(looks, start, stop, light is not path)
         self.traced = traced
         self.branches: dict[int, Tensor] = {}  # by node: the slopes of its units just after the start
         self.fields: dict[int, Field] = {}
