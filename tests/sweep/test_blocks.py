@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 import exactline as xl
-from exactline.sweep import engine
+from exactline.sweep import merge
 
 
 class Residual(nn.Module):
@@ -27,9 +27,9 @@ def test_the_size_of_a_block_changes_no_bit(rows, monkeypatch):
     wide = nn.Sequential(nn.Linear(6, 40), nn.ReLU(), nn.Linear(40, 40), nn.LeakyReLU(0.1), nn.Linear(40, 3))
     for model, shape in ((wide, (6,)), (Residual(), (2, 6, 5))):
         starts, ends = torch.randn(2, 7, *shape, dtype=torch.float64)
-        monkeypatch.setattr(engine, "BLOCK", 1 << 60)
+        monkeypatch.setattr(merge, "BLOCK", 1 << 60)
         whole = xl.restrict_many(model.eval(), starts, ends, engine="dense")
-        monkeypatch.setattr(engine, "BLOCK", rows * 8 * 40)
+        monkeypatch.setattr(merge, "BLOCK", rows * 8 * 40)
         parts = xl.restrict_many(model, starts, ends, engine="dense")
         assert len(whole.alphas) > 100
         assert torch.equal(whole.alphas, parts.alphas)

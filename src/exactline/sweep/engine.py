@@ -6,24 +6,22 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cache, partial
-from typing import TypeVar
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from ..arrays import Floats, Ints
 from ..errors import NumberError
-from ..line import Lines, between
+from ..line import Lines
 from ..network.graph import Network
 from ..ops.base import Breaking, Input, Passes
 from .doubt import SAMPLES, Size, Usual, usual_errors
+from .merge import Merge, meet
 from .noise import StateNoise, fuzz_of
 from .place import Births, place
 from .plan import Plan, plan
 from .quick import quickly
-from .scratch import empty
 from .state import State, Step, begin, on
 from .walk import Walk
 
@@ -71,8 +69,6 @@ class Limits:
 
 FEW = 256  # lines that are swept together before it is known how many breaks they have
 ROOM = 0.75  # of the points that may be held: lines that are expected to fill it go together
-BLOCK = 1 << 21  # bytes of a tensor that are merged at a time on a processor
-Number = TypeVar("Number", np.int64, np.float64)
 Watch = Callable[[State], None]
 
 
@@ -92,9 +88,8 @@ def sweep_lines(network: Network, lines: Lines, limits: Limits, watch: Watch | N
         if limits.stopped:
             return
         first += step
-        step = max(
-            1, min(limits.points // 2, int(ROOM * limits.points * first / max(points, 1)))
-        )  # as lines were so far
+        expected = max(points / first, 1.0)  # on each line, as they were so far
+        step = max(1, min(limits.points // 2, int(ROOM * limits.points / expected)))
 
 
 def advance_all(network: Network, state: State, limits: Limits, watch: Watch | None = None) -> Iterator[Part]:
@@ -250,9 +245,9 @@ def _insert(
     i = state.node
     node = network.nodes[i]
     source = node.inputs[0]
-    merge = _Merge(state, births, start, stop)
+    merge = Merge(state, births, start, stop)
     merged = merge.tensor(x)
-    _meet(merged, merge, births)
+    meet(merged, merge, births)
     live = {j: merge.tensor(t) for j, t in state.live.items() if j != source or facts.last[source] > i}
     op = node.op
     if not isinstance(op, Breaking):
@@ -282,7 +277,7 @@ def _insert(
     )
 
 
-def _newborn(state: State, births: Births, merge: _Merge, doubtful: float) -> tuple[Ints, Floats]:
+def _newborn(state: State, births: Births, merge: Merge, doubtful: float) -> tuple[Ints, Floats]:
     """Marks and spots of the new points, (g, 8) and (g, 3)."""
     found, chief = births.found, births.chief[merge.births]
     marks = state.marks.take(merge.piece, 0)  # the line and the doubts of the piece that is split
@@ -295,82 +290,6 @@ def _newborn(state: State, births: Births, merge: _Merge, doubtful: float) -> tu
     with np.errstate(all="ignore"):
         spots[:, 2] = doubtful / spots[:, 1]
     return marks, spots
-
-
-class _Merge:
-    """Old and new points in one order, or a stretch of it."""
-
-    def __init__(self, state: State, births: Births, start: int, stop: int) -> None:
-        position = births.piece + 1 + np.arange(len(births))
-        self.device = state.device
-        self.whole = start == 0 and stop == len(state) + len(births)
-        self.births: Ints | slice = slice(None)  # all of them
-        self.places, passed = position, 0
-        if not self.whole:
-            self.births = np.flatnonzero((position >= start) & (position < stop))
-            self.places = position[self.births] - start
-            passed = int((position < start).sum())
-        old = np.ones(stop - start, dtype=np.int64)
-        old[self.places] = 0
-        self.origin = old.cumsum() + (start - passed - 1)  # the old point at or before each place
-        self.piece, self.alpha = births.piece[self.births], births.alpha[self.births]
-        left, right = state.alphas[self.piece], state.alphas[self.piece + 1]
-        self.left, self.at = on(self.device, self.origin), on(self.device, self.places)
-        self.before = on(self.device, self.piece)
-        with np.errstate(all="ignore"):
-            self.part = on(self.device, (self.alpha - left) / (right - left))
-
-    def facts(self, old: NDArray[Number], new: NDArray[Number]) -> NDArray[Number]:
-        """Old rows in their places and new rows in theirs."""
-        if self.whole and not len(self.places):
-            return old
-        merged = old.take(self.origin, 0)
-        merged[self.places] = new
-        return merged
-
-    def tensor(self, values: Tensor) -> Tensor:
-        """Values at old points, and between them at new ones."""
-        if self.whole and not len(self.places):
-            return values
-        part = self.part.to(values.dtype).view(-1, *[1] * (values.dim() - 1))
-        merged = empty((len(self.left), *values.shape[1:]), values)
-        for start, stop in self._blocks(values):
-            block = merged[start:stop]
-            torch.index_select(values, 0, self.left[start:stop], out=block)
-            first, last = np.searchsorted(self.places, (start, stop)).tolist()
-            if first < last:
-                before = self.before[first:last]
-                left, right = values.index_select(0, before), values.index_select(0, before + 1)
-                block.index_copy_(0, self.at[first:last] - start, between(left, right, part[first:last]))
-        return merged
-
-    def _blocks(self, values: Tensor) -> Iterator[tuple[int, int]]:
-        """Rows that are merged at a time: so few that a processor's cache holds them."""
-        count = len(self.left)
-        step = (
-            max(1, BLOCK // max(1, values[:1].numel() * values.element_size())) if self.device.type == "cpu" else count
-        )
-        for start in range(0, count, max(step, 1)):
-            yield start, min(start + step, count)
-
-
-def _meet(merged: Tensor, merge: _Merge, births: Births) -> None:
-    """At its break a crossing element is exactly what it crosses."""
-    if not len(merge.places):
-        return
-    found, row = births.found, merge.places
-    if not (births.simple and merge.whole):
-        inverse = np.full(len(births) + 1, -1)
-        inverse[:-1][merge.births] = merge.places
-        row = inverse[births.owner]  # crossings that own no birth read the last place, which is -1
-        here = np.flatnonzero(row >= 0)
-        found, row = found.pick(here), row[here]
-    rows, elements, levels = (on(merge.device, a) for a in (row, found.element, found.level))
-    flat = merged.view(len(merged), -1)
-    if (found.partner >= 0).any():
-        partners = on(merge.device, found.partner)
-        levels = torch.where(partners >= 0, flat[rows, partners.clamp(min=0)], levels)
-    flat[rows, elements] = levels
 
 
 def _count(state: State, births: Births, passes: Passes | None) -> None:

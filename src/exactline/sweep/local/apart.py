@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ...arrays import Floats, Ints
 from ...ops.base import Op
 from ...ops.patches.scan import Born, Doubt
 from ...ops.pointwise import Pointwise
@@ -177,7 +178,7 @@ class Apart:
         reach = torch.maximum(new.fuzz, new.surest)[some]
         columns = (t.cpu().numpy() for t in (chain[linked], new.alpha[some], reach))
         group, chief = settled_groups(*columns)
-        _once(group, channel[some].cpu().numpy(), pixel[some].cpu().numpy(), new.partner[some].cpu().numpy(), new.alpha)
+        _once(group, *(t[some].cpu().numpy() for t in (channel, pixel, new.partner, new.alpha)))
         leader = some[torch.from_numpy(chief[group]).to(some.device)]
         alpha[some] = new.alpha[leader]
         own = own.clone()
@@ -201,9 +202,11 @@ def _clear(clear: Tensor, alpha: Tensor) -> None:
         raise Doubt(float(alpha[~clear][0]))
 
 
-def _once(group: np.ndarray, channel: np.ndarray, pixel: np.ndarray, partner: np.ndarray, alpha: Tensor) -> None:
+def _once(group: Ints, channel: Ints, pixel: Ints, partner: Ints, alpha: Floats) -> None:
     """One unit at several knots takes them in turn, which only points can tell."""
     alone = partner < 0
-    keys = np.stack([group, channel, pixel], 1)[alone]
-    if len(np.unique(keys, axis=0)) < len(keys):
-        raise Doubt(float(alpha[0]))
+    _, first, times = np.unique(
+        np.stack([group, channel, pixel], 1)[alone], axis=0, return_index=True, return_counts=True
+    )
+    if (times > 1).any():
+        raise Doubt(float(alpha[alone][first[times > 1][0]]))
