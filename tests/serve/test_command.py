@@ -32,9 +32,12 @@ def test_calls_in_flight_end_and_then_the_server(tmp_path, number):
     write_nnet(tmp_path / "tent12.nnet", tent(12))
     token = "a-token-that-nobody-must-see"
     (tmp_path / "tokens").write_text(token)
-    given = ["--models", str(tmp_path), "--token-file", str(tmp_path / "tokens"), "--max-lines", "10"]
-    with subprocess.Popen([*COMMAND, *given], stderr=subprocess.PIPE, text=True) as process:
+    given = ["--models", str(tmp_path), "--token-file", str(tmp_path / "tokens"), "--max-lines", "10", "--json"]
+    with subprocess.Popen([*COMMAND, *given], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         first = json.loads(process.stderr.readline())
+        told = json.loads(process.stdout.readline())
+        assert told == {"address": first["address"], "port": told["port"], "workers": 1, "tls": False}
+        assert first["address"].endswith(f":{told['port']}")
         assert (first["event"], first["workers"], first["tls"]) == ("started", 1, False)
         found: list[int] = []
         with Client(first["address"], token=token, retries=0) as client:

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from ..needed import needed
+from .output import say_json
 from .restrict import byte_count
 
 LIMITS = "limits"  # the heading of options that are limits
@@ -38,6 +39,7 @@ def serve(
     memory: Annotated[str | None, typer.Option(help="Of a worker: 512M, 8G.", rich_help_panel=LIMITS)] = None,
     cache: Annotated[str | None, typer.Option(help="A worker's models: 1G.", rich_help_panel=LIMITS)] = None,
     drain: Annotated[float | None, typer.Option(help="Seconds to end calls in.", rich_help_panel=LIMITS)] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Tell where it listens as one JSON document.")] = False,
 ) -> None:
     """Serve exact restrictions over gRPC, to our own clients and to those of SyReNN.
 
@@ -80,6 +82,10 @@ def serve(
     told = threading.Event()
     _listen(told)
     server = Server(settings).start()
+    if as_json:
+        say_json(
+            {"address": server.address, "port": server.port, "workers": server.pool.size, "tls": tls_cert is not None}
+        )
     told.wait()
     _listen(None)
     server.stop()
