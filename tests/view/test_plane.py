@@ -13,12 +13,9 @@ import torch
 from matplotlib.collections import LineCollection, PolyCollection
 from matplotlib.colors import to_rgb
 from torch import nn
-from typer.testing import CliRunner
 
 import exactline as xl
-from exactline import cli
 from exactline.errors import ArgumentError, FileError, MissingError, PlaneError
-from exactline.network import as_network
 from exactline.view import plane as view
 from exactline.view.plane import plot_plane
 from exactline.view.plane_looks import FILLS, percent
@@ -266,23 +263,6 @@ def test_names_cannot_leave_their_place_and_nothing_is_fetched(tmp_path):
 # What the documentation says is run.
 
 ROOT = Path(__file__).parents[2]
-
-
-def test_the_documentation_runs(tmp_path, monkeypatch):
-    text = (ROOT / "docs" / "planes.md").read_text()
-    monkeypatch.chdir(tmp_path)
-    space = {}
-    for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL):
-        exec(compile(block, "docs/planes.md", "exec"), space)
-    model = nn.Sequential(nn.Linear(4, 3), nn.ReLU(), nn.Linear(3, 2)).double()
-    as_network(model, [torch.zeros(4, dtype=torch.float64)]).save("net.onnx")
-    commands = re.findall(r"^exactline (.*)$", text, re.MULTILINE)
-    assert len(commands) == 3
-    for command in commands:
-        result = CliRunner().invoke(cli.app, command.replace("net.nnet", "net.onnx").split())
-        assert result.exit_code == 0, result.exception
-    made = {path.name for path in tmp_path.iterdir()}
-    assert made == {"net.onnx", "regions.png", "decisions.svg", "plane.html", "plane.png", "plane.safetensors"}
 
 
 def test_the_example_runs_and_writes_where_it_is_told(tmp_path, monkeypatch, capsys):

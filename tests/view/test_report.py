@@ -8,18 +8,15 @@ from dataclasses import replace
 from functools import cache
 from hashlib import sha256
 from importlib import resources
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from torch import nn
-from typer.testing import CliRunner
 
 import exactline as xl
-from exactline import cli, zoo
+from exactline import zoo
 from exactline.errors import ArgumentError, FileError, MissingError
-from exactline.network import as_network
 from exactline.view.report_frame import packed
 
 KINDS = {"f8": ("<u8", "<f8"), "i4": ("<u4", "<i4")}
@@ -253,17 +250,3 @@ def test_the_parts_of_pages_are_ascii_and_say_what_they_are():
 def test_the_same_line_is_the_same_page(tmp_path):
     pages = [digits().to_html(tmp_path / f"{i}.html").read_bytes() for i in range(2)]
     assert pages[0] == pages[1]
-
-
-def test_the_documentation_runs(tmp_path, monkeypatch):
-    text = (Path(__file__).parents[2] / "docs" / "report.md").read_text()
-    monkeypatch.chdir(tmp_path)
-    for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL):
-        exec(compile(block, "docs/report.md", "exec"), {})
-    model = nn.Sequential(nn.Linear(4, 3), nn.ReLU(), nn.Linear(3, 2)).double()
-    as_network(model, [torch.zeros(4, dtype=torch.float64)]).save("net.onnx")
-    for command in re.findall(r"^exactline (.*)$", text, re.MULTILINE):
-        result = CliRunner().invoke(cli.app, command.replace("net.nnet", "net.onnx").split())
-        assert result.exit_code == 0, result.exception
-    made = {path.name for path in tmp_path.iterdir()}
-    assert made == {"net.onnx", "digits.html", "line.safetensors", "line.html"}
