@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from .patch import Grid, Groups, Sparks, patches_of, pixels, regrouped
-from .scan import Block, Born, Timeline, running
+from .patch import Birth, Grid, Groups, Sparks, frame_of, patches_of, pixels, regrouped
+from .scan import Block, Born, Timeline, Times, running
 
 
 @dataclass(frozen=True, eq=False)
@@ -20,7 +20,7 @@ class Pull:
     stop: float
     base: Tensor  # (pixels, channels)
     groups: Groups
-    times: dict[int, Tensor]
+    times: Times
     branch: Tensor  # (pixels, channels) slopes of the units at the start
     turns: Born | None  # where they change
 
@@ -29,9 +29,9 @@ def pulled(node: int, pull: Pull) -> tuple[Tensor, Groups]:
     """The gradient at the node's input: as it is at the start, and what changes it."""
     scan = _Scan(pull)
     sparks = scan.turned()
-    groups = regrouped(scan.rows, scan.shapes)
+    groups = regrouped(scan.rows, scan.frames, scan.timeline.pixel, pull.grid)
     if pull.turns is not None:
-        groups[node] = Sparks(pull.turns.pixel, pull.turns.channel, sparks)
+        groups[Birth(node, len(sparks)),] = Sparks(pull.turns.pixel, pull.turns.channel, sparks)
     return pull.base * pull.branch, groups
 
 
@@ -40,12 +40,12 @@ def integrated(pull: Pull) -> Tensor:
     return _Scan(pull).integral()
 
 
-def summed(base: Tensor, groups: Groups, times: dict[int, Tensor], grid: Grid, start: float, stop: float) -> Tensor:
+def summed(base: Tensor, groups: Groups, times: Times, grid: Grid, start: float, stop: float) -> Tensor:
     """A gradient (pixels, channels) integrated over a stretch."""
     total = torch.cat([base * (stop - start), torch.zeros_like(base[:1])])  # and a row for what lies outside
-    for node, group in groups.items():
+    for births, group in groups.items():
         patches = patches_of(group, grid)
-        weights = (stop - times[node]).view(-1, 1, 1, 1)
+        weights = (stop - times.of(births)).view(-1, 1, 1, 1)
         rows = (patches.jump * weights).reshape(-1, grid[0])
         total.index_add_(0, pixels(patches, grid).flatten(), rows)
     return total[:-1]
@@ -57,24 +57,20 @@ class _Scan:
     def __init__(self, pull: Pull) -> None:
         self.pull = pull
         channels = pull.grid[0]
-        held = {node: patches_of(group, pull.grid) for node, group in pull.groups.items()}
-        self.shapes = {node: (p.top, p.size) for node, p in held.items()}
-        parts = [p.jump.reshape(-1, channels) for p in held.values()]
-        self.rows = torch.cat([*parts, pull.base.new_zeros(1, channels)])
+        held = {births: patches_of(group, pull.grid) for births, group in pull.groups.items()}
+        self.frames = [frame_of(births, patches, pull.grid) for births, patches in held.items()]
+        self.rows = torch.cat(
+            [*(p.jump.reshape(-1, channels) for p in held.values()), pull.base.new_zeros(1, channels)]
+        )
         self.count = len(self.rows) - 1
-        where = [pixels(p, pull.grid).flatten() for p in held.values()]
-        alphas = [pull.times[n].repeat_interleave(p.size[0] * p.size[1]) for n, p in held.items()]
+        parts = [(frame.pixels, pull.times.of(frame.births)) for frame in self.frames]
         turns = pull.turns
         self.steps = pull.base.new_zeros((0 if turns is None else len(turns.alpha)) + 1, channels)
         if turns is not None:
             at = torch.arange(len(turns.alpha), device=turns.channel.device)
             self.steps[at, turns.channel] = turns.turn.to(self.steps.dtype)
-            where.append(turns.pixel)
-            alphas.append(turns.alpha)
-        device = pull.base.device
-        pixel = torch.cat(where) if where else torch.zeros(0, dtype=torch.int64, device=device)
-        alpha = torch.cat(alphas) if alphas else torch.zeros(0, dtype=torch.float64, device=device)
-        self.timeline = Timeline(pixel, alpha, len(pull.base), pull)
+            parts.append((turns.pixel[:, None], turns.alpha))
+        self.timeline = Timeline(parts, len(pull.base), pull, pull.base.device)
 
     def _block(self, block: Block) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Rows of the block's entries, their jumps, gradients and slopes after the start and each entry."""

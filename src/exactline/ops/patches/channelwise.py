@@ -41,7 +41,7 @@ class Channelwise:
         return float(sizes[0][0] * sizes[0][1] * reach[0] * reach[1] * self.grid[0])
 
     def move(self, *groups: Groups) -> Groups:
-        return {node: self._moved(group) for node, group in groups[0].items()}
+        return {births: self._moved(group) for births, group in groups[0].items()}
 
     def _moved(self, group: Group) -> Patches:
         patches = patches_of(group, self.source)

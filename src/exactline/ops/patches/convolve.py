@@ -45,7 +45,7 @@ class Convolve:
 
     def back(self, groups: Groups) -> list[Groups]:
         """Gradients of the output as gradients of the input."""
-        return [{node: self._back(group) for node, group in groups.items()}]
+        return [{births: self._back(group) for births, group in groups.items()}]
 
     def _back(self, group: Group) -> Patches:
         if isinstance(group, Sparks):
@@ -102,7 +102,7 @@ class Convolve:
         return self.grid[1] * self.grid[2]
 
     def move(self, *groups: Groups) -> Groups:
-        return {node: self._moved(group) for node, group in groups[0].items()}
+        return {births: self._moved(group) for births, group in groups[0].items()}
 
     def _moved(self, group: Group) -> Patches:
         if isinstance(group, Patches) and group.size == (self.source[1], self.source[2]):

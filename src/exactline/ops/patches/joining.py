@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
 
-from .patch import Grid, Group, Groups, Patches, Sparks, boxed, covers, kept, patches_of, whole
+from .patch import Birth, Grid, Group, Groups, Patches, Sparks, boxed, covers, kept, pair, patches_of, whole
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,18 +26,18 @@ class Add:
         return float(sum(h * w for h, w in sizes) * self.grid[0])
 
     def move(self, *groups: Groups) -> Groups:
-        return {node: self._sum([some.get(node) for some in groups]) for node in _nodes(groups)}
+        return {births: self._sum(parts) for births, parts in matched(groups, [self.grid] * len(groups)).items()}
 
     def back(self, groups: Groups) -> list[Groups]:
         """Gradients of the sum as gradients of every term."""
-        return [{node: _times(group, f) for node, group in groups.items()} for f in self.factors]
+        return [{births: _times(group, f) for births, group in groups.items()} for f in self.factors]
 
     def _sum(self, parts: list[Group | None]) -> Group:
         terms = [(p, f) for p, f in zip(parts, self.factors, strict=True) if p is not None]
         if len(terms) == 1:
             return _times(*terms[0])
         tops, jumps = _aligned([patches_of(p, self.grid) for p, _ in terms], [self.grid] * len(terms))
-        total = jumps[0] * terms[0][1]
+        total = jumps[0] if terms[0][1] == 1 else jumps[0] * terms[0][1]
         for jump, (_, factor) in zip(jumps[1:], terms[1:], strict=True):
             total = torch.add(total, jump, alpha=factor)
         return Patches(tops, total)
@@ -55,7 +57,7 @@ class Concat:
         return float(sum(h * w for h, w in sizes) * self.grid[0])
 
     def move(self, *groups: Groups) -> Groups:
-        return {node: self._beside([some.get(node) for some in groups]) for node in _nodes(groups)}
+        return {births: self._beside(parts) for births, parts in matched(groups, self.sources).items()}
 
     def _beside(self, parts: list[Group | None]) -> Group:
         firsts = [sum(g[0] for g in self.sources[:k]) for k in range(len(self.sources))]
@@ -71,8 +73,60 @@ class Concat:
         return Patches(tops, out)
 
 
-def _nodes(groups: tuple[Groups, ...]) -> list[int]:
-    return list(dict.fromkeys(node for some in groups for node in some))
+def matched(groups: Sequence[Groups], grids: Sequence[Grid]) -> dict[tuple[Birth, ...], list[Group | None]]:
+    """The groups of several branches side by side: what is one group in any of them is one in all."""
+    sets: list[dict[Birth, None]] = []  # breaks that belong together, in order
+    for births in dict.fromkeys(births for some in groups for births in some):
+        joined: dict[Birth, None] = {}
+        for held in [s for s in sets if not s.keys().isdisjoint(births)]:
+            joined |= held
+            sets.remove(held)
+        sets.append(joined | dict.fromkeys(births))
+    known = [_single(some, grid) for some, grid in zip(groups, grids, strict=True)]
+    found: dict[tuple[Birth, ...], list[Group | None]] = {}
+    for births in map(tuple, sets):
+        found[births] = [
+            some[births] if births in some else _spliced(births, k, known, grid)
+            for k, (some, grid) in enumerate(zip(groups, grids, strict=True))
+        ]
+    return found
+
+
+def _spliced(
+    births: tuple[Birth, ...], branch: int, known: list[dict[Birth, Callable[[], Patches]]], grid: Grid
+) -> Patches | None:
+    """The patches of some breaks in one branch, zero for those it does not know; None where it knows none of them."""
+    slices = {birth: known[branch][birth]() for birth in births if birth in known[branch]}
+    if not slices:
+        return None
+    size = max(p.size[0] for p in slices.values()), max(p.size[1] for p in slices.values())
+    like = next(iter(slices.values())).jump
+    for birth in births:
+        if birth not in slices:  # zero, wherever another branch has it
+            top = next(some[birth] for some in known if birth in some)().top
+            slices[birth] = Patches(top, like.new_zeros(birth.count, *size, grid[0]))
+    parts = [slices[birth] for birth in births]
+    if covers(size, grid):
+        parts = [whole(p, grid) for p in parts]
+        return Patches(torch.cat([p.top for p in parts]), torch.cat([p.jump for p in parts]))
+    jumps = [p.jump if p.size == size else boxed(p, p.top, size) for p in parts]
+    return Patches(torch.cat([p.top for p in parts]), torch.cat(jumps))
+
+
+def _single(groups: Groups, grid: Grid) -> dict[Birth, Callable[[], Patches]]:
+    """How to get at the patches of each node on their own."""
+    found: dict[Birth, Callable[[], Patches]] = {}
+    for births, group in groups.items():
+        at = 0
+        for birth in births:
+            found[birth] = partial(_slice, group, at, birth.count, grid)
+            at += birth.count
+    return found
+
+
+def _slice(group: Group, at: int, count: int, grid: Grid) -> Patches:
+    patches = patches_of(group, grid)
+    return Patches(patches.top[at : at + count], patches.jump[at : at + count])
 
 
 def _times(group: Group, factor: float) -> Group:
@@ -80,13 +134,13 @@ def _times(group: Group, factor: float) -> Group:
         return group
     if isinstance(group, Sparks):
         return Sparks(group.pixel, group.channel, group.jump * factor)
-    return Patches(group.top, group.jump * factor)
+    return group.holding(group.jump * factor)
 
 
 def _aligned(parts: list[Patches], grids: list[Grid]) -> tuple[Tensor, list[Tensor]]:
     """Patches of the same breaks in boxes that hold them all."""
     tops = torch.stack([p.top for p in parts]).amin(0)
-    ends = torch.stack([p.top + torch.tensor(p.size, device=p.top.device) for p in parts]).amax(0)
+    ends = torch.stack([p.top + pair(p.size, p.top.device) for p in parts]).amax(0)
     size = (ends - tops).amax(0).tolist() if len(tops) else [max(p.size[k] for p in parts) for k in range(2)]
     if any(covers((size[0], size[1]), g) for g in grids):
         held = [whole(p, g) for p, g in zip(parts, grids, strict=True)]

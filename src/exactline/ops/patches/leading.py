@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from .channelwise import bounds_of, most_reached
-from .patch import Grid, Patches, covers, kept, patches_of, pixels_of, regrouped, whole
-from .scan import Block, Born, Doubt, Stage, Timeline, Turned, anchored, running, values_of
+from .patch import Frame, Grid, Patches, covers, kept, patches_of, pixels_of, regrouped, whole
+from .scan import Block, Born, Doubt, Stage, Timeline, Turned, checked, lost, running, values_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,20 +49,21 @@ class Leading:
 
     def turn(self, stage: Stage) -> Turned:
         """Follow the members of every window along the stretch."""
-        rows, timeline, members, shapes = self._gathered(stage)
+        rows, timeline, members, frames = self._gathered(stage)
         channels = stage.grid[0]
         out = rows.new_zeros(len(timeline.pixel) + 1, channels)
         slope, born = stage.slope.new_empty(self.grid[1] * self.grid[2], channels), list[Born]()
         for block in timeline.blocks(channels * (self.windows.shape[1] + self.floor)):
             self._follow(stage, block, rows, members, out, slope, born)
-        return Turned(regrouped(out, shapes), slope * self.sign, Born.join(born))
+        found = Born.join(born) if born else Born.none(slope)
+        return Turned(regrouped(out, frames, timeline.pixel, self.grid), slope * self.sign, found)
 
-    def _gathered(self, stage: Stage) -> tuple[Tensor, Timeline, Tensor, dict[int, tuple[Tensor, tuple[int, int]]]]:
+    def _gathered(self, stage: Stage) -> tuple[Tensor, Timeline, Tensor, list[Frame]]:
         """Rows of all patches, when they come to which window, and which row each member of it has then."""
         channels, device = stage.grid[0], stage.slope.device
-        parts, where, alphas, members, shapes = [], [], [], [], {}
+        parts, members, frames = list[Tensor](), list[Tensor](), list[Frame]()
         at = 0
-        for node, group in stage.groups.items():
+        for births, group in stage.groups.items():
             patches = patches_of(group, self.source)
             reach = self.reach(patches.size)
             if covers(reach, self.grid):
@@ -74,18 +75,14 @@ class Leading:
             pixel, row = self._members(patches, top, reach, at)
             parts.append(patches.jump.reshape(-1, channels))
             at += len(parts[-1])
-            where.append(pixel)
             members.append(row)
-            alphas.append(stage.times[node].repeat_interleave(reach[0] * reach[1]))
-            shapes[node] = (top, reach)
+            frames.append(Frame(births, top, reach, pixel))
         rows = torch.cat([*parts, stage.slope.new_zeros(1, channels)])
-        none = torch.zeros(0, dtype=torch.int64, device=device)
-        pixel = torch.cat(where) if where else none
-        alpha = torch.cat(alphas) if alphas else none.to(torch.float64)
-        found = torch.cat(members) if members else none.view(0, self.windows.shape[1])
-        found = torch.cat([found, found.new_full((1, self.windows.shape[1]), -1)])
+        none = torch.full((1, self.windows.shape[1]), -1, device=device)
+        found = torch.cat([*members, none])
         found = torch.where(found < 0, len(rows) - 1, found)
-        return rows * self.sign, Timeline(pixel, alpha, len(self.windows), stage), found, shapes
+        timed = [(frame.pixels, stage.times.of(frame.births)) for frame in frames]
+        return rows * self.sign, Timeline(timed, len(self.windows), stage, device), found, frames
 
     def _members(self, patches: Patches, top: Tensor, reach: tuple[int, int], first: int) -> tuple[Tensor, Tensor]:
         """The output pixel of every place of the new patches, and the row of each member of its window, or -1."""
@@ -98,7 +95,7 @@ class Leading:
         held = (v >= 0) & (v < rows) & (u >= 0) & (u < columns)
         base = first + torch.arange(len(patches), device=device)[:, None, None] * (rows * columns)
         row = torch.where(held, base + v * columns + u, -1)
-        return pixel.flatten(), row.flatten(0, 1)
+        return pixel, row.flatten(0, 1)
 
     def _follow(
         self,
@@ -111,7 +108,7 @@ class Leading:
         born: list[Born],
     ) -> None:
         p, channels, deep, count = len(block.pixels), stage.grid[0], block.deep, self.windows.shape[1]
-        entry = torch.where(block.here, block.entry, len(members) - 1)
+        entry = block.entry
         window = self.windows[block.pixels]
         slopes = stage.slope.new_zeros(p, deep + 1, count + self.floor, channels)
         slopes[:, 0, :count] = stage.slope[window] * self.sign
@@ -124,7 +121,8 @@ class Leading:
         left[:, :count] = stage.left[window] * self.sign
         right = torch.zeros_like(left)
         right[:, :count] = stage.right[window] * self.sign
-        values = anchored(stage, block, values_of(block, left, slopes), right)
+        values = values_of(block, left, slopes)
+        checked(stage, float(lost(stage, block, values, right)))
         values[:, :, :count].masked_fill_(self.repeated[block.pixels][:, None, :, None], -torch.inf)
         leader, tied = self._told(stage, block, values, slopes, window)
         slope[block.pixels] = slopes[:, 0].gather(1, leader[:, :1])[:, 0]
@@ -152,7 +150,7 @@ class Leading:
         if not bool(near.any()):
             return leader, None
         before, after = stage.closed
-        last = block.here.sum(1)
+        last = block.counts
         if before is not None:
             bound = self._of_members(before, window)
             tied = values[:, 0] >= best[:, 0, None] - bound - bound.gather(1, leader[:, 0, None])
@@ -196,10 +194,10 @@ class Leading:
         ends = torch.searchsorted(block.times[row], block.times[row, place][:, None], right=True)[:, 0] - 1
         after = values[row, (ends + 1).clamp(max=values.shape[1] - 1), :, channel]
         ahead = (after.gather(1, second[:, None]) - after.gather(1, first[:, None]))[:, 0]
-        lost = tie & ((place == 0) | (place > block.here.sum(1)[row]) | (ahead.abs() <= 2 * usual))
-        lost |= here.gather(1, first[:, None])[:, 0] - third <= 2 * usual
-        if bool(lost.any()):
-            raise Doubt(float(block.times[row, place][lost][0]))
+        unclear = tie & ((place == 0) | (place > block.counts[row]) | (ahead.abs() <= 2 * usual))
+        unclear |= here.gather(1, first[:, None])[:, 0] - third <= 2 * usual
+        if bool(unclear.any()):
+            raise Doubt(float(block.times[row, place][unclear][0]))
         leader[row, place, channel] = torch.where((told < 0) | (tie & (ahead > 0)), second, first)
         tied = torch.zeros_like(near)
         tied[row, place, channel] = True
@@ -253,7 +251,7 @@ class Leading:
             element = torch.where(one < 0, other, one) + channel * places
             alpha = torch.where(gone == width, block.times[row, piece + 1], begins + gone)
             gain = gain.abs()
-            found.append(Born(alpha, pixel, channel, gain * self.sign, gain, element, partner, gain))
+            found.append(Born(alpha, pixel, channel, gain * self.sign, gain, element, partner, gain, True))
             going = rival != then
             row, piece, channel, then, now = row[going], piece[going], channel[going], then[going], rival[going]
             start, rate, begins, width, gone = start[going], rate[going], begins[going], width[going], gone[going]

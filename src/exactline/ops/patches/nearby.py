@@ -29,7 +29,7 @@ def closely(
         blur[row[moved], place[moved], channel[moved]] = bounds[moved]
         gaps[row, place, channel] = told
         _resolved(block, gaps, slopes, blur)
-        inside = (told == 0) & (place > 0) & (place <= block.here.sum(1)[row])
+        inside = (told == 0) & (place > 0) & (place <= block.counts[row])
         _through(block, gaps, row[inside], place[inside], channel[inside])
     else:
         _resolved(block, gaps, slopes, blur)
@@ -53,7 +53,7 @@ def _rests(stage: Stage, block: Block, slopes: Tensor, row: Tensor, place: Tenso
     if before is None:
         cut |= place == 0
     if after is None:
-        cut |= place > block.here.sum(1)[row]
+        cut |= place > block.counts[row]
     return cut & (slopes[row, (place - 1).clamp(min=0), channel] == 0)
 
 
@@ -98,7 +98,7 @@ def _settle_ends(stage: Stage, block: Block, gaps: Tensor, left: Tensor, right: 
     if after is not None:
         bound = after[block.pixels]
         on = right.abs() <= bound
-        last = block.here.sum(1)  # padding follows the last entry: it is at the end too
+        last = block.counts  # padding follows the last entry: it is at the end too
         steps = torch.arange(1, gaps.shape[1], device=gaps.device)
         ends = (steps > last[:, None])[:, :, None] & on[:, None, :]
         gaps[:, 1:].masked_fill_(ends, 0.0)

@@ -6,9 +6,11 @@ A map is (channels, rows, columns); a vector is a map of one pixel.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import lru_cache
+from itertools import groupby
 from math import prod
-from typing import Protocol, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
 import torch
 from torch import Tensor
@@ -23,6 +25,11 @@ class Patches:
 
     top: Tensor  # (n, 2) row and column of the first pixel, perhaps outside of the map
     jump: Tensor  # (n, rows, columns, channels)
+    known: dict[tuple[int, int], Tensor] = field(default_factory=dict)  # pixels of a map of this size, once found
+
+    def holding(self, jump: Tensor) -> Patches:
+        """Other changes of slope at the same places."""
+        return Patches(self.top, jump, self.known)
 
     def __len__(self) -> int:
         return len(self.top)
@@ -44,8 +51,15 @@ class Sparks:
         return len(self.jump)
 
 
+class Birth(NamedTuple):
+    """The breaks of one node."""
+
+    node: int
+    count: int
+
+
 Group: TypeAlias = Patches | Sparks
-Groups: TypeAlias = dict[int, Group]  # by the node that bore the breaks; in the order of their birth
+Groups: TypeAlias = dict[tuple[Birth, ...], Group]  # by the breaks they hold, node after node
 
 
 class Mover(Protocol):
@@ -97,24 +111,47 @@ def is_whole(patches: Patches, grid: Grid) -> bool:
 
 def pixels(patches: Patches, grid: Grid) -> Tensor:
     """The pixel of every place of every patch, (n, rows * columns); one past the last for places outside."""
-    return pixels_of(patches.top, patches.size, grid)
+    area = grid[1], grid[2]
+    if area not in patches.known:
+        if is_whole(patches, grid):
+            patches.known[area] = torch.arange(area[0] * area[1], device=patches.top.device).expand(len(patches), -1)
+        else:
+            patches.known[area] = pixels_of(patches.top, patches.size, grid)
+    return patches.known[area]
 
 
 def pixels_of(top: Tensor, size: tuple[int, int], grid: Grid) -> Tensor:
     """The same for boxes of one size that begin at ``top``."""
-    y = top[:, 0, None] + torch.arange(size[0], device=top.device)
-    x = top[:, 1, None] + torch.arange(size[1], device=top.device)
-    inside = ((y >= 0) & (y < grid[1]))[:, :, None] & ((x >= 0) & (x < grid[2]))[:, None, :]
-    places = y[:, :, None] * grid[2] + x[:, None, :]
-    return torch.where(inside, places, grid[1] * grid[2]).flatten(1)
+    rows, columns, before = _tables(size, grid, top.device)
+    y, x = (top + before).clamp_(0, len(rows) - 1).unbind(1)
+    places = rows.index_select(0, y)[:, :, None] + columns.index_select(0, x)[:, None, :]
+    return places.clamp_(max=grid[1] * grid[2]).flatten(1)
+
+
+@lru_cache(4096)
+def _tables(size: tuple[int, int], grid: Grid, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
+    """What the rows and the columns of a box add to the number of a pixel, by where it begins; far off outside."""
+    places = grid[1] * grid[2]
+    found: list[Tensor] = []
+    for length, each, here in ((grid[1], grid[2], size[0]), (grid[2], 1, size[1])):
+        most = max(grid[1], grid[2]) + max(size)
+        steps = torch.arange(-here, most + here, device=device)
+        inside = (steps >= 0) & (steps < length)
+        found.append(torch.where(inside, steps * each, places).unfold(0, here, 1)[: most + 1])
+    return found[0], found[1], pair(size, device)
+
+
+@lru_cache(4096)
+def pair(numbers: tuple[int, int], device: torch.device) -> Tensor:
+    """Two numbers on a device."""
+    return torch.tensor(numbers, device=device)
 
 
 def cleared(patches: Patches, grid: Grid) -> Patches:
     """Zero what lies outside of the map; the patches are written."""
-    rows, columns = patches.size
     if not is_whole(patches, grid):
-        outside = pixels(patches, grid).view(len(patches), rows, columns, 1) == grid[1] * grid[2]
-        patches.jump.masked_fill_(outside, 0.0)
+        outside = pixels(patches, grid) == grid[1] * grid[2]
+        patches.jump.masked_fill_(outside.view(len(patches), *patches.size, 1), 0.0)
     return patches
 
 
@@ -143,13 +180,35 @@ def whole(group: Group, grid: Grid) -> Patches:
     return Patches(torch.zeros_like(patches.top), full[:-1].view(n, rows, columns, channels))
 
 
-def regrouped(rows: Tensor, shapes: dict[int, tuple[Tensor, tuple[int, int]]]) -> Groups:
-    """Rows of channels that stand one patch after another, as patches again; ``shapes`` has their tops and sizes."""
+@dataclass(frozen=True, eq=False)
+class Frame:
+    """Where the patches of some breaks lie, whatever they hold."""
+
+    births: tuple[Birth, ...]
+    top: Tensor  # (n, 2)
+    size: tuple[int, int]
+    pixels: Tensor  # (n, rows * columns)
+
+
+def frame_of(births: tuple[Birth, ...], patches: Patches, grid: Grid) -> Frame:
+    """Where some patches lie on a map."""
+    return Frame(births, patches.top, patches.size, pixels(patches, grid))
+
+
+def regrouped(rows: Tensor, frames: list[Frame], pixel: Tensor, grid: Grid) -> Groups:
+    """Rows of channels that stand one patch after another, as patches again; neighbours of one size become one group.
+
+    ``pixel`` has the pixels of all frames, one after another.
+    """
     found: Groups = {}
     at = 0
-    for node, (top, size) in shapes.items():
+    for size, some in groupby(frames, lambda frame: frame.size):
+        alike = list(some)
+        births = tuple(birth for frame in alike for birth in frame.births)
+        top = alike[0].top if len(alike) == 1 else torch.cat([frame.top for frame in alike])
         count = len(top) * size[0] * size[1]
-        found[node] = Patches(top, rows[at : at + count].view(len(top), *size, rows.shape[1]))
+        known = {(grid[1], grid[2]): pixel[at : at + count].view(len(top), -1)}
+        found[births] = Patches(top, rows[at : at + count].view(len(top), *size, rows.shape[1]), known)
         at += count
     return found
 

@@ -9,6 +9,7 @@ from math import prod
 import torch
 from torch import Tensor
 
+from .joining import matched
 from .patch import Grid, Group, Groups, Patches, Sparks, covers, is_whole, whole
 
 GUESS = 16  # multiplications for each number that an operator makes, where nothing else is known
@@ -35,7 +36,7 @@ class Rows:
         return float(sizes[0][0] * sizes[0][1] * self.source[0] * self.grid[0])
 
     def move(self, *groups: Groups) -> Groups:
-        return {node: self._moved(group) for node, group in groups[0].items()}
+        return {births: self._moved(group) for births, group in groups[0].items()}
 
     def _moved(self, group: Group) -> Patches:
         if isinstance(group, Sparks):
@@ -49,7 +50,7 @@ class Rows:
 
     def back(self, groups: Groups) -> list[Groups]:
         """Gradients of the output as gradients of the input: whole maps."""
-        return [{node: self._back(group) for node, group in groups.items()}]
+        return [{births: self._back(group) for births, group in groups.items()}]
 
     def _back(self, group: Group) -> Patches:
         table = self.table.view(-1, self.grid[0])
@@ -107,16 +108,15 @@ class Whole:
 
     def move(self, *groups: Groups) -> Groups:
         found: Groups = {}
-        for node in dict.fromkeys(n for some in groups for n in some):
-            count = next(len(some[node]) for some in groups if node in some)
-            like = next(some[node].jump for some in groups if node in some)
+        for births, parts in matched(groups, self.sources).items():
+            known = next(p for p in parts if p is not None)
             xs = [
-                self._points(some[node], k) if node in some else like.new_zeros(count, *self.shapes[k])
-                for k, some in enumerate(groups)
+                known.jump.new_zeros(len(known), *self.shapes[k]) if p is None else self._points(p, k)
+                for k, p in enumerate(parts)
             ]
             out = self.linear(*xs)  # pyright: ignore
-            jump = out.reshape(count, *self.grid).permute(0, 2, 3, 1).contiguous()
-            found[node] = Patches(torch.zeros(count, 2, dtype=torch.int64, device=jump.device), jump)
+            jump = out.reshape(len(known), *self.grid).permute(0, 2, 3, 1).contiguous()
+            found[births] = Patches(torch.zeros(len(known), 2, dtype=torch.int64, device=jump.device), jump)
         return found
 
     def _points(self, group: Group, k: int) -> Tensor:
@@ -138,7 +138,7 @@ class Same:
         return float(sizes[0][0] * sizes[0][1] * self.grid[0])
 
     def move(self, *groups: Groups) -> Groups:
-        return groups[0] if self.weight is None else {node: self._scaled(g) for node, g in groups[0].items()}
+        return groups[0] if self.weight is None else {births: self._scaled(g) for births, g in groups[0].items()}
 
     def back(self, groups: Groups) -> list[Groups]:
         """Gradients take the same way."""
@@ -149,7 +149,7 @@ class Same:
             return group
         if isinstance(group, Sparks):
             return Sparks(group.pixel, group.channel, group.jump * self.weight[group.channel])
-        return Patches(group.top, group.jump * self.weight)
+        return group.holding(group.jump * self.weight)
 
 
 __all__ = ["Rows", "Same", "Whole", "is_whole"]

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol
 
 import torch
 from torch import Tensor
 
-from .patch import Grid, Groups
+from .patch import Birth, Grid, Groups
 
 BLOCK = {"cpu": 1 << 18, "cuda": 1 << 27}  # numbers looked at together: on a CPU they stay in its cache
 
@@ -18,6 +19,19 @@ LONG, STRIDE = 2048, 256  # sums of more numbers are made in stretches of so man
 # alphas, elements, partners or -1, a knot: the differences at a closer look, zero where there is none, and their error
 # bounds; may raise Doubt
 Judge = Callable[[Tensor, Tensor, Tensor, float], tuple[Tensor, Tensor]]
+
+
+class Times(dict[int, Tensor]):
+    """By node: the alphas of its breaks."""
+
+    def of(self, births: tuple[Birth, ...]) -> Tensor:
+        """The alphas of all breaks of a group."""
+        some = [self[birth.node] for birth in births]
+        return some[0] if len(some) == 1 else torch.cat(some)
+
+
+class NotFinite(Exception):
+    """A value overflows or is not a number."""
 
 
 class Doubt(Exception):
@@ -39,7 +53,7 @@ class Stage:
     right: Tensor  # (pixels, channels) and where it stops
     slope: Tensor  # (pixels, channels) just after the start
     groups: Groups
-    times: dict[int, Tensor]  # by node: alphas of its breaks
+    times: Times
     clear: float  # values further than this from a knot are clear
     usual: Tensor  # (pixels, channels) the same for each of them
     least: Tensor  # (pixels, channels) differences smaller than this are none
@@ -61,12 +75,21 @@ class Born:
     element: Tensor  # (n,) flat place in the input
     partner: Tensor  # (n,) the element it meets, or -1
     turn: Tensor  # (n,) by how much the unit's own slope changes, where it has one
+    paired: bool = False  # whether some have partners
 
     @staticmethod
     def join(parts: list[Born]) -> Born:
         """Several sets of breaks as one."""
         names = ("alpha", "pixel", "channel", "jump", "rate", "element", "partner", "turn")
-        return Born(*(torch.cat([getattr(p, n) for p in parts]) for n in names))
+        if len(parts) == 1:
+            return parts[0]
+        return Born(*(torch.cat([getattr(p, n) for p in parts]) for n in names), any(p.paired for p in parts))
+
+    @staticmethod
+    def none(like: Tensor) -> Born:
+        """No breaks at all."""
+        reals, whole = like.new_zeros(0, dtype=torch.float64), like.new_zeros(0, dtype=torch.int64)
+        return Born(reals, whole, whole, reals, reals, whole, whole, reals)
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,30 +128,32 @@ class Ends(Protocol):
     def stop(self) -> float: ...
 
 
-@dataclass(eq=False)
 class Timeline:
     """Entries (a break reaches a pixel) sorted by pixel, then by alpha."""
 
-    pixel: Tensor  # (entries,) or one past the last pixel: then it is left out
-    alpha: Tensor  # (entries,)
-    pixels: int
-    stage: Ends
-    order: Tensor = field(init=False)
-    counts: Tensor = field(init=False)
-    starts: Tensor = field(init=False)
-
-    def __post_init__(self) -> None:
-        by_time = torch.argsort(self.alpha)
-        by_pixel = torch.sort(self.pixel[by_time], stable=True).indices
-        self.order = by_time[by_pixel]
-        self.counts = torch.bincount(self.pixel, minlength=self.pixels + 1)[: self.pixels]
-        self.starts = self.counts.cumsum(0) - self.counts
+    def __init__(self, parts: list[tuple[Tensor, Tensor]], pixels: int, stage: Ends, device: torch.device) -> None:
+        """Parts are the pixels (n, places) that n breaks reach, one past the last where it counts not, and alphas."""
+        self.stage, self.device = stage, device
+        none = torch.zeros(0, dtype=torch.int64, device=device)
+        moments = torch.cat([alphas for _, alphas in parts]) if parts else none.to(torch.float64)
+        total = len(moments)
+        rank = torch.empty(total, dtype=torch.int64, device=device)
+        rank[moments.sort(stable=True).indices] = torch.arange(total, device=device)
+        ranks = rank.split([len(alphas) for _, alphas in parts])
+        self.pixel = torch.cat([where.reshape(-1) for where, _ in parts]) if parts else none
+        keys = torch.cat([torch.add(r[:, None], where, alpha=total).view(-1) for r, (where, _) in zip(ranks, parts)] or [none])
+        alphas = [alphas[:, None].expand_as(where).reshape(-1) for where, alphas in parts]
+        self.alpha = torch.cat([*alphas, moments.new_full((1,), stage.stop)])  # and one for padding
+        keys, order = keys.sort()
+        self.order = torch.cat([order, order.new_full((1,), len(order))])
+        edges = torch.searchsorted(keys, torch.arange(0, pixels + 1, device=device) * total)
+        self.starts, self.counts = edges[:-1], edges[1:] - edges[:-1]
 
     def blocks(self, width: int) -> Iterator[Block]:
         """Pixels with about as many entries each, ``width`` numbers to an entry, in blocks of bounded size."""
         counts, pixels = torch.sort(self.counts, descending=True)
         most = counts.tolist()
-        limit = BLOCK.get(self.pixel.device.type, 1 << 18)
+        limit = BLOCK.get(self.device.type, 1 << 18)
         at = 0
         while at < len(most):
             deep = most[at]
@@ -137,21 +162,18 @@ class Timeline:
                 while stop > at + 1 and stop <= len(most) and most[min(stop, len(most)) - 1] < deep // 2:
                     stop = at + max(1, (stop - at) // 2)
             stop = min(stop, len(most))
-            yield self._block(pixels[at:stop], deep)
+            yield self._block(pixels[at:stop], counts[at:stop], deep)
             at = stop
 
-    def _block(self, pixels: Tensor, deep: int) -> Block:
-        device = self.pixel.device
-        steps = torch.arange(deep, device=device)
-        here = steps < self.counts[pixels, None]
-        place = torch.where(here, self.starts[pixels, None] + steps, 0)
-        entry = self.order[place] if deep else place
-        stage = self.stage
-        times = torch.full((len(pixels), deep + 2), stage.stop, dtype=torch.float64, device=device)
-        times[:, 0] = stage.start
-        if deep:
-            times[:, 1:-1] = torch.where(here, self.alpha[entry], stage.stop)
-        return Block(pixels, entry, here, times)
+    def _block(self, pixels: Tensor, counts: Tensor, deep: int) -> Block:
+        steps = torch.arange(deep, device=self.device)
+        here = steps < counts[:, None]
+        place = (self.starts[pixels, None] + steps).clamp_(max=len(self.order) - 1)
+        entry = torch.where(here, self.order[place], len(self.order) - 1)
+        times = self.alpha.new_full((len(pixels), deep + 2), self.stage.stop)
+        times[:, 0] = self.stage.start
+        times[:, 1:-1] = self.alpha[entry]
+        return Block(pixels, entry, here, times, counts)
 
 
 @dataclass(frozen=True, eq=False)
@@ -159,15 +181,16 @@ class Block:
     """Some pixels and the entries of each; where a pixel has fewer than others, the rest is padding."""
 
     pixels: Tensor  # (p,)
-    entry: Tensor  # (p, deep)
+    entry: Tensor  # (p, deep) or the number of all entries: padding
     here: Tensor  # (p, deep) whether it is an entry, not padding
     times: Tensor  # (p, deep + 2) the start, the entries, the stop
+    counts: Tensor  # (p,) entries of each
 
     @property
     def deep(self) -> int:
         return self.entry.shape[1]
 
-    @property
+    @cached_property
     def widths(self) -> Tensor:
         return self.times[:, 1:] - self.times[:, :-1]
 
@@ -196,23 +219,38 @@ def values_of(block: Block, left: Tensor, slopes: Tensor) -> Tensor:
     return running(out)
 
 
-def anchored(stage: Stage, block: Block, values: Tensor, right: Tensor) -> Tensor:
-    """Values that also end where they should: what sums have lost on the way is given back in proportion."""
-    lost = right - values[:, -1]
-    worst = float(lost.abs().max()) if lost.numel() else 0.0
-    if worst > stage.drift:
-        raise Doubt(0.5 * (stage.start + stage.stop), everywhere=True)
-    if worst > stage.clear:  # patches in single precision
+def lost(stage: Stage, block: Block, values: Tensor, right: Tensor) -> Tensor:
+    """The most that sums have lost on the way; patches in single precision get it back in proportion, in place."""
+    off = right - values[:, -1]
+    if stage.drift > stage.clear:
         part = (block.times - stage.start) / (stage.stop - stage.start)
-        values += part.view(*part.shape, *[1] * (values.dim() - 2)) * lost[:, None]
-    return values
+        values += part.view(*part.shape, *[1] * (values.dim() - 2)) * off[:, None]
+    return off.abs().amax() if off.numel() else off.new_zeros(())
 
 
-def between(block: Block, row: Tensor, piece: Tensor, before: Tensor, after: Tensor) -> Tensor:
-    """Where a difference that goes from ``before`` to ``after`` on a piece is zero, measured from the nearer end."""
-    left, right = block.times[row, piece], block.times[row, piece + 1]
-    before, after = before.abs(), after.abs()
+def checked(stage: Stage, worst: float) -> None:
+    """Refuse what was lost where that is too much."""
+    if worst <= stage.drift:
+        return
+    if not bool(torch.isfinite(stage.left.sum() + stage.right.sum() + stage.slope.sum())):
+        raise NotFinite
+    raise Doubt(0.5 * (stage.start + stage.stop), everywhere=True)
+
+
+def told(*numbers: Tensor) -> list[float]:
+    """Numbers of a device, asked for at once."""
+    return torch.stack([n.to(torch.float64) for n in numbers]).tolist()
+
+
+def places(mask: Tensor, count: int | None) -> tuple[Tensor, ...]:
+    """Where a mask holds, (count,) for each of its dims; a device is not asked for the count where that is known."""
+    if count is None or not mask.is_cuda:
+        return mask.nonzero(as_tuple=True)
+    return torch.nonzero_static(mask, size=count).unbind(1)
+
+
+def between(left: Tensor, right: Tensor, before: Tensor, after: Tensor) -> Tensor:
+    """Where differences that go from ``before`` to ``after`` on pieces are zero, measured from the nearer ends."""
+    before, after, width = before.abs(), after.abs(), right - left
     total = before + after
-    return torch.where(
-        before <= after, left + (right - left) * (before / total), right - (right - left) * (after / total)
-    )
+    return torch.where(before <= after, left + width * (before / total), right - width * (after / total))

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from .nearby import closely
-from .patch import Grid, patches_of, pixels, regrouped
-from .scan import Block, Born, Stage, Timeline, Turned, anchored, between, running, values_of
+from .patch import Frame, Grid, frame_of, patches_of, regrouped
+from .scan import Block, Born, Stage, Timeline, Turned, between, checked, lost, places, running, told, values_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,85 +30,94 @@ class Turning:
 
     def turn(self, stage: Stage) -> Turned:
         """Follow every unit along the stretch."""
-        rows, timeline, shapes = _gathered(stage)
-        channels = stage.grid[0]
+        rows, timeline, frames = _gathered(stage)
         slope, born = torch.empty_like(stage.slope), list[Born]()
         taken = torch.empty_like(stage.slope) if stage.traced else None
-        for block in timeline.blocks(channels):
+        for block in timeline.blocks(stage.grid[0]):
             self._follow(stage, block, rows, slope, born, taken)
-        return Turned(regrouped(rows, shapes), slope, Born.join(born), taken)
+        found = Born.join(born) if born else Born.none(slope)
+        return Turned(regrouped(rows, frames, timeline.pixel, stage.grid), slope, found, taken)
 
     def _follow(
         self, stage: Stage, block: Block, rows: Tensor, slope: Tensor, born: list[Born], first: Tensor | None
     ) -> None:
         """One block: its jumps are masked in place, its crossings noted."""
         p, channels, deep = len(block.pixels), stage.grid[0], block.deep
-        entry = torch.where(block.here, block.entry, len(rows) - 1)
         slopes = stage.slope.new_empty(p, deep + 1, channels)
-        slopes[:, 0] = stage.slope[block.pixels]
+        slopes[:, 0] = begin = stage.slope[block.pixels]
         if deep:
-            jumps = rows.index_select(0, entry.flatten()).view(p, deep, channels)
+            jumps = rows.index_select(0, block.entry.flatten()).view(p, deep, channels)
             slopes[:, 1:] = jumps
             slopes = running(slopes)
         left, right = stage.left[block.pixels], stage.right[block.pixels]
-        values = anchored(stage, block, values_of(block, left, slopes), right)
+        values = values_of(block, left, slopes)
+        worst = lost(stage, block, values, right)
+        gaps = [values - knot if knot else values for knot in self.knots]
+        above = [gap > 0 for gap in gaps]
+        crossed = [side[:, 1:] != side[:, :-1] for side in above]
+        off, *numbers = told(worst, *(_nearest(g) for g in gaps), *(c.sum() for c in crossed))
+        checked(stage, off)
         branch: Tensor | float | None = None  # of every value that is a start or an entry
         for j, knot in enumerate(self.knots):
-            gaps = values - knot if knot else values
-            above = gaps > 0
-            if bool((gaps.abs() <= stage.clear).any()):
-                above, crossed = closely(stage, block, gaps, slopes, left - knot, right - knot, knot)
-            else:
-                crossed = above[:, 1:] != above[:, :-1]
-            born.append(self._born(stage, block, gaps, slopes, crossed, j))
-            step = _minus(self.slopes[j + 1], self.slopes[j])
-            taken = above[:, :-1]
+            count: int | None = int(numbers[len(self.knots) + j])
+            side, cross = above[j], crossed[j]
+            if numbers[j] <= stage.clear:
+                side, cross = closely(stage, block, gaps[j], slopes, left - knot, right - knot, knot)
+                count = None
+            if count != 0:
+                born.append(self._born(stage, block, gaps[j], slopes, places(cross, count), j))
+            taken = side[:, :-1]
             if self._plain:
                 branch = taken
                 continue
-            change = taken.to(slopes.dtype) * step
+            change = taken.to(slopes.dtype) * _minus(self.slopes[j + 1], self.slopes[j])
             branch = change + self.slopes[0] if branch is None else branch + change
         if not isinstance(branch, Tensor):
             raise TypeError("a function without knots does not break")
-        slope[block.pixels] = stage.slope[block.pixels] * branch[:, 0]
+        slope[block.pixels] = begin * branch[:, 0]
         if first is not None:
             first[block.pixels] = branch[:, 0].to(first.dtype)
         if deep:
             masked = jumps.mul_(branch[:, 1:])  # pyright: ignore[reportPossiblyUnboundVariable]
-            rows.index_copy_(0, entry.flatten(), masked.flatten(0, 1))
+            rows.index_copy_(0, block.entry.flatten(), masked.flatten(0, 1))
             rows[-1] = 0  # padding was written there
 
-    def _born(self, stage: Stage, block: Block, gaps: Tensor, slopes: Tensor, crossed: Tensor, knot: int) -> Born:
-        row, piece, channel = crossed.nonzero(as_tuple=True)
-        signed = slopes[row, piece, channel]
+    def _born(
+        self, stage: Stage, block: Block, gaps: Tensor, slopes: Tensor, at: tuple[Tensor, ...], knot: int
+    ) -> Born:
+        """Breaks on some pieces: their pixels in the block, which pieces those are, and their channels."""
+        row, piece, channel = at
+        signed, after = slopes[row, piece, channel], piece + 1
         rate = signed.abs()
-        alpha = between(block, row, piece, gaps[row, piece, channel], gaps[row, piece + 1, channel])
+        ends = block.times[row, piece], block.times[row, after]
+        alpha = between(*ends, gaps[row, piece, channel], gaps[row, after, channel])
         step = _minus(self.slopes[knot + 1], self.slopes[knot])
         step = step[channel] if isinstance(step, Tensor) else step
-        jump, turn = rate * step, signed.sign() * step
         pixel = block.pixels[row]
-        element = channel * (stage.grid[1] * stage.grid[2]) + pixel
-        return Born(alpha, pixel, channel, jump, rate, element, torch.full_like(element, -1), turn)
+        element = torch.add(pixel, channel, alpha=stage.grid[1] * stage.grid[2])
+        alone = torch.full_like(element, -1)
+        return Born(alpha, pixel, channel, rate * step, rate, element, alone, signed.sign() * step)
 
 
-def _gathered(stage: Stage) -> tuple[Tensor, Timeline, dict[int, tuple[Tensor, tuple[int, int]]]]:
+def _nearest(gaps: Tensor) -> Tensor:
+    """The size of the smallest."""
+    return gaps.abs().amin() if gaps.numel() else gaps.new_full((), torch.inf)
+
+
+def _gathered(stage: Stage) -> tuple[Tensor, Timeline, list[Frame]]:
     """All patches as rows of channels with a row of zeros after them, and when each row comes to which pixel."""
-    channels, places = stage.grid[0], stage.grid[1] * stage.grid[2]
-    held = {node: patches_of(group, stage.grid) for node, group in stage.groups.items()}
-    sizes = [p.jump.numel() // channels if channels else 0 for p in held.values()]
-    rows = stage.slope.new_empty(sum(sizes) + 1, channels)
-    at, where, alphas = 0, list[Tensor](), list[Tensor]()
-    for (node, patches), size in zip(held.items(), sizes, strict=True):
+    channels = stage.grid[0]
+    held = {births: patches_of(group, stage.grid) for births, group in stage.groups.items()}
+    frames = [frame_of(births, patches, stage.grid) for births, patches in held.items()]
+    rows = stage.slope.new_empty(sum(frame.pixels.numel() for frame in frames) + 1, channels)
+    at = 0
+    for patches, frame in zip(held.values(), frames, strict=True):
+        size = frame.pixels.numel()
         rows[at : at + size] = patches.jump.reshape(size, channels)
         at += size
-        where.append(pixels(patches, stage.grid).flatten())
-        alphas.append(stage.times[node].repeat_interleave(patches.size[0] * patches.size[1]))
     rows[-1] = 0
-    device = stage.slope.device
-    pixel = torch.cat(where) if where else torch.zeros(0, dtype=torch.int64, device=device)
-    alpha = torch.cat(alphas) if alphas else torch.zeros(0, dtype=torch.float64, device=device)
-    shapes = {node: (patches.top, patches.size) for node, patches in held.items()}
-    return rows, Timeline(pixel, alpha, places, stage), shapes
+    parts = [(frame.pixels, stage.times.of(frame.births)) for frame in frames]
+    return rows, Timeline(parts, stage.grid[1] * stage.grid[2], stage, rows.device), frames
 
 
 def _minus(a: float | Tensor, b: float | Tensor) -> float | Tensor:

@@ -11,8 +11,8 @@ from torch import Tensor
 from ...errors import NumberError
 from ...network.graph import Network
 from ...ops.base import Affine, Breaking
-from ...ops.patches.patch import Grid, Group, Groups, Patches, Sparks, by_pixel, whole
-from ...ops.patches.scan import Born, Stage, running
+from ...ops.patches.patch import Birth, Grid, Group, Groups, Sparks, by_pixel, whole
+from ...ops.patches.scan import Born, NotFinite, Stage, Times, running
 from ..plan import plan
 from .apart import Apart
 from .look import DRIFT, EPS, Looks
@@ -48,7 +48,7 @@ class Found:
     moments: Tensor  # (m,) alphas of all crossings, in order
     order: Tensor  # (m,) from the order of birth to that of alpha
     chief: Tensor  # (n,) the first crossing of each break
-    times: dict[int, Tensor]
+    times: Times
     fields: dict[int, Field]  # of nodes that are read later, or are outputs
     start: float
     stop: float
@@ -70,7 +70,7 @@ class Stretch:
     ) -> None:
         self.network, self.path, self.looks, self.light = network, path, looks, light
         self.start, self.stop, self.most = start, stop, most
-        self.times: dict[int, Tensor] = {}
+        self.times = Times()
         self.born: dict[int, Born] = {}
         self.apart = Apart(looks, start, stop, light is not path)
         self.traced = traced
@@ -111,12 +111,6 @@ class Stretch:
         field, turner = self.fields[source], self.path.turners[i]
         grid = self.path.grids[source]
         left, right, slope = (by_pixel(t, grid) for t in (field.ends[0], field.ends[1], field.slope[0]))
-        if not bool(torch.isfinite(field.ends.sum() + field.slope.sum())):
-            raise NumberError(
-                "A value overflows or is not a number.",
-                where=f"the input of node {node.name}",
-                hint="Scale the points or the weights; values must stay below 1.8e308.",
-            )
         if sum(g.jump.numel() for g in field.groups.values()) > self.most:
             raise TooLarge
         closed = (
@@ -130,15 +124,22 @@ class Stretch:
         usual += DRIFT * EPS * (self.stop - self.start) * slope.abs()
         bounds = (clear, usual, least, drift)
         stage = Stage(grid, *ends, left, right, slope, field.groups, self.times, *bounds, judge, self.traced, closed)
-        turned = turner.turn(stage)
+        try:
+            turned = turner.turn(stage)
+        except NotFinite:
+            raise NumberError(
+                "A value overflows or is not a number.",
+                where=f"the input of node {node.name}",
+                hint="Scale the points or the weights; values must stay below 1.8e308.",
+            ) from None
         born = turned.born
         if turned.branch is not None:
             self.branches[i] = turned.branch
-        groups = {node: self._lighter(group) for node, group in turned.groups.items()}
+        groups = {births: self._lighter(group) for births, group in turned.groups.items()}
         if len(born.alpha):
             self.born[i] = self.apart.settle(i, born)
             self.times[i] = self.born[i].alpha
-            groups[i] = self._lighter(Sparks(born.pixel, born.channel, born.jump))
+            groups[Birth(i, len(born.alpha)),] = self._lighter(Sparks(born.pixel, born.channel, born.jump))
         out = turner.grid
         slope = turned.slope.view(out[1], out[2], out[0]).permute(2, 0, 1).reshape(1, *node.shape)
         return Field(op.evaluate(field.ends), slope, groups)
@@ -147,7 +148,7 @@ class Stretch:
         dtype = self.looks.lines.starts[0].dtype if self.light is self.path else torch.float32
         if isinstance(group, Sparks):
             return Sparks(group.pixel, group.channel, group.jump.to(dtype))
-        return Patches(group.top, group.jump.to(dtype))
+        return group.holding(group.jump.to(dtype))
 
     def _found(self) -> Found:
         nodes = list(self.born)
@@ -156,7 +157,7 @@ class Stretch:
             none = torch.zeros(0, dtype=torch.int64, device=device)
             reals = none.to(torch.float64)
             empty = (reals, none, none, none, none, none, reals, reals, none, none)
-            return Found(*empty, {}, self.fields, self.start, self.stop)
+            return Found(*empty, self.times, self.fields, self.start, self.stop)
         every = Born.join([self.born[j] for j in nodes])
         node = torch.cat([torch.full_like(self.born[j].pixel, j) for j in nodes])
         places = torch.cat([torch.full_like(self.born[j].pixel, self._places(j)) for j in nodes])
@@ -184,12 +185,10 @@ def values_at(found: Found, field: Field, grid: Grid, shape: tuple[int, ...]) ->
     jumps = flat.new_zeros(len(found.moments), flat.shape[1])
     place = torch.empty_like(found.order)
     place[found.order] = torch.arange(len(place), device=place.device)
-    at = 0
-    for node, times in found.times.items():
-        if node in field.groups:
-            full = whole(field.groups[node], grid).jump.to(flat.dtype)
-            jumps[place[at : at + len(times)]] = full.permute(0, 3, 1, 2).reshape(len(times), -1)
-        at += len(times)
+    by_node = dict(zip(found.times, place.split([len(t) for t in found.times.values()]), strict=True))
+    for births, group in field.groups.items():
+        full = whole(group, grid).jump.to(flat.dtype).permute(0, 3, 1, 2)
+        jumps[torch.cat([by_node[birth.node] for birth in births])] = full.reshape(len(full), -1)
     slopes = running(torch.cat([field.slope.flatten(1), jumps])[None])[0]
     edges = torch.cat([flat.new_tensor([found.start]), found.moments, flat.new_tensor([found.stop])])
     values = running(slopes.mul((edges[1:] - edges[:-1])[:, None])[None])[0] + flat[0]
