@@ -10,10 +10,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .patch import Grid, Group, Groups, Patches, Sparks, cleared, covers, kept, whole
+from .patch import Grid, Group, Groups, Patches, Sparks, cleared, covers, kept, pair, pixels_of, whole
 
 COLUMNS = {"cpu": 1 << 22, "cuda": 1 << 27}  # numbers of unfolded patches at a time
 WASTE = 1.6  # more multiplications with zeros than this, and each place gets a product of its own
+FAR = 1 << 60  # a place that no patch has
+SOONER = 2e8  # multiplications that a GPU does sooner than it begins another product
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,9 +36,9 @@ class Convolve:
 
     @cached_property
     def table(self) -> Tensor:
-        """Output channels for every input channel and tap, and a row of zeros: (in * rows * columns + 1, out)."""
-        flat = self.weight.permute(1, 2, 3, 0).flatten(0, 2)
-        return torch.cat([flat, flat.new_zeros(1, flat.shape[1])])
+        """Output channels for every input channel and tap, and zeros after its last: (in * (rows * columns + 1), out)."""
+        flat = self.weight.permute(1, 2, 3, 0).flatten(1, 2)
+        return torch.cat([flat, flat.new_zeros(len(flat), 1, flat.shape[2])], 1).flatten(0, 1)
 
     @cached_property
     def returns(self) -> Tensor:
@@ -54,7 +56,7 @@ class Convolve:
             jump = self._apart(taps[:, None, None])
         else:
             corner, jump = group.top, self._unrolled(group.jump)
-        stride, padding = (torch.tensor(v, device=corner.device) for v in (self.stride, self.padding))
+        stride, padding = (pair(v, corner.device) for v in (self.stride, self.padding))
         if jump.shape[1:3] == (self.source[1], self.source[2]):  # as large as the map, but perhaps not in its place
             jump = F.pad(jump, (0, 0, 0, 0, 0, 1))
         found = cleared(Patches(corner * stride - padding, jump), self.source)
@@ -105,38 +107,57 @@ class Convolve:
         return {births: self._moved(group) for births, group in groups[0].items()}
 
     def _moved(self, group: Group) -> Patches:
+        if isinstance(group, Patches) and self._alone:
+            return group.holding(self._mixed(group.jump))
         if isinstance(group, Patches) and group.size == (self.source[1], self.source[2]):
             return self._whole(group)
         size = (1, 1) if isinstance(group, Sparks) else group.size
         reach = self.reach(size)
         if covers(reach, self.grid):
             return self._whole(whole(group, self.source))
-        found = self._lit(group, reach) if isinstance(group, Sparks) else self._spread(group, reach)
-        return cleared(found, self.grid)
+        return self._lit(group, reach) if isinstance(group, Sparks) else cleared(self._spread(group, reach), self.grid)
+
+    @cached_property
+    def _alone(self) -> bool:
+        """Whether every pixel reads itself only."""
+        return (self.weight.shape[2:], self.stride, self.padding) == ((1, 1), (1, 1), (0, 0))
+
+    def _mixed(self, jump: Tensor) -> Tensor:
+        """The channels of each place on its own."""
+        return (jump.reshape(-1, jump.shape[3]) @ self.taps[0, 0]).view(*jump.shape[:3], self.grid[0])
 
     def _top(self, top: Tensor) -> Tensor:
         """The first output that patches can reach."""
-        stride, shift = (torch.tensor(v, device=top.device) for v in (self.stride, self._shift()))
-        return -((-(top + shift)) // stride)
+        first = tuple(p - m + s - 1 for p, m, s in zip(self.padding, self.span, self.stride, strict=True))
+        top = top + pair(first, top.device)  # pyright: ignore[reportArgumentType]
+        return top if self.stride == (1, 1) else top // pair(self.stride, top.device)
 
-    def _shift(self) -> tuple[int, int]:
-        return self.padding[0] - self.span[0], self.padding[1] - self.span[1]
-
-    def _lit(self, sparks: Sparks, reach: tuple[int, int]) -> Patches:
-        """A spark times a slice of the kernel."""
-        corner = torch.stack([sparks.pixel // self.source[2], sparks.pixel % self.source[2]], 1)
+    @cached_property
+    def _flash(self) -> tuple[Tensor, Tensor, Tensor]:
+        """For a spark at every pixel: the first output it reaches, the tap that each one reads it by, their pixels."""
+        device, reach, count = self.weight.device, self.reach((1, 1)), self.weight.shape[2] * self.weight.shape[3]
+        places = torch.arange(self.source[1] * self.source[2], device=device)
+        corner = torch.stack([places // self.source[2], places % self.source[2]], 1)
         top = self._top(corner)
-        at, inside = [], []
+        at, inside = list[Tensor](), list[Tensor]()
         for k in range(2):
-            out = top[:, k, None] + torch.arange(reach[k], device=top.device)
+            out = top[:, k, None] + torch.arange(reach[k], device=device)
             gap = corner[:, k, None] + self.padding[k] - out * self.stride[k]  # from the window's first place
             tap = gap // self.dilation[k]
             inside.append((gap % self.dilation[k] == 0) & (tap >= 0) & (tap < self.weight.shape[2 + k]))
             at.append(tap)
-        row = (sparks.channel[:, None, None] * self.weight.shape[2] + at[0][:, :, None]) * self.weight.shape[3]
-        row = torch.where(inside[0][:, :, None] & inside[1][:, None, :], row + at[1][:, None, :], len(self.table) - 1)
-        jump = self.table.index_select(0, row.flatten()).view(len(sparks), -1)
-        return Patches(top, jump.mul_(sparks.jump[:, None]).view(len(sparks), *reach, -1))
+        tap = (at[0][:, :, None] * self.weight.shape[3] + at[1][:, None, :]).flatten(1)
+        pixel = pixels_of(top, reach, self.grid)
+        read = (inside[0][:, :, None] & inside[1][:, None, :]).flatten(1) & (pixel < self.grid[1] * self.grid[2])
+        return top, torch.where(read, tap, count), pixel
+
+    def _lit(self, sparks: Sparks, reach: tuple[int, int]) -> Patches:
+        """A spark times a slice of the kernel."""
+        top, tap, pixel = (t.index_select(0, sparks.pixel) for t in self._flash)
+        row = torch.add(tap, sparks.channel[:, None], alpha=self.weight.shape[2] * self.weight.shape[3] + 1)
+        jump = self.table.index_select(0, row.view(-1)).view(len(sparks), -1)
+        jump = jump.mul_(sparks.jump[:, None]).view(len(sparks), *reach, self.grid[0])
+        return Patches(top, jump, {(self.grid[1], self.grid[2]): pixel})
 
     def _spread(self, patches: Patches, reach: tuple[int, int]) -> Patches:
         """Patches that begin at the same place relative to the stride are unfolded in the same way."""
@@ -145,18 +166,61 @@ class Convolve:
         if self.stride == (1, 1):
             self._fill(jump, patches.jump, (-self.span[0], -self.span[1]))
             return Patches(top, jump)
-        stride, padding = (torch.tensor(v, device=top.device) for v in (self.stride, self.padding))
-        offset = top * stride - padding - patches.top  # of the first tap, within the patch
-        kind = (offset[:, 0] + self.span[0]) * self.stride[1] + offset[:, 1] + self.span[1]
+        strides, corner = pair(self.stride, top.device), pair(self._corner, top.device)
+        offset = top * strides - patches.top - corner  # of the first tap within the patch, counted from the least
+        kind = offset[:, 0] * self.stride[1] + offset[:, 1]
+        if jump.is_cuda:
+            self._picked(jump, patches.jump, kind)
+            return Patches(top, jump)
         for k in range(self.stride[0] * self.stride[1]):
             rows = (kind == k).nonzero()[:, 0]
             if not len(rows):
                 continue
             part = jump.new_empty(len(rows), *reach, self.grid[0])
-            first = (k // self.stride[1] - self.span[0], k % self.stride[1] - self.span[1])
-            self._fill(part, patches.jump.index_select(0, rows), first)
+            self._fill(part, patches.jump.index_select(0, rows), self._first(k))
             jump.index_copy_(0, rows, part)
         return Patches(top, jump)
+
+    @property
+    def _corner(self) -> tuple[int, int]:
+        return self.padding[0] - self.span[0], self.padding[1] - self.span[1]
+
+    def _first(self, kind: int) -> tuple[int, int]:
+        """Where within a patch of some kind its first window begins."""
+        return kind // self.stride[1] - self.span[0], kind % self.stride[1] - self.span[1]
+
+    @cached_property
+    def _known(self) -> dict[tuple[int, int], Tensor]:
+        """Windows by the size of patches, once they are found."""
+        return {}
+
+    def _windows(self, size: tuple[int, int], reach: tuple[int, int]) -> Tensor:
+        """For patches of each kind: the places that all windows read, (kinds, windows * taps); far off outside."""
+        if size not in self._known:
+            device, kinds = self.weight.device, list[Tensor]()
+            for k in range(self.stride[0] * self.stride[1]):
+                lines = list[Tensor]()
+                for d, first in enumerate(self._first(k)):
+                    taps = torch.arange(self.weight.shape[2 + d], device=device) * self.dilation[d]
+                    at = first + torch.arange(reach[d], device=device)[:, None] * self.stride[d] + taps
+                    lines.append(torch.where((at >= 0) & (at < size[d]), at * (size[1] if d == 0 else 1), FAR))
+                kinds.append((lines[0][:, None, :, None] + lines[1][None, :, None, :]).flatten())
+            self._known[size] = torch.stack(kinds)
+        return self._known[size]
+
+    def _picked(self, out: Tensor, jump: Tensor, kind: Tensor) -> None:
+        """Outputs of patches of any kind, each window picked place by place: nobody need know how many are of which."""
+        n, rows, columns, channels = jump.shape
+        windows = self._windows((rows, columns), (out.shape[1], out.shape[2]))
+        taps = self.taps.reshape(-1, out.shape[3])
+        step = max(1, COLUMNS.get(jump.device.type, 1 << 22) // max(1, windows.shape[1] * channels))
+        for at in range(0, n, step):
+            some = jump[at : at + step].reshape(-1, channels)
+            wide = torch.cat([some, some.new_zeros(1, channels)])
+            firsts = torch.arange(0, len(some), rows * columns, device=jump.device)
+            place = windows.index_select(0, kind[at : at + step]).add_(firsts[:, None]).clamp_(max=len(some))
+            read = wide.index_select(0, place.view(-1)).view(-1, len(taps))
+            torch.matmul(read, taps, out=out[at : at + step].view(-1, out.shape[3]))
 
     def _fill(self, out: Tensor, jump: Tensor, first: tuple[int, int]) -> None:
         """Outputs (n, *reach, out) of patches whose first window begins at ``first`` within them."""
@@ -168,7 +232,8 @@ class Convolve:
         ]  # fmt: skip
         needed = sum(len(r) for r in ranges[0]) * sum(len(c) for c in ranges[1])
         spent = out.shape[1] * out.shape[2] * self.weight.shape[2] * self.weight.shape[3]
-        if spent <= WASTE * needed:
+        extra = (spent - needed) * n * jump.shape[3] * out.shape[3] / (out.shape[1] * out.shape[2])
+        if spent <= WASTE * needed or (jump.is_cuda and extra < SOONER):
             self._unfolded(out, jump, first)
             return
         for i, over_rows in enumerate(ranges[0]):

@@ -75,16 +75,15 @@ class Concat:
 
 def matched(groups: Sequence[Groups], grids: Sequence[Grid]) -> dict[tuple[Birth, ...], list[Group | None]]:
     """The groups of several branches side by side: what is one group in any of them is one in all."""
-    sets: list[dict[Birth, None]] = []  # breaks that belong together, in order
-    for births in dict.fromkeys(births for some in groups for births in some):
-        joined: dict[Birth, None] = {}
-        for held in [s for s in sets if not s.keys().isdisjoint(births)]:
-            joined |= held
-            sets.remove(held)
-        sets.append(joined | dict.fromkeys(births))
+    keys = dict.fromkeys(births for some in groups for births in some)
+    order = {birth: place for place, birth in enumerate(dict.fromkeys(birth for births in keys for birth in births))}
+    sets: list[set[Birth]] = []  # breaks that belong together
+    for births in keys:
+        apart = [s for s in sets if s.isdisjoint(births)]
+        sets = [*apart, set(births).union(*(s for s in sets if not s.isdisjoint(births)))]
     known = [_single(some, grid) for some, grid in zip(groups, grids, strict=True)]
     found: dict[tuple[Birth, ...], list[Group | None]] = {}
-    for births in map(tuple, sets):
+    for births in sorted((tuple(sorted(s, key=order.__getitem__)) for s in sets), key=lambda b: order[b[0]]):
         found[births] = [
             some[births] if births in some else _spliced(births, k, known, grid)
             for k, (some, grid) in enumerate(zip(groups, grids, strict=True))
