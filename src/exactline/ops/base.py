@@ -215,7 +215,7 @@ def flat(x: Tensor) -> Tensor:
 def root_sum_squares(call: Callable[[Tensor], Tensor], errors: Tensor, top: float = 1.0) -> Tensor:
     """Independent errors through a ``call`` with squared coefficients, scaled so that no square overflows."""
     size = flat(errors).amax(1) if errors.shape[1:].numel() else errors.new_ones(len(errors))
-    size = torch.where(size > 0, size, torch.ones_like(size)).clamp(min=torch.finfo(errors.dtype).tiny)
+    size = size.clamp(min=torch.finfo(errors.dtype).tiny)
     out = call((errors / size.view(-1, *[1] * (errors.dim() - 1))).square())
     return out.clamp(min=0).sqrt() * (size * top).view(-1, *[1] * (out.dim() - 1))
 

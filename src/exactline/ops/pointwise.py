@@ -64,6 +64,8 @@ class Pointwise(Breaking):
 
     def carry(self, x: Tensor, errors: Tensor) -> Tensor:
         reach = errors.abs().amax(0) * 8
+        if (_numbers(self.knots), _numbers(self.slopes)) == ([0], [0, 1]):
+            return errors * (x + reach >= 0)
         slope = torch.zeros_like(x)
         for j, each in enumerate(self.slopes):
             here = torch.ones_like(x, dtype=torch.bool)

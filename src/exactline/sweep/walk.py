@@ -99,7 +99,8 @@ def _mixed(seed: int, count: int, like: Tensor) -> Tensor:
     """The same where drawing numbers one after another would take longer than all else: bits of a mixed-up counter."""
     shape = (count, 1, *like.shape[1:])
     total = torch.Size(shape).numel()
-    bits = torch.arange(total, device=like.device) * 0x5851F42D4C957F2D + seed * 0x14057B7EF767
+    bits = torch.arange(total, device=like.device).mul_(0x5851F42D4C957F2D).add_(seed * 0x14057B7EF767)
     for shift, factor in ((31, 0x3C79AC492BA7B653), (33, 0x1C69B3F74AC4AE35)):
-        bits = (bits ^ (bits >> shift)) * factor
-    return ((bits >> 62) & 1).view(shape).to(like.dtype) * 2 - 1
+        bits = bits.bitwise_xor_(bits >> shift).mul_(factor)
+    one = like.new_ones(())
+    return torch.where(bits.view(shape) < 0, -one, one)

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ...arrays import Floats, Ints
 from ...ops.base import Op
-from ...ops.patches.scan import Born, Doubt
+from ...ops.patches.scan import Born, Doubt, told
 from ...ops.pointwise import Pointwise
 from ..place import settled_groups
 from .look import MARGIN, Looks
@@ -46,33 +46,78 @@ def joined(born: Born, clear: float) -> tuple[Born, Tensor]:
 class _Marks:
     """Breaks in order of alpha, and how far off each may be."""
 
-    alpha: Tensor  # (m,)
-    rate: Tensor  # (m,)
-    node: Tensor  # (m,)
-    element: Tensor  # (m,)
-    partner: Tensor  # (m,) or -1
-    widest: Tensor  # (m,) in alpha: no closer look is due beyond
-    surest: Tensor  # (m,) nor within
-    fuzz: Tensor  # (m,) after a closer look; below 0 before
+    reals: Tensor  # (5, m) see the properties
+    wholes: Tensor  # (3, m)
+
+    @property
+    def alpha(self) -> Tensor:
+        """(m,)"""
+        return self.reals[0]
+
+    @property
+    def rate(self) -> Tensor:
+        """(m,)"""
+        return self.reals[1]
+
+    @property
+    def widest(self) -> Tensor:
+        """(m,) in alpha: no closer look is due beyond."""
+        return self.reals[2]
+
+    @property
+    def surest(self) -> Tensor:
+        """(m,) nor within."""
+        return self.reals[3]
+
+    @property
+    def fuzz(self) -> Tensor:
+        """(m,) after a closer look; below 0 before."""
+        return self.reals[4]
+
+    @property
+    def node(self) -> Tensor:
+        """(m,)"""
+        return self.wholes[0]
+
+    @property
+    def element(self) -> Tensor:
+        """(m,)"""
+        return self.wholes[1]
+
+    @property
+    def partner(self) -> Tensor:
+        """(m,) or -1."""
+        return self.wholes[2]
+
+    def __len__(self) -> int:
+        return self.reals.shape[1]
 
     @staticmethod
     def of(looks: Looks, node: int, born: Born) -> _Marks:
         """New breaks of one node, in the order they are in."""
-        columns = (_both(looks.usual[node], born), _both(looks.least[node], born))
-        widest, surest = (c / born.rate for c in columns)
-        which = torch.full_like(born.element, node)
-        return _Marks(
-            born.alpha, born.rate, which, born.element, born.partner, widest, surest, torch.full_like(widest, -1)
-        )
+        errors = looks.margins[node].index_select(1, born.element)
+        if born.paired:
+            errors += looks.margins[node].index_select(1, born.partner.clamp(min=0)) * (born.partner >= 0)
+        reals = errors.new_full((5, len(born.alpha)), -1.0)
+        reals[0], reals[1] = born.alpha, born.rate
+        torch.div(errors, born.rate, out=reals[2:4])
+        return _Marks(reals, torch.stack([torch.full_like(born.element, node), born.element, born.partner]))
 
     def pick(self, which: Tensor) -> _Marks:
         """Some of them, in that order."""
-        return _Marks(*(getattr(self, name)[which] for name in self.__dataclass_fields__))
+        return _Marks(self.reals.index_select(1, which), self.wholes.index_select(1, which))
 
-    def with_more(self, more: _Marks) -> _Marks:
-        """These and others, in order."""
-        every = _Marks(*(torch.cat([getattr(self, n), getattr(more, n)]) for n in self.__dataclass_fields__))
-        return every.pick(torch.argsort(every.alpha))
+    def at(self, alpha: Tensor) -> _Marks:
+        """The same breaks at other places."""
+        reals = self.reals.clone()
+        reals[0] = alpha
+        return _Marks(reals, self.wholes)
+
+    def with_more(self, more: _Marks) -> tuple[_Marks, Tensor]:
+        """These and others in order, and which those are."""
+        every = _Marks(torch.cat([self.reals, more.reals], 1), torch.cat([self.wholes, more.wholes], 1))
+        order = torch.argsort(every.alpha)
+        return every.pick(order), order >= len(self)
 
     def look(self, looks: Looks, which: Tensor) -> None:
         """Find out how far off some breaks may be."""
@@ -90,10 +135,31 @@ class Apart:
 
     def __init__(self, looks: Looks, start: float, stop: float, light: bool = False) -> None:
         self.looks, self.start, self.stop, self.light = looks, start, stop, light
-        self.known: _Marks | None = None
+        like = looks.lines.starts[0]
+        self.known = _Marks(
+            like.new_zeros(5, 0, dtype=torch.float64), like.new_zeros(3, 0, dtype=torch.int64)
+        )
 
     def settle(self, node: int, born: Born) -> Born:
         """The crossings of a node with the alphas of their breaks; Doubt where only points can tell."""
+        every, fresh = self.known.with_more(_Marks.of(self.looks, node, born))
+        if not self._far(node, every, fresh):
+            return self._settle_closely(node, born)
+        self.known = every
+        return born
+
+    def _far(self, node: int, every: _Marks, fresh: Tensor) -> bool:
+        """Whether fresh breaks are so far from all others, and so sure, that none need be looked at."""
+        alpha, wide = every.alpha, every.widest
+        reach = torch.where(fresh, torch.maximum(wide, self.looks.clear[node] / every.rate), wide) + ULPS * alpha
+        ends = alpha + reach
+        latest = ends.cummax(0).values[:-1], torch.where(fresh, ends, -1.0).cummax(0).values[:-1]
+        close = torch.where(fresh[1:], *latest) >= (alpha - reach)[1:]
+        near, first, last, slowest = told(close.sum(), alpha[0], alpha[-1], torch.where(fresh, wide, 0.0).amax())
+        return not near and first > self.start and last < self.stop and (self.light or slowest <= SLOW)
+
+    def _settle_closely(self, node: int, born: Born) -> Born:
+        """The same where some may be close."""
         born, tie = joined(born, self.looks.clear[node])
         outside = (born.alpha <= self.start) | (born.alpha >= self.stop)
         if bool(outside.any()):
@@ -104,12 +170,11 @@ class Apart:
         self._in_place(node, new)
         alpha, own = new.alpha.clone(), torch.ones_like(alone, dtype=torch.bool)
         piece = torch.zeros_like(alone)
-        if self.known is not None:
+        if len(self.known):
             piece = torch.searchsorted(self.known.alpha, new.alpha)
             own = self._on_known(self.known, new, piece, alpha)
         own = self._together(new, piece, own, alpha, born.channel[alone], born.pixel[alone])
-        fresh = replace(new, alpha=alpha).pick(own.nonzero()[:, 0])
-        self.known = fresh if self.known is None else self.known.with_more(fresh)
+        self.known, _ = self.known.with_more(new.at(alpha).pick(own.nonzero()[:, 0]))
         settled = born.alpha.clone()
         settled[alone] = alpha
         return replace(born, alpha=settled[tie])
@@ -131,7 +196,7 @@ class Apart:
         """Which crossings have breaks that were not there; ``alpha`` is written for all others."""
         free = torch.ones_like(piece, dtype=torch.bool)
         for place in (piece - 1, piece):
-            at = place.clamp(0, len(known.alpha) - 1)
+            at = place.clamp(0, len(known) - 1)
             gap = (new.alpha - known.alpha[at]).abs()
             slack = ULPS * new.alpha
             near = (gap <= known.widest[at] + new.widest + slack) & (at == place) & free
@@ -190,11 +255,6 @@ def _knots(op: Op) -> list[float]:
     """Where a function of each coordinate breaks; zero for all others."""
     knots = op.knots if isinstance(op, Pointwise) else ()
     return [float(k) for k in knots if isinstance(k, Fraction)] or [0.0]
-
-
-def _both(errors: Tensor, born: Born) -> Tensor:
-    """How far off the differences that cross may be, (n,)."""
-    return errors[born.element] + errors[born.partner.clamp(min=0)] * (born.partner >= 0)
 
 
 def _clear(clear: Tensor, alpha: Tensor) -> None:

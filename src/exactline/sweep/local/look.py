@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -10,7 +10,8 @@ from torch import Tensor
 from ...line import Lines
 from ...network.graph import Network
 from ...ops.base import Breaking, flat
-from ...ops.patches.scan import Doubt
+from ...ops.patches.patch import Grid
+from ...ops.patches.scan import Doubt, told
 from ..noise import LOOK, SAFETY
 from ..plan import plan
 from ..walk import PROBES, Walk, signs
@@ -33,10 +34,10 @@ class Looks:
     lines: Lines
     line: int
     clear: dict[int, float]  # by node: values further than this from a knot are clear
-    usual: dict[int, Tensor]  # by node: the same for each of its elements, (elements,)
-    least: dict[int, Tensor]  # by node: the least that may be expected of each, (elements,)
+    margins: dict[int, Tensor]  # by node: the same for each of its elements, and the least it may be, (2, elements)
     start: dict[int, Tensor]  # by node: error bounds (elements,) at the start of the line
     stop: dict[int, Tensor]  # and at its end
+    layouts: dict[int, Tensor] = field(default_factory=dict)  # all of these by pixel, once they are wanted
 
     @staticmethod
     def along(network: Network, lines: Lines, line: int, until: int) -> Looks:
@@ -45,20 +46,27 @@ class Looks:
         alphas = torch.linspace(0, 1, SAMPLES, dtype=torch.float64, device=device)
         which = torch.full((SAMPLES,), line, device=device)
         walk, last = Walk(network, *lines.at(which, alphas)), plan(network).last
-        clear, usual, least = dict[int, float](), dict[int, Tensor](), dict[int, Tensor]()
+        worst, margins = dict[int, Tensor](), dict[int, Tensor]()
         start, stop = dict[int, Tensor](), dict[int, Tensor]()
         for i in network.breaking:
             if i not in last or i >= until:
                 continue
             source = network.nodes[i].inputs[0]
-            size = flat(walk.to(source))
-            largest = float(walk.values[source].abs().max()) if size.numel() else 0.0
-            worst = float(size.max()) if size.numel() else 0.0
-            clear[i] = WIDE * SAFETY * worst + DRIFT * EPS * largest
-            usual[i] = WIDE * SAFETY * size.amax(0) + DRIFT * EPS * flat(walk.values[source]).abs().amax(0)
-            least[i] = SAFETY / SHARE * size[1:-1].amin(0)
-            start[i], stop[i] = size[0] * SAFETY, size[-1] * SAFETY
-        return Looks(network, lines, line, clear, usual, least, start, stop)
+            size, values = SAFETY * flat(walk.to(source)), flat(walk.values[source]).abs()
+            usual = WIDE * size.amax(0) + DRIFT * EPS * values.amax(0)
+            margins[i] = torch.stack([usual, size[1:-1].amin(0) / SHARE])
+            worst[i] = usual.amax() if usual.numel() else usual.new_zeros(())
+            start[i], stop[i] = size[0], size[-1]
+        clear = dict(zip(worst, told(*worst.values()) if worst else [], strict=True))
+        return Looks(network, lines, line, clear, margins, start, stop)
+
+    def laid_out(self, node: int, grid: Grid) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """What is usual, the least, and the bounds at the start and at the end of the line: (pixels, channels) each."""
+        if node not in self.layouts:
+            columns = torch.stack([*self.margins[node], self.start[node], self.stop[node]])
+            self.layouts[node] = columns.view(4, grid[0], -1).transpose(1, 2).contiguous()
+        usual, least, start, stop = self.layouts[node]
+        return usual, least, start, stop
 
     def closely(self, nodes: Tensor, alphas: Tensor, elements: Tensor, partners: Tensor) -> tuple[Tensor, Tensor]:
         """Differences (k,) at the inputs of breaking nodes, each at an alpha, and their error bounds; in one walk."""
@@ -122,7 +130,7 @@ class Looks:
         at = torch.tensor([alpha], dtype=torch.float64, device=device)
         points, _ = self.lines.at(torch.tensor([self.line], device=device), at)
         values = self.network.evaluate(points, [self.network.nodes[i].inputs[0] for i in self.clear])
-        for i, usual in self.usual.items():
+        for i, (usual, _) in self.margins.items():
             op = self.network.nodes[i].op
             x = values[self.network.nodes[i].inputs[0]].expand(
                 TRIES, *self.network.nodes[self.network.nodes[i].inputs[0]].shape

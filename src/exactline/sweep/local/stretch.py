@@ -113,15 +113,12 @@ class Stretch:
         left, right, slope = (by_pixel(t, grid) for t in (field.ends[0], field.ends[1], field.slope[0]))
         if sum(g.jump.numel() for g in field.groups.values()) > self.most:
             raise TooLarge
-        closed = (
-            by_pixel(self.looks.start[i], grid) if self.start == 0.0 else None,
-            by_pixel(self.looks.stop[i], grid) if self.stop == 1.0 else None,
-        )
+        usual, least, before, after = self.looks.laid_out(i, grid)
+        closed = before if self.start == 0.0 else None, after if self.stop == 1.0 else None
         judge = partial(self.looks.judge, i)
         ends, clear = (self.start, self.stop), self.looks.clear[i]
         drift = clear if self.light is self.path else LIGHTLY * float(field.ends.abs().max())
-        usual, least = (by_pixel(t[i], grid) for t in (self.looks.usual, self.looks.least))
-        usual += DRIFT * EPS * (self.stop - self.start) * slope.abs()
+        usual = torch.add(usual, slope.abs(), alpha=DRIFT * EPS * (self.stop - self.start))
         bounds = (clear, usual, least, drift)
         stage = Stage(grid, *ends, left, right, slope, field.groups, self.times, *bounds, judge, self.traced, closed)
         try:
