@@ -30,8 +30,15 @@ class Channelwise:
         """Coefficients with a row and a column of zeros for what lies outside."""
         return torch.nn.functional.pad(self.matrix, (0, 1, 0, 1))
 
+    @cached_property
+    def _reached(self) -> dict[tuple[int, int], tuple[int, int]]:
+        """By the size of patches, once it is found."""
+        return {}
+
     def reach(self, size: tuple[int, int]) -> tuple[int, int]:
-        return tuple(most_reached(b, n) for b, n in zip(self.bounds, size, strict=True))  # pyright: ignore
+        if size not in self._reached:
+            self._reached[size] = most_reached(self.bounds, size)
+        return self._reached[size]
 
     def size(self, *sizes: tuple[int, int]) -> tuple[int, int]:
         return kept(self.reach(sizes[0]), self.grid)
@@ -74,8 +81,12 @@ def bounds_of(used: Tensor) -> Tensor:
     return torch.stack([first, last], 1)
 
 
-def most_reached(bounds: Tensor, size: int) -> int:
-    """The largest number of outputs that any stretch of ``size`` inputs reaches."""
+def most_reached(bounds: tuple[Tensor, Tensor], size: tuple[int, int]) -> tuple[int, int]:
+    """The largest numbers of rows and of columns of outputs that boxes of a size reach anywhere."""
+    return _along(bounds[0], size[0]), _along(bounds[1], size[1])
+
+
+def _along(bounds: Tensor, size: int) -> int:
     inputs = len(bounds)
     starts = torch.arange(-size + 1, inputs, device=bounds.device)
     first = bounds[starts.clamp(min=0), 0]

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from .channelwise import bounds_of, most_reached
 from .patch import Frame, Grid, Patches, covers, kept, patches_of, pixels_of, regrouped, whole
-from .scan import Block, Born, Doubt, Stage, Timeline, Turned, checked, lost, running, values_of
+from .scan import Block, Born, Doubt, Stage, Timeline, Turned, checked, least, lost, places, running, told, values_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,13 +36,24 @@ class Leading:
         return bounds_of(by_row), bounds_of(by_column)
 
     @cached_property
+    def _repeats(self) -> bool:
+        return bool(self.repeated.any())
+
+    @cached_property
     def repeated(self) -> Tensor:
         """(output pixels, members) whether an earlier member is the same pixel."""
         same = self.windows[:, :, None] == self.windows[:, None, :]
         return torch.tril(same, -1).any(2)
 
+    @cached_property
+    def _reached(self) -> dict[tuple[int, int], tuple[int, int]]:
+        """By the size of patches, once it is found."""
+        return {}
+
     def reach(self, size: tuple[int, int]) -> tuple[int, int]:
-        return tuple(most_reached(b, n) for b, n in zip(self.bounds, size, strict=True))  # pyright: ignore
+        if size not in self._reached:
+            self._reached[size] = most_reached(self.bounds, size)
+        return self._reached[size]
 
     def size(self, size: tuple[int, int]) -> tuple[int, int]:
         return kept(self.reach(size), self.grid)
@@ -122,16 +133,24 @@ class Leading:
         right = torch.zeros_like(left)
         right[:, :count] = stage.right[window] * self.sign
         values = values_of(block, left, slopes)
-        checked(stage, float(lost(stage, block, values, right)))
-        values[:, :, :count].masked_fill_(self.repeated[block.pixels][:, None, :, None], -torch.inf)
-        leader, tied = self._told(stage, block, values, slopes, window)
+        off = lost(stage, block, values, right)
+        if self._repeats:
+            values[:, :, :count].masked_fill_(self.repeated[block.pixels][:, None, :, None], -torch.inf)
+        best, leader = values.max(2)
+        worst, nearest, changes = told(off, least(_ahead(values, best, leader)), _changed(leader).sum())
+        checked(stage, worst)
+        tied, known = None, int(changes)
+        if nearest <= 2 * stage.clear:
+            (leader, tied), known = self._told(stage, block, values, slopes, window), None
         slope[block.pixels] = slopes[:, 0].gather(1, leader[:, :1])[:, 0]
         if jumps is not None:
             taken = leader[:, 1:-1]
             inside = taken < count
             change = jumps.gather(2, taken.clamp(max=count - 1)[:, :, None])[:, :, 0] * inside
             out.index_copy_(0, entry.flatten(), change.flatten(0, 1).mul_(self.sign))
-        row, piece, channel = (leader[:, 1:] != leader[:, :-1]).nonzero(as_tuple=True)
+        if known == 0:
+            return
+        row, piece, channel = places(_changed(leader), known)
         meets = tied[row, piece + 1, channel] if tied is not None else torch.zeros_like(row, dtype=torch.bool)
         born += self._march(stage, block, values, slopes, leader, window, row, piece, channel, meets)
 
@@ -139,13 +158,9 @@ class Leading:
         self, stage: Stage, block: Block, values: Tensor, slopes: Tensor, window: Tensor
     ) -> tuple[Tensor, Tensor | None]:
         """The leader at every value, and where it is tied with another; at the ends of the line a tie is no change."""
+        self._leave_out_twins(stage, values, window)
         best, leader = values.max(2)
         gap = _ahead(values, best, leader)
-        if not bool((gap <= 2 * stage.clear).any()):
-            return leader, None
-        if self._without_twins(stage, values, window):
-            best, leader = values.max(2)
-            gap = _ahead(values, best, leader)
         near = gap <= 2 * self._of_members(stage.usual, window).amax(1)[:, None]
         if not bool(near.any()):
             return leader, None
@@ -186,9 +201,9 @@ class Leading:
         floored = one < 0
         element = torch.where(floored, other, one) + channel * places
         partner = torch.where(floored | (other < 0), -1, other + channel * places)
-        told = stage.judge(block.times[row, place], element, partner, 0.0)[0] * self.sign
-        told = torch.where(floored, -told, told)
-        tie = told == 0
+        apart = stage.judge(block.times[row, place], element, partner, 0.0)[0] * self.sign
+        apart = torch.where(floored, -apart, apart)
+        tie = apart == 0
         third = rest.scatter(1, second[:, None], -torch.inf).amax(1)
         usual = self._of_members(stage.usual, window).amax(1)[row, channel]
         ends = torch.searchsorted(block.times[row], block.times[row, place][:, None], right=True)[:, 0] - 1
@@ -198,22 +213,19 @@ class Leading:
         unclear |= here.gather(1, first[:, None])[:, 0] - third <= 2 * usual
         if bool(unclear.any()):
             raise Doubt(float(block.times[row, place][unclear][0]))
-        leader[row, place, channel] = torch.where((told < 0) | (tie & (ahead > 0)), second, first)
+        leader[row, place, channel] = torch.where((apart < 0) | (tie & (ahead > 0)), second, first)
         tied = torch.zeros_like(near)
         tied[row, place, channel] = True
         return leader, tied
 
-    def _without_twins(self, stage: Stage, values: Tensor, window: Tensor) -> bool:
-        """Whether some members are never apart from one before them all along; those are left out, in place."""
-        least, found = self._of_members(stage.least, window), False
+    def _leave_out_twins(self, stage: Stage, values: Tensor, window: Tensor) -> None:
+        """Members that are never apart from one before them all along are left out, in place."""
+        fuzz = self._of_members(stage.least, window)
         for one in range(values.shape[2]):
             for other in range(one + 1, values.shape[2]):
                 apart = (values[:, :, one] - values[:, :, other]).abs()  # not a number where both were left out
-                twins = (apart <= (least[:, one] + least[:, other])[:, None]).all(1)
-                if bool(twins.any()):
-                    values[:, :, other].masked_fill_(twins[:, None], -torch.inf)
-                    found = True
-        return found
+                twins = (apart <= (fuzz[:, one] + fuzz[:, other])[:, None]).all(1)
+                values[:, :, other].masked_fill_(twins[:, None], -torch.inf)
 
     def _of_members(self, numbers: Tensor, window: Tensor) -> Tensor:
         """What belongs to pixels as (p, members, channels), none for the floor."""
@@ -228,42 +240,48 @@ class Leading:
         start, rate = values[row, piece, :, channel], slopes[row, piece, :, channel]
         now, then = leader[row, piece, channel], leader[row, piece + 1, channel]
         begins, width = block.times[row, piece], block.widths[row, piece]
-        count, places = self.windows.shape[1], self.source[1] * self.source[2]
+        count, area = self.windows.shape[1], self.source[1] * self.source[2]
         found: list[Born] = []
         gone = torch.zeros_like(begins)
         for _ in range(count + self.floor):
             at = now[:, None]
             behind, faster = start.gather(1, at) - start, rate - rate.gather(1, at)
-            meet = torch.where((faster > 0) & (behind > -torch.inf), behind / faster, torch.inf)
-            meet = torch.where(torch.isfinite(start), meet, torch.inf)
+            meet = torch.where((faster > 0) & (behind < torch.inf), behind / faster, torch.inf)
             meet = torch.maximum(meet, gone[:, None])
             first = meet.amin(1, keepdim=True)
             rival = torch.where(meet == first, faster, -torch.inf).argmax(1)
             gone = first[:, 0]
             late = meets & (gone > width)
             rival, gone = torch.where(late, then, rival), torch.where(late, width, gone)
-            if bool((gone > width).any()):
-                raise Doubt(float(begins[gone > width][0]))
-            gain = faster.gather(1, rival[:, None])[:, 0]
-            pixel = block.pixels[row]
+            gain = faster.gather(1, rival[:, None])[:, 0].abs()
             one, other = self._element(window, row, rival), self._element(window, row, now)
-            partner = torch.where(one < 0, -1, torch.where(other < 0, -1, other + channel * places))
-            element = torch.where(one < 0, other, one) + channel * places
+            partner = torch.where((one < 0) | (other < 0), -1, other + channel * area)
+            element = torch.where(one < 0, other, one) + channel * area
             alpha = torch.where(gone == width, block.times[row, piece + 1], begins + gone)
-            gain = gain.abs()
-            found.append(Born(alpha, pixel, channel, gain * self.sign, gain, element, partner, gain, True))
+            found.append(Born(alpha, block.pixels[row], channel, gain * self.sign, gain, element, partner, gain, True))
             going = rival != then
-            row, piece, channel, then, now = row[going], piece[going], channel[going], then[going], rival[going]
-            start, rate, begins, width, gone = start[going], rate[going], begins[going], width[going], gone[going]
-            meets = meets[going]
-            if not len(row):
+            left, beyond = told(going.sum(), (gone > width).sum())
+            if beyond:
+                raise Doubt(float(begins[gone > width][0]))
+            if not left:
                 return found
+            (on,) = places(going, int(left))
+            wholes = torch.stack([row, piece, channel, then, rival]).index_select(1, on)
+            reals = torch.stack([begins, width, gone]).index_select(1, on)
+            row, piece, channel, then, now = wholes
+            begins, width, gone = reals
+            start, rate, meets = start.index_select(0, on), rate.index_select(0, on), meets.index_select(0, on)
         raise Doubt(float(begins[0]))
 
     def _element(self, window: Tensor, row: Tensor, member: Tensor) -> Tensor:
         """The input pixel of a member of some windows, -1 for the floor."""
         count = window.shape[1]
         return torch.where(member < count, window[row, member.clamp(max=count - 1)], -1)
+
+
+def _changed(leader: Tensor) -> Tensor:
+    """Where the leader at one place is not the one at the next."""
+    return leader[:, 1:] != leader[:, :-1]
 
 
 def _ahead(values: Tensor, best: Tensor, leader: Tensor) -> Tensor:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import groupby
 from math import prod
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import Protocol, TypeAlias
 
 import torch
 from torch import Tensor
@@ -51,7 +51,8 @@ class Sparks:
         return len(self.jump)
 
 
-class Birth(NamedTuple):
+@dataclass(frozen=True)
+class Birth:
     """The breaks of one node."""
 
     node: int

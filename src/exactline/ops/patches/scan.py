@@ -141,7 +141,9 @@ class Timeline:
         rank[moments.sort(stable=True).indices] = torch.arange(total, device=device)
         ranks = rank.split([len(alphas) for _, alphas in parts])
         self.pixel = torch.cat([where.reshape(-1) for where, _ in parts]) if parts else none
-        keys = torch.cat([torch.add(r[:, None], where, alpha=total).view(-1) for r, (where, _) in zip(ranks, parts)] or [none])
+        keys = torch.cat(
+            [torch.add(r[:, None], where, alpha=total).view(-1) for r, (where, _) in zip(ranks, parts)] or [none]
+        )
         alphas = [alphas[:, None].expand_as(where).reshape(-1) for where, alphas in parts]
         self.alpha = torch.cat([*alphas, moments.new_full((1,), stage.stop)])  # and one for padding
         keys, order = keys.sort()
@@ -235,6 +237,11 @@ def checked(stage: Stage, worst: float) -> None:
     if not bool(torch.isfinite(stage.left.sum() + stage.right.sum() + stage.slope.sum())):
         raise NotFinite
     raise Doubt(0.5 * (stage.start + stage.stop), everywhere=True)
+
+
+def least(numbers: Tensor) -> Tensor:
+    """The smallest of some numbers."""
+    return numbers.amin() if numbers.numel() else numbers.new_full((), torch.inf)
 
 
 def told(*numbers: Tensor) -> list[float]:

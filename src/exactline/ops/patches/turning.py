@@ -9,7 +9,7 @@ from torch import Tensor
 
 from .nearby import closely
 from .patch import Frame, Grid, frame_of, patches_of, regrouped
-from .scan import Block, Born, Stage, Timeline, Turned, between, checked, lost, places, running, told, values_of
+from .scan import Block, Born, Stage, Timeline, Turned, between, checked, least, lost, places, running, told, values_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,7 +55,7 @@ class Turning:
         gaps = [values - knot if knot else values for knot in self.knots]
         above = [gap > 0 for gap in gaps]
         crossed = [side[:, 1:] != side[:, :-1] for side in above]
-        off, *numbers = told(worst, *(_nearest(g) for g in gaps), *(c.sum() for c in crossed))
+        off, *numbers = told(worst, *(least(g.abs()) for g in gaps), *(c.sum() for c in crossed))
         checked(stage, off)
         branch: Tensor | float | None = None  # of every value that is a start or an entry
         for j, knot in enumerate(self.knots):
@@ -97,11 +97,6 @@ class Turning:
         element = torch.add(pixel, channel, alpha=stage.grid[1] * stage.grid[2])
         alone = torch.full_like(element, -1)
         return Born(alpha, pixel, channel, rate * step, rate, element, alone, signed.sign() * step)
-
-
-def _nearest(gaps: Tensor) -> Tensor:
-    """The size of the smallest."""
-    return gaps.abs().amin() if gaps.numel() else gaps.new_full((), torch.inf)
 
 
 def _gathered(stage: Stage) -> tuple[Tensor, Timeline, list[Frame]]:

@@ -136,9 +136,7 @@ class Apart:
     def __init__(self, looks: Looks, start: float, stop: float, light: bool = False) -> None:
         self.looks, self.start, self.stop, self.light = looks, start, stop, light
         like = looks.lines.starts[0]
-        self.known = _Marks(
-            like.new_zeros(5, 0, dtype=torch.float64), like.new_zeros(3, 0, dtype=torch.int64)
-        )
+        self.known = _Marks(like.new_zeros(5, 0, dtype=torch.float64), like.new_zeros(3, 0, dtype=torch.int64))
 
     def settle(self, node: int, born: Born) -> Born:
         """The crossings of a node with the alphas of their breaks; Doubt where only points can tell."""
