@@ -6,14 +6,12 @@ import torch.nn.functional as F
 
 from exactline.ops.patches.convolve import Convolve
 from exactline.ops.patches.joining import Add
-from exactline.ops.patches.patch import Birth, Patches, Sparks, pixels_of, whole
+from exactline.ops.patches.patch import Birth, Patches, Sparks, cleared, pixels_of, whole
 
 GRID = (3, 9, 11)
 
 
-def _conv(
-    stride: tuple[int, int], padding: tuple[int, int], dilation: tuple[int, int], kernel: tuple[int, int]
-) -> Convolve:
+def _conv(stride, padding, dilation, kernel):
     weight = torch.randn(4, 3, *kernel, dtype=torch.float64)
     shape = F.conv2d(torch.zeros(1, *GRID, dtype=torch.float64), weight, None, stride, padding, dilation).shape
     return Convolve(weight, stride, padding, dilation, GRID, (4, shape[2], shape[3]))
@@ -51,11 +49,7 @@ def test_a_convolution_of_patches_is_the_convolution(settings, kind, monkeypatch
         strides, corner = torch.tensor(conv.stride), torch.tensor(conv._corner)
         offset = found.top * strides - group.top - corner
         conv._picked(found.jump, group.jump, offset[:, 0] * conv.stride[1] + offset[:, 1])
-        found.jump.masked_fill_(
-            (pixels_of(found.top, found.size, conv.grid) == conv.grid[1] * conv.grid[2]).view(*found.jump.shape[:3], 1),
-            0.0,
-        )
-        found = _points(found, conv.grid)
+        found = _points(cleared(found, conv.grid), conv.grid)
     else:
         (moved,) = conv.move({(Birth(0, len(group)),): group}).values()
         found = _points(moved, conv.grid)

@@ -36,7 +36,7 @@ class Convolve:
 
     @cached_property
     def table(self) -> Tensor:
-        """Output channels for every input channel and tap, and zeros after its last: (in * (rows * columns + 1), out)."""
+        """Output channels for every input channel and tap, zeros after its last: (in * (rows * columns + 1), out)."""
         flat = self.weight.permute(1, 2, 3, 0).flatten(1, 2)
         return torch.cat([flat, flat.new_zeros(len(flat), 1, flat.shape[2])], 1).flatten(0, 1)
 

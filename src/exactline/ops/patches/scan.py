@@ -83,7 +83,11 @@ class Born:
         names = ("alpha", "pixel", "channel", "jump", "rate", "element", "partner", "turn")
         if len(parts) == 1:
             return parts[0]
-        return Born(*(torch.cat([getattr(p, n) for p in parts]) for n in names), any(p.paired for p in parts))
+        alpha, pixel, channel, jump, rate, element, partner, turn = (
+            torch.cat([getattr(p, n) for p in parts]) for n in names
+        )
+        paired = any(p.paired for p in parts)
+        return Born(alpha, pixel, channel, jump, rate, element, partner, turn, paired)
 
     @staticmethod
     def none(like: Tensor) -> Born:
@@ -135,18 +139,17 @@ class Timeline:
         """Parts are the pixels (n, places) that n breaks reach, one past the last where it counts not, and alphas."""
         self.stage, self.device = stage, device
         none = torch.zeros(0, dtype=torch.int64, device=device)
-        moments = torch.cat([alphas for _, alphas in parts]) if parts else none.to(torch.float64)
+        reached, alphas = [where for where, _ in parts], [alphas for _, alphas in parts]
+        moments = _joined(alphas, none.to(torch.float64))
         total = len(moments)
         rank = torch.empty(total, dtype=torch.int64, device=device)
         rank[moments.sort(stable=True).indices] = torch.arange(total, device=device)
-        ranks = rank.split([len(alphas) for _, alphas in parts])
-        self.pixel = torch.cat([where.reshape(-1) for where, _ in parts]) if parts else none
-        keys = torch.cat(
-            [torch.add(r[:, None], where, alpha=total).view(-1) for r, (where, _) in zip(ranks, parts)] or [none]
-        )
-        alphas = [alphas[:, None].expand_as(where).reshape(-1) for where, alphas in parts]
-        self.alpha = torch.cat([*alphas, moments.new_full((1,), stage.stop)])  # and one for padding
-        keys, order = keys.sort()
+        ranks = rank.split([len(a) for a in alphas]) if parts else ()
+        found = [torch.add(r[:, None], where, alpha=total).view(-1) for r, where in zip(ranks, reached, strict=True)]
+        keys, order = _joined(found, none).sort()  # distinct, but for what counts not
+        self.pixel = _joined([where.reshape(-1) for where in reached], none)
+        each = [a[:, None].expand_as(where).reshape(-1) for a, where in zip(alphas, reached, strict=True)]
+        self.alpha = torch.cat([*each, moments.new_full((1,), stage.stop)])  # and one for padding
         self.order = torch.cat([order, order.new_full((1,), len(order))])
         edges = torch.searchsorted(keys, torch.arange(0, pixels + 1, device=device) * total)
         self.starts, self.counts = edges[:-1], edges[1:] - edges[:-1]
@@ -176,6 +179,10 @@ class Timeline:
         times[:, 0] = self.stage.start
         times[:, 1:-1] = self.alpha[entry]
         return Block(pixels, entry, here, times, counts)
+
+
+def _joined(parts: list[Tensor], none: Tensor) -> Tensor:
+    return (parts[0] if len(parts) == 1 else torch.cat(parts)) if parts else none
 
 
 @dataclass(frozen=True, eq=False)

@@ -51,12 +51,12 @@ class _Marks:
 
     @property
     def alpha(self) -> Tensor:
-        """(m,)"""
+        """(m,) where it is."""
         return self.reals[0]
 
     @property
     def rate(self) -> Tensor:
-        """(m,)"""
+        """(m,) how fast what crosses changes there."""
         return self.reals[1]
 
     @property
@@ -76,12 +76,12 @@ class _Marks:
 
     @property
     def node(self) -> Tensor:
-        """(m,)"""
+        """(m,) that bore it."""
         return self.wholes[0]
 
     @property
     def element(self) -> Tensor:
-        """(m,)"""
+        """(m,) that crosses."""
         return self.wholes[1]
 
     @property
