@@ -78,13 +78,20 @@ class Pointwise(Breaking):
     def units(self, shape: tuple[int, ...]) -> int:
         return torch.Size(shape).numel()
 
+    def nearest(self, x: Tensor) -> Tensor | None:
+        gaps = (x - _number(k) if isinstance(k, Tensor) or k else x for k in self.knots)
+        return torch.stack([torch.linalg.vector_norm(gap, -torch.inf) for gap in gaps])
+
     def settle(self, x: Tensor, noise: Noise) -> Settled:
         flat = x.reshape(len(x), -1)
         sides = []
         unresolved = None
         owned = False
-        for knot in self.knots:
+        for place, knot in enumerate(self.knots):
             level = _level(knot, x)
+            if noise.nearest is not None and noise.nearest[place] > noise.doubtful:
+                sides.append((greater(flat, level), None))
+                continue
             above, below = greater(flat, level + noise.doubtful), less(flat, level - noise.doubtful)
             clear = differ(above, below)
             if not holds(clear):
