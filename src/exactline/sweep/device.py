@@ -8,10 +8,13 @@ near a point that is there already. Where one is, the host places them all, see 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from ..arrays import Ints
 from ..line import between
 from ..network.graph import Network
 from ..ops.base import HUGE, Breaking, Crossings
@@ -96,43 +99,82 @@ def over(number: float, tensor: Tensor) -> Tensor:
 
 
 class DeviceMerge:
-    """Old and new points in one order; see `Merge`, which does the same for points that the host placed."""
+    """Old and new points in one order, as a whole or in parts; `Merge` is the same for points that the host placed."""
 
-    def __init__(self, state: State, fresh: Fresh) -> None:
-        self.state, self.fresh, self.grown = state, fresh, len(fresh) > 0
-        steps = torch.arange(1, len(fresh) + 1, device=fresh.piece.device)
-        self.at = fresh.piece + steps
+    def __init__(self, state: State, fresh: Fresh, doubtful: float) -> None:
+        self.state, self.fresh, self.doubtful = state, fresh, doubtful
+        self.at = fresh.piece + torch.arange(1, len(fresh) + 1, device=fresh.piece.device)
         old = torch.ones(len(state) + len(fresh), dtype=torch.int64, device=self.at.device)
         self.left = old.index_fill_(0, self.at, 0).cumsum(0) - 1  # the old point at or before each place
+
+    def __len__(self) -> int:
+        return len(self.fresh)
+
+    def part(self, start: int, stop: int) -> DevicePart:
+        """The points ``start`` to ``stop``; for less than all of them the device is asked once."""
+        if start == 0 and stop == len(self.left):
+            return DevicePart(self, slice(start, stop), slice(0, len(self.fresh)), slice(0, len(self.rows.gaps)))
+        line, _, left = self.order
+        births = np.searchsorted(np.flatnonzero(left[1:] == left[:-1]) + 1, (start, stop)).tolist()
+        gaps = np.searchsorted(np.flatnonzero(line[1:] != line[:-1]), (start, stop - 1)).tolist()
+        return DevicePart(self, slice(start, stop), slice(*births), slice(*gaps))
+
+    @cached_property
+    def order(self) -> tuple[Ints, Ints, Ints]:
+        """For every point, on the host: its line, the crossings counted there, and the old point at or before it."""
+        marks = self.rows.marks
+        line, counts, left = torch.stack([marks[:, 0], marks[:, 4], self.left]).cpu().numpy()
+        return line, counts, left
+
+    @cached_property
+    def rows(self) -> Rows:
+        """What is known of all points."""
+        fresh, rows = self.fresh, self.state.rows
+        if not len(fresh):
+            return rows
+        line, doubts = rows.marks[fresh.piece, :2].T  # of the piece that is split
+        node, none, one = (torch.full_like(line, n) for n in (self.state.node, 0, 1))
+        marks = torch.stack([line, doubts, node, fresh.unit, one, fresh.element, fresh.partner, none], 1)
+        spots = torch.stack([fresh.alpha, fresh.rate, over(self.doubtful, fresh.rate)], 1)
+        gaps = rows.gaps + torch.searchsorted(fresh.piece, rows.gaps)  # as many as came in before
+        return Rows(self._merged(rows.marks, marks), self._merged(rows.spots, spots), gaps)
+
+    def _merged(self, old: Tensor, new: Tensor) -> Tensor:
+        return old.index_select(0, self.left).index_copy_(0, self.at, new)
+
+
+class DevicePart:
+    """A stretch of the order of old and new points."""
+
+    def __init__(self, merge: DeviceMerge, points: slice, births: slice, gaps: slice) -> None:
+        self.merge, self.points, self.births, self.gaps = merge, points, births, gaps
+        self.left, self.at = merge.left[points], merge.at[births] - points.start
+        self.whole = len(self.left) == len(merge.left)
+        self.grown = not self.whole or len(merge) > 0  # whether the points are others than before
 
     def tensor(self, values: Tensor, tame: bool = False) -> Tensor:
         """Values at old points, and between them at new ones; ``tame`` values are so small that nothing overflows."""
         if not self.grown:
             return values
-        fresh = self.fresh
-        part = fresh.part.to(values.dtype).view(-1, *[1] * (values.dim() - 1))
-        left, right = values.index_select(0, fresh.piece), values.index_select(0, fresh.piece + 1)
-        return values.index_select(0, self.left).index_copy_(0, self.at, between(left, right, part, tame=tame))
+        merged = values.index_select(0, self.left)
+        if not len(self.at):
+            return merged
+        piece, part = self.merge.fresh.piece[self.births], self.merge.fresh.part[self.births]
+        part = part.to(values.dtype).view(-1, *[1] * (values.dim() - 1))
+        left, right = values.index_select(0, piece), values.index_select(0, piece + 1)
+        return merged.index_copy_(0, self.at, between(left, right, part, tame=tame))
 
     def meet(self, merged: Tensor) -> None:
         """At its break a crossing element is exactly what it crosses."""
-        if not self.grown:
+        if not len(self.at):
             return
-        fresh, flat = self.fresh, merged.view(len(merged), -1)
-        partners = flat[self.at, fresh.partner.clamp(min=0)]
-        flat[self.at, fresh.element] = torch.where(fresh.partner >= 0, partners, fresh.level)
+        fresh, flat = self.merge.fresh, merged.view(len(merged), -1)
+        element, partner, level = (t[self.births] for t in (fresh.element, fresh.partner, fresh.level))
+        met = flat[self.at, partner.clamp(min=0)]
+        flat[self.at, element] = torch.where(partner >= 0, met, level)
 
     def known(self, network: Network, source: int, doubtful: float) -> tuple[Tensor, Tensor, Tensor, None]:
-        """Marks and spots of all points, the gaps, and no trail."""
-        fresh, rows = self.fresh, self.state.rows
-        if not self.grown:
-            return rows.marks, rows.spots, rows.gaps, None
-        line, doubts = rows.marks[fresh.piece, :2].T  # of the piece that is split
-        node, none, one = (torch.full_like(line, n) for n in (self.state.node, 0, 1))
-        marks = torch.stack([line, doubts, node, fresh.unit, one, fresh.element, fresh.partner, none], 1)
-        spots = torch.stack([fresh.alpha, fresh.rate, over(doubtful, fresh.rate)], 1)
-        gaps = rows.gaps + torch.searchsorted(fresh.piece, rows.gaps)  # as many as came in before
-        return self._facts(rows.marks, marks), self._facts(rows.spots, spots), gaps, None
-
-    def _facts(self, old: Tensor, new: Tensor) -> Tensor:
-        return old.index_select(0, self.left).index_copy_(0, self.at, new)
+        """Marks and spots of these points, the gaps between lines, and no trail."""
+        rows = self.merge.rows
+        gaps = rows.gaps[self.gaps] - self.points.start
+        return rows.marks[self.points], rows.spots[self.points], gaps, None

@@ -16,7 +16,7 @@ from ..line import Lines
 from ..network.graph import Network
 from ..ops.base import HUGE, Breaking, Input, Passes
 from ..ops.masks import on_host
-from .device import DeviceMerge, Fresh, fresh_points, glance
+from .device import DeviceMerge, fresh_points, glance
 from .doubt import SAMPLES, Size, Usual, usual_errors
 from .merge import Merge
 from .noise import StateNoise
@@ -205,28 +205,37 @@ def branch_out(network: Network, facts: Plan, state: State, limits: Limits) -> S
     crossings, passes = op.crossings(settled, noise), op.passes(settled, noise)
     whole = settled.x.view(len(settled.x), *x.shape[1:])
     state.clear = bool(settled.sides) and all(below is None for _, below in settled.sides)
-    room = max(limits.points, 2)
     plain = seen is not None and settled.unresolved is None and passes is None and state.trail is None
-    if plain and len(state) + len(crossings.piece) <= room:
-        fresh = fresh_points(crossings, noise, state.rows)
-        if fresh is not None:
-            return _insert(network, facts, state, fresh, whole, noise.doubtful, 0, len(state) + len(fresh))
-    births = place(crossings, noise)
-    if settled.unresolved is not None:
-        state.doubts[:-1] += settled.unresolved.cpu().numpy()
-    _count(state, births, passes)
+    fresh = fresh_points(crossings, noise, state.rows) if plain else None
+    if fresh is not None:
+        births = DeviceMerge(state, fresh, noise.doubtful)
+    else:
+        births = place(crossings, noise)
+        if settled.unresolved is not None:
+            state.doubts[:-1] += settled.unresolved.cpu().numpy()
+        _count(state, births, passes)
     total = len(state) + len(births)
-    if total <= room:
+    if total <= max(limits.points, 2):
         return _insert(network, facts, state, births, whole, noise.doubtful, 0, total)
     return _parts(network, facts, state, births, whole, noise.doubtful, limits)
 
 
 def _parts(
-    network: Network, facts: Plan, state: State, births: Births, x: Tensor, doubtful: float, limits: Limits
+    network: Network,
+    facts: Plan,
+    state: State,
+    births: Births | DeviceMerge,
+    x: Tensor,
+    doubtful: float,
+    limits: Limits,
 ) -> Iterator[State]:
     """The same points in several states, each starting where the one before it ended."""
     total = len(state) + len(births)
-    line = np.insert(state.line, births.piece + 1, state.line[births.piece])
+    if isinstance(births, DeviceMerge):
+        line, counts, _ = births.order
+    else:
+        line = np.insert(state.line, births.piece + 1, state.line[births.piece])
+        counts = np.insert(state.born[:, 2], births.piece + 1, births.count)
     start, cut = 0, state.cut_left
     while True:
         stop = min(start + max(limits.points, 2), total)
@@ -237,7 +246,7 @@ def _parts(
             continue
         part.cut_left = cut
         if start > 0:
-            part.cut_count = int(part.born[0, 2]) if cut else 0
+            part.cut_count = int(counts[start]) if cut else 0
         cut = stop < total and bool(line[stop - 1] == line[stop])
         part.first = dict(state.first) if start == 0 else {}
         part.last = dict(state.last) if stop == total else {}
@@ -253,7 +262,7 @@ def _insert(
     network: Network,
     facts: Plan,
     state: State,
-    births: Births | Fresh,
+    births: Births | DeviceMerge,
     x: Tensor,
     doubtful: float,
     start: int,
@@ -263,7 +272,7 @@ def _insert(
     i = state.node
     node = network.nodes[i]
     source = node.inputs[0]
-    merge = DeviceMerge(state, births) if isinstance(births, Fresh) else Merge(state, births, start, stop)
+    merge = births.part(start, stop) if isinstance(births, DeviceMerge) else Merge(state, births, start, stop)
     tame = {j for j, peak in state.peaks.items() if peak <= HUGE}
     merged = merge.tensor(x, source in tame)
     merge.meet(merged)
