@@ -237,7 +237,8 @@ class Reads(TorchDispatchMode):
         masked = name in ("index", "index_put_", "index_put") and any(
             i is not None and i.dtype == torch.bool for i in args[1]
         )
-        self.count += masked or name in COUNTED
+        number = name == "where" and any(isinstance(a, Tensor) and a.dim() == 0 for a in args)  # is sent there first
+        self.count += masked or number or name in COUNTED
         return func(*args, **(kwargs or {}))
 
 

@@ -154,7 +154,7 @@ def _widths(state: State) -> Tensor:
     """(points,) how long the piece is that begins at a point; 0 where none does."""
     alphas = state.tensors()[1][:, 0]
     widths = torch.zeros_like(alphas)
-    widths[:-1] = torch.where(_joined(state), alphas.diff(), 0.0)
+    widths[:-1] = alphas.diff().masked_fill_(~_joined(state), 0.0)
     return widths
 
 

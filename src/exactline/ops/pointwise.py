@@ -50,8 +50,7 @@ class Pointwise(Breaking):
         for j, slope in enumerate(self.slopes[1:]):
             run = (x - knots[j]).clamp(min=0)
             if j + 1 < len(knots):
-                width = knots[j + 1] - knots[j]
-                run = torch.minimum(run, torch.as_tensor(width, dtype=x.dtype, device=x.device))
+                run = run.clamp(max=knots[j + 1] - knots[j])
             total = total + _number(slope) * run
         return total
 
@@ -216,11 +215,11 @@ class Pointwise(Breaking):
         if self.flat_slope is None and _numbers(self.slopes) == [0, 1]:
             return grad.masked_fill(pattern == 0, 0.0)
         slopes = torch.zeros_like(grad)
-        for j, slope in enumerate(self.slopes):
-            steep = torch.as_tensor(_number(slope), dtype=grad.dtype, device=grad.device)
-            slopes = torch.where(pattern == j, steep, slopes)
+        for j, slope in enumerate(self.slopes):  # numbers fill: as tensors a device would wait for each
+            here, steep = pattern == j, _number(slope)
+            slopes = torch.where(here, steep, slopes) if isinstance(steep, Tensor) else slopes.masked_fill_(here, steep)
         if self.flat_slope is not None:
-            slopes = torch.where(pattern >= len(self.slopes), float(self.flat_slope), slopes)
+            slopes.masked_fill_(pattern >= len(self.slopes), float(self.flat_slope))
         return grad * slopes
 
 

@@ -311,8 +311,8 @@ def _release(facts: Plan, state: State, i: int, inputs: tuple[int, ...]) -> None
 def largest_of(x: Tensor, name: str) -> float:
     if not x.numel():
         return 0.0
-    low, high = torch.aminmax(x)
-    return size_of(float(low), float(high), name)
+    low, high = torch.stack(torch.aminmax(x)).tolist()
+    return size_of(low, high, name)
 
 
 def size_of(low: float, high: float, name: str) -> float:

@@ -186,5 +186,8 @@ def unborn(line: Ints, alphas: Floats) -> tuple[Ints, Floats]:
 
 
 def on(device: torch.device, array: Ints | Floats | Bools) -> Tensor:
-    """An array as a tensor; on the CPU they share their memory."""
-    return torch.from_numpy(array).to(device)
+    """An array as a tensor; on the CPU they share their memory.
+
+    Nobody waits for a GPU: what is not pinned is copied aside before this returns.
+    """
+    return torch.from_numpy(array).to(device, non_blocking=device.type == "cuda")
