@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -20,7 +19,7 @@ from ..network.graph import Network
 from ..ops.base import Affine, Breaking, Input
 from ..sweep.engine import Limits, branch_out, move_on
 from ..sweep.plan import plan
-from ..sweep.state import State, Step, begin, on
+from ..sweep.state import State, Step, begin
 
 Gradients: TypeAlias = dict[int, Tensor]  # by node: (points, *shape), each for the piece that begins at a point
 
@@ -84,7 +83,7 @@ class Backward:
             if isinstance(nodes[i].op, Breaking) and i in facts.last:
                 after = branch_out(self.network, facts, state, self.limits)
                 if not isinstance(after, State):
-                    grads = self._parts(i, state, after)
+                    grads = self._parts(i, after)
                     break
                 there.append((i, after, after.step))
                 state = after
@@ -94,35 +93,35 @@ class Backward:
             if i in self.watch and i in state.live:
                 shown[i] = state.live[i]
         if grads is None:
-            self.pieces += int(state.joined.sum())
+            self.pieces += int(_joined(state).sum())
             grads = self.seed(state, _widths(state))
         for i, after, step in reversed(there):
             self._show(i, after, shown.get(i), grads)
             grads = self._through(i, after, step, grads)
         return grads
 
-    def _parts(self, i: int, before: State, parts: Iterator[State]) -> Gradients:
+    def _parts(self, i: int, parts: Iterator[State]) -> Gradients:
         """The same where the points are taken in parts from node ``i`` on: their sums are put together."""
         total: Gradients = {}
         for part in parts:
             shown, step = part.live.get(i), part.step
-            whole = State(part.lines, part.node, part.marks, part.spots, dict(part.live), traced=True)
+            whole = State(part.lines, part.node, part.facts, part.places, dict(part.live), traced=True)
             grads = self._pull(part)
             self._show(i, whole, shown, grads)
-            for j, g in self._through(i, whole, step, grads, len(before)).items():
+            for j, g in self._through(i, whole, step, grads).items():
                 total[j] = total[j] + g if j in total else g
         return total
 
     def _show(self, i: int, after: State, values: Tensor | None, grads: Gradients) -> None:
         if i in self.watch and values is not None:
             here = grads.get(i, torch.zeros_like(values))
-            layer = Layer(on(values.device, after.line.copy()), _widths(after), values, here)
+            layer = Layer(after.tensors()[0][:, 0].clone(), _widths(after), values, here)
             changed = self.watch[i](layer)
             if changed is not None:
                 grads.clear()  # what goes around the layer does not count
                 grads[i] = changed
 
-    def _through(self, i: int, after: State, step: Step | None, grads: Gradients, rows: int = 0) -> Gradients:
+    def _through(self, i: int, after: State, step: Step | None, grads: Gradients) -> Gradients:
         """From after a node to before it; after a breaking one, onto the pieces that were there before."""
         node = self.network.nodes[i]
         op, grad = node.op, None if isinstance(node.op, Input) else grads.pop(i, None)
@@ -133,8 +132,7 @@ class Backward:
                 grads[j] = grads[j] + g if j in grads else g
         if step is None:
             return grads
-        count = max(rows, int(step.origin[-1]) + 1)
-        return {j: _onto(g, step, count) for j, g in grads.items()}
+        return {j: _onto(g, step) for j, g in grads.items()}
 
     def _pulled(
         self, op: object, after: State, step: Step | None, grad: Tensor, shapes: list[tuple[int, ...]]
@@ -145,7 +143,7 @@ class Backward:
             raise TypeError("a node is neither affine nor breaking")
         pattern = step.pattern
         if step.rival is not None:
-            pieces = on(grad.device, after.joined)  # the other rows lie between two lines
+            pieces = _joined(after)  # the other rows lie between two lines
             self.stuck += int((step.rival != pattern)[pieces].sum())
             pattern = step.rival if self.other_side else pattern
         made = op.pull(pattern, grad[:-1], shapes[0])
@@ -154,12 +152,19 @@ class Backward:
 
 def _widths(state: State) -> Tensor:
     """(points,) how long the piece is that begins at a point; 0 where none does."""
-    widths = np.zeros(len(state))
-    widths[:-1] = np.where(state.joined, np.diff(state.alphas), 0.0)
-    return on(state.device, widths)
+    alphas = state.tensors()[1][:, 0]
+    widths = torch.zeros_like(alphas)
+    widths[:-1] = alphas.diff().masked_fill_(~_joined(state), 0.0)
+    return widths
 
 
-def _onto(grad: Tensor, step: Step, rows: int) -> Tensor:
-    if len(step.origin) == rows and step.origin[0] == 0 and step.origin[-1] == rows - 1:
-        return grad  # no point came in
-    return grad.new_zeros(rows, *grad.shape[1:]).index_add_(0, on(grad.device, step.origin), grad)
+def _joined(state: State) -> Tensor:
+    """(points - 1,) whether a point and the next are on one line."""
+    line = state.tensors()[0][:, 0]
+    return line[:-1] == line[1:]
+
+
+def _onto(grad: Tensor, step: Step) -> Tensor:
+    if not step.grown:
+        return grad
+    return grad.new_zeros(step.before, *grad.shape[1:]).index_add_(0, step.origin, grad)

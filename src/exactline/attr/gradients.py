@@ -15,7 +15,7 @@ from ..restrict import free_memory
 from ..sweep.engine import Limits, branch_out, move_on
 from ..sweep.pattern import patterns
 from ..sweep.plan import Plan, plan
-from ..sweep.state import State, begin, on
+from ..sweep.state import State, begin
 
 Held: TypeAlias = dict[int, Tensor]  # by node: the branches on every piece, (pieces, ...)
 SHARE = 8  # the branches of all nodes are held for all pieces of a part
@@ -71,8 +71,7 @@ def _finer(held: Held, after: State, i: int) -> Held:
     step = after.step
     if step is None:
         raise TypeError("the sweep kept no branches")
-    origin = on(step.pattern.device, step.origin[:-1])
-    return {j: p[origin] for j, p in held.items()} | {i: step.pattern}
+    return {j: p[step.origin[:-1]] for j, p in held.items()} | {i: step.pattern}
 
 
 def _pulled(network: Network, held: Held, count: int, place: int, target: int) -> list[Tensor]:

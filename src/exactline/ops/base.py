@@ -97,6 +97,10 @@ class Breaking(Op):
         """`evaluate` where the input is not needed any more and may be written over."""
         return self.evaluate(x)
 
+    def nearest(self, x: Tensor) -> Tensor | None:
+        """How near to each knot any value comes, (knots,); None for an operator without knots."""
+        return None
+
     @abstractmethod
     def settle(self, x: Tensor, noise: Noise) -> Settled:
         """Decide which values are on a knot, given how far they can be trusted."""
@@ -158,6 +162,7 @@ class Noise(ABC):
     largest: float  # the size of the largest value
     widths: Tensor  # (points - 1,) in alpha
     doubtful: float  # values further than this from a knot are clear without a closer look
+    nearest: Sequence[float] | None = None  # how near to each knot any value comes, where that is known beforehand
 
     @abstractmethod
     def bound(self, rows: Tensor) -> Tensor:

@@ -6,34 +6,41 @@ import numpy as np
 import torch
 from torch import Tensor
 
+HOSTS = frozenset({"cpu"})  # kinds of device whose memory NumPy sees
+
+
+def on_host(x: Tensor) -> bool:
+    """Whether a tensor can be looked at without waiting for a device."""
+    return x.device.type in HOSTS
+
 
 def greater(x: Tensor, level: float | Tensor) -> Tensor:
     """x > level."""
-    if x.device.type != "cpu":
+    if not on_host(x):
         return x > level
     return torch.from_numpy(np.greater(x.numpy(), level.numpy() if isinstance(level, Tensor) else level))
 
 
 def less(x: Tensor, level: float | Tensor) -> Tensor:
     """x < level."""
-    if x.device.type != "cpu":
+    if not on_host(x):
         return x < level
     return torch.from_numpy(np.less(x.numpy(), level.numpy() if isinstance(level, Tensor) else level))
 
 
 def holds(mask: Tensor) -> bool:
     """Whether all of a mask is true."""
-    return bool(mask.numpy().all()) if mask.device.type == "cpu" else bool(mask.all())
+    return bool(mask.numpy().all()) if on_host(mask) else bool(mask.all())
 
 
 def ranked(x: Tensor) -> Tensor:
     """Places in ascending order of value."""
-    return torch.from_numpy(np.argsort(x.numpy())) if x.device.type == "cpu" else torch.argsort(x)
+    return torch.from_numpy(np.argsort(x.numpy())) if on_host(x) else torch.argsort(x)
 
 
 def differ(a: Tensor, b: Tensor) -> Tensor:
     """Where two masks are not the same."""
-    return torch.from_numpy(a.numpy() ^ b.numpy()) if a.device.type == "cpu" else a ^ b
+    return torch.from_numpy(a.numpy() ^ b.numpy()) if on_host(a) else a ^ b
 
 
 def found(mask: Tensor) -> tuple[Tensor, Tensor]:
@@ -42,7 +49,7 @@ def found(mask: Tensor) -> tuple[Tensor, Tensor]:
     >>> found(torch.tensor([[False, True], [True, True]]))
     (tensor([0, 1, 1]), tensor([1, 0, 1]))
     """
-    if mask.device.type != "cpu":
+    if not on_host(mask):
         rows, columns = torch.nonzero(mask, as_tuple=True)
         return rows, columns
     flat = torch.from_numpy(np.flatnonzero(mask.numpy()))

@@ -17,6 +17,7 @@ from .patches.scan import Turner
 Native = Callable[[Tensor], tuple[Tensor, Tensor]]
 LOOK = 1 << 22  # elements of windows opened at a time
 TIED = 64 * 2.0**-52  # lines this close to one another at both ends, relative to them, may be one
+VAST = 1e300  # values beyond this are scaled before they are subtracted
 LOUD = 1e-6  # noise of this share of the largest value may hide a whole line
 
 
@@ -164,12 +165,11 @@ class Maximum(Breaking):
             zero = start.new_zeros(len(start), 1)
             start, stop = torch.cat([start, zero], 1), torch.cat([stop, zero], 1)
             places = torch.cat([places, torch.full_like(places[:, :1], -1)], 1)
-        if len(start) and max(float(start.abs().max()), float(stop.abs().max())) > 1e300:
+        huge = len(start) and noise.largest > VAST
+        if huge and max(float(start.abs().max()), float(stop.abs().max())) > VAST:
             start, stop = start * 2.0**-12, stop * 2.0**-12
-        tied, level = _tied(start, piece, places, noise), _tied(stop, piece + 1, places, noise)
-        open_ = ~(tied & level).any(1)
-        start, stop, tied, level = start[open_], stop[open_], tied[open_], level[open_]
-        piece, window, places = piece[open_], window[open_], places[open_]
+        tied, level = _tied((start, stop), (piece, piece + 1), places, noise)
+        going = ~(tied & level).any(1)
         steep = torch.where(tied, stop - start, torch.full_like(start, -torch.inf))
         leader = steep.argmax(1)
         yield _crossings(piece[:0], window[:0], start, stop, places, leader[:0], leader[:0])
@@ -179,10 +179,11 @@ class Maximum(Breaking):
             meet = torch.where(ahead > 0, behind / (behind + ahead), torch.full_like(start, torch.inf))
             first = meet.amin(1, keepdim=True)
             rival = torch.where(meet == first, ahead, torch.full_like(ahead, -torch.inf)).argmax(1)
-            going = torch.isfinite(first[:, 0]) & ~level.gather(1, leader[:, None])[:, 0]
-            piece, window, places = piece[going], window[going], places[going]
-            start, stop, level = start[going], stop[going], level[going]
-            leader, rival = leader[going], rival[going]
+            going = going & torch.isfinite(first[:, 0]) & ~level.gather(1, leader[:, None])[:, 0]
+            kept = torch.nonzero(going)[:, 0]  # asked once: on a device each mask would be counted anew
+            piece, window, places = piece[kept], window[kept], places[kept]
+            start, stop, level = start[kept], stop[kept], level[kept]
+            leader, rival, going = leader[kept], rival[kept], going[kept]
             yield _crossings(piece, window, start, stop, places, leader, rival)
             leader = rival
 
@@ -195,18 +196,26 @@ def _over_windows(flat: Tensor, table: Tensor) -> tuple[Tensor, Tensor]:
         rival = flat.index_select(1, table[:, k])
         ahead = rival > best
         best = torch.where(ahead, rival, best)
-        where[ahead] = k
+        where.masked_fill_(ahead, k)
     return best, where
 
 
-def _tied(values: Tensor, rows: Tensor, places: Tensor, noise: Noise) -> Tensor:
-    """Which lines cannot be told from the largest at this end, (k, size)."""
-    top, who = values.max(1, keepdim=True)
-    gap = top - values
-    near = (gap > 0) & (gap <= 2 * noise.doubtful)
-    if not bool(near.any()):
-        return gap == 0
+def _tied(ends: tuple[Tensor, Tensor], rows: tuple[Tensor, Tensor], places: Tensor, noise: Noise) -> list[Tensor]:
+    """Which lines cannot be told from the largest at either end, (k, size) each."""
+    tops = [values.max(1, keepdim=True) for values in ends]
+    gaps = [top - values for values, (top, _) in zip(ends, tops, strict=True)]
+    near = [(gap > 0) & (gap <= 2 * noise.doubtful) for gap in gaps]
+    if not bool((near[0] | near[1]).any()):
+        return [gap == 0 for gap in gaps]
+    who = [place for _, place in tops]
+    return [_looked(g, n, r, w, places, noise) for g, n, r, w in zip(gaps, near, rows, who, strict=True)]
+
+
+def _looked(gap: Tensor, near: Tensor, rows: Tensor, who: Tensor, places: Tensor, noise: Noise) -> Tensor:
+    """The same at one end, where some lines are near the largest."""
     look = near.any(1)
+    if not bool(look.any()):
+        return gap == 0
     points, where = torch.unique(rows[look], return_inverse=True)
     bound = noise.bound(points)[where[:, None], places[look].clamp(min=0)] * (places[look] >= 0)
     tied = gap == 0

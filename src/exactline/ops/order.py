@@ -99,7 +99,7 @@ class Order(Breaking):
         piece, window, pair = torch.nonzero(crossed, as_tuple=True)
         before, after = gap[piece, window, pair], gap[piece + 1, window, pair]
         start, stop = opened[piece, window], opened[piece + 1, window]
-        kept = self._concerned(start, stop, before, after, first[pair])
+        kept = torch.nonzero(self._concerned(start, stop, before, after, first[pair]))[:, 0]
         piece, window, pair, before, after = (v[kept] for v in (piece, window, pair, before, after))
         places = self.table[window]
         element = places.gather(1, first[pair][:, None])[:, 0]

@@ -50,8 +50,7 @@ class Pointwise(Breaking):
         for j, slope in enumerate(self.slopes[1:]):
             run = (x - knots[j]).clamp(min=0)
             if j + 1 < len(knots):
-                width = knots[j + 1] - knots[j]
-                run = torch.minimum(run, torch.as_tensor(width, dtype=x.dtype, device=x.device))
+                run = run.clamp(max=knots[j + 1] - knots[j])
             total = total + _number(slope) * run
         return total
 
@@ -80,13 +79,20 @@ class Pointwise(Breaking):
     def units(self, shape: tuple[int, ...]) -> int:
         return torch.Size(shape).numel()
 
+    def nearest(self, x: Tensor) -> Tensor | None:
+        gaps = (x - _number(k) if isinstance(k, Tensor) or k else x for k in self.knots)
+        return torch.stack([torch.linalg.vector_norm(gap, -torch.inf) for gap in gaps])
+
     def settle(self, x: Tensor, noise: Noise) -> Settled:
         flat = x.reshape(len(x), -1)
         sides = []
         unresolved = None
         owned = False
-        for knot in self.knots:
+        for place, knot in enumerate(self.knots):
             level = _level(knot, x)
+            if noise.nearest is not None and noise.nearest[place] > noise.doubtful:
+                sides.append((greater(flat, level), None))
+                continue
             above, below = greater(flat, level + noise.doubtful), less(flat, level - noise.doubtful)
             clear = differ(above, below)
             if not holds(clear):
@@ -211,11 +217,11 @@ class Pointwise(Breaking):
         if self.flat_slope is None and _numbers(self.slopes) == [0, 1]:
             return grad.masked_fill(pattern == 0, 0.0)
         slopes = torch.zeros_like(grad)
-        for j, slope in enumerate(self.slopes):
-            steep = torch.as_tensor(_number(slope), dtype=grad.dtype, device=grad.device)
-            slopes = torch.where(pattern == j, steep, slopes)
+        for j, slope in enumerate(self.slopes):  # numbers fill: as tensors a device would wait for each
+            here, steep = pattern == j, _number(slope)
+            slopes = torch.where(here, steep, slopes) if isinstance(steep, Tensor) else slopes.masked_fill_(here, steep)
         if self.flat_slope is not None:
-            slopes = torch.where(pattern >= len(self.slopes), float(self.flat_slope), slopes)
+            slopes.masked_fill_(pattern >= len(self.slopes), float(self.flat_slope))
         return grad * slopes
 
 

@@ -11,19 +11,19 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..arrays import Floats, Ints
 from ..errors import NumberError
 from ..line import Lines
 from ..network.graph import Network
-from ..ops.base import Breaking, Input, Passes
+from ..ops.base import HUGE, Breaking, Input, Passes
+from ..ops.masks import on_host
+from .device import DeviceMerge, fresh_points, glance
 from .doubt import SAMPLES, Size, Usual, usual_errors
-from .merge import Merge, meet
-from .noise import StateNoise, fuzz_of
+from .merge import Merge
+from .noise import StateNoise
 from .place import Births, place
 from .plan import Plan, plan
 from .quick import quickly
 from .state import State, Step, begin, on
-from .walk import Walk
 
 
 @dataclass(frozen=True)
@@ -117,9 +117,9 @@ def advance_all(network: Network, state: State, limits: Limits, watch: Watch | N
 
 def _kept(state: State) -> State:
     """A state as it is now: what is written on the way is copied."""
-    marks, spots = state.marks.copy(), state.spots.copy()
+    facts, places = (a if isinstance(a, Tensor) else a.copy() for a in (state.facts, state.places))
     written = {"first": dict(state.first), "last": dict(state.last), "sizes": dict(state.sizes), "trail": None}
-    return replace(state, marks=marks, spots=spots, live=dict(state.live), **written)
+    return replace(state, facts=facts, places=places, live=dict(state.live), peaks=dict(state.peaks), **written)
 
 
 def _halves(state: State) -> Iterator[State]:
@@ -129,10 +129,12 @@ def _halves(state: State) -> Iterator[State]:
     for start, stop in ((0, middle), (middle - shared, len(state))):
         part = replace(
             state,
-            marks=state.marks[start:stop].copy(),
-            spots=state.spots[start:stop].copy(),
+            facts=state.marks[start:stop].copy(),
+            places=state.spots[start:stop].copy(),
+            gaps=None,
             live={j: t[start:stop].contiguous() for j, t in state.live.items()},
             sizes=dict(state.sizes),
+            peaks=dict(state.peaks),
             first=dict(state.first) if start == 0 else {},
             last=dict(state.last) if stop == len(state) else {},
         )
@@ -194,16 +196,24 @@ def branch_out(network: Network, facts: Plan, state: State, limits: Limits) -> S
     if quick is not None:
         return quick
     x = state.live[source]
-    largest = largest_of(x, node.name)
-    noise = StateNoise(network, state, source, largest, state.sizes[source])
+    seen = None if on_host(x) else glance(state, op, source)
+    largest = largest_of(x, node.name) if seen is None else size_of(seen.low, seen.high, node.name)
+    noise = StateNoise(network, state, source, largest, state.sizes[source], seen and seen.nearest)
     state.sizes[i] = Size(largest * facts.reach[i], state.sizes[source].errors * facts.gain[i])
+    state.peaks[source] = largest
     settled = op.settle(x, noise)
-    births = place(op.crossings(settled, noise), noise)
-    if settled.unresolved is not None:
-        state.doubts[:-1] += settled.unresolved.cpu().numpy()
-    _count(state, births, op.passes(settled, noise))
+    crossings, passes = op.crossings(settled, noise), op.passes(settled, noise)
     whole = settled.x.view(len(settled.x), *x.shape[1:])
     state.clear = bool(settled.sides) and all(below is None for _, below in settled.sides)
+    plain = seen is not None and settled.unresolved is None and passes is None and state.trail is None
+    fresh = fresh_points(crossings, noise, state.rows) if plain else None
+    if fresh is not None:
+        births = DeviceMerge(state, fresh, noise.doubtful)
+    else:
+        births = place(crossings, noise)
+        if settled.unresolved is not None:
+            state.doubts[:-1] += settled.unresolved.cpu().numpy()
+        _count(state, births, passes)
     total = len(state) + len(births)
     if total <= max(limits.points, 2):
         return _insert(network, facts, state, births, whole, noise.doubtful, 0, total)
@@ -211,11 +221,21 @@ def branch_out(network: Network, facts: Plan, state: State, limits: Limits) -> S
 
 
 def _parts(
-    network: Network, facts: Plan, state: State, births: Births, x: Tensor, doubtful: float, limits: Limits
+    network: Network,
+    facts: Plan,
+    state: State,
+    births: Births | DeviceMerge,
+    x: Tensor,
+    doubtful: float,
+    limits: Limits,
 ) -> Iterator[State]:
     """The same points in several states, each starting where the one before it ended."""
     total = len(state) + len(births)
-    line = np.insert(state.line, births.piece + 1, state.line[births.piece])
+    if isinstance(births, DeviceMerge):
+        line, counts, _ = births.order
+    else:
+        line = np.insert(state.line, births.piece + 1, state.line[births.piece])
+        counts = np.insert(state.born[:, 2], births.piece + 1, births.count)
     start, cut = 0, state.cut_left
     while True:
         stop = min(start + max(limits.points, 2), total)
@@ -226,7 +246,7 @@ def _parts(
             continue
         part.cut_left = cut
         if start > 0:
-            part.cut_count = int(part.born[0, 2]) if cut else 0
+            part.cut_count = int(counts[start]) if cut else 0
         cut = stop < total and bool(line[stop - 1] == line[stop])
         part.first = dict(state.first) if start == 0 else {}
         part.last = dict(state.last) if stop == total else {}
@@ -239,57 +259,36 @@ def _parts(
 
 
 def _insert(
-    network: Network, facts: Plan, state: State, births: Births, x: Tensor, doubtful: float, start: int, stop: int
+    network: Network,
+    facts: Plan,
+    state: State,
+    births: Births | DeviceMerge,
+    x: Tensor,
+    doubtful: float,
+    start: int,
+    stop: int,
 ) -> State:
     """The state after a breaking node, for the points ``start`` to ``stop`` of the merged order."""
     i = state.node
     node = network.nodes[i]
     source = node.inputs[0]
-    merge = Merge(state, births, start, stop)
-    merged = merge.tensor(x)
-    meet(merged, merge, births)
-    live = {j: merge.tensor(t) for j, t in state.live.items() if j != source or facts.last[source] > i}
+    merge = births.part(start, stop) if isinstance(births, DeviceMerge) else Merge(state, births, start, stop)
+    tame = {j for j, peak in state.peaks.items() if peak <= HUGE}
+    merged = merge.tensor(x, source in tame)
+    merge.meet(merged)
+    live = {j: merge.tensor(t, j in tame) for j, t in state.live.items() if j != source or facts.last[source] > i}
     op = node.op
     if not isinstance(op, Breaking):
         raise TypeError(f"{node.name} does not break")
     step = None
     if state.traced:
         ends = merged[:-1], merged[1:]
-        step = Step(merge.origin, op.branch(*ends), None if state.clear else op.rival(*ends))
+        rival = None if state.clear else op.rival(*ends)
+        step = Step(merge.left, len(state), merge.grown, op.branch(*ends), rival)
     live[i] = op.evaluate(merged) if merged is x else op.overwrite(merged)
-    marks, spots = _newborn(state, births, merge, doubtful)
-    trail = state.trail
-    if trail is not None and len(merge.at):
-        newborn = Walk(network, *state.points_at(marks[:, 0], merge.alpha))
-        trail = trail.joined(merge.left, merge.at, newborn)
-        spots[:, 2] = fuzz_of(newborn.to(source), marks[:, 5], marks[:, 6], spots[:, 1])
-        marks[:, 7] = 1
-    elif trail is not None:
-        trail = trail.some(merge.left)
-    return replace(
-        state,
-        marks=merge.facts(state.marks, marks),
-        spots=merge.facts(state.spots, spots),
-        live=live,
-        sizes=dict(state.sizes),
-        trail=trail,
-        step=step,
-    )
-
-
-def _newborn(state: State, births: Births, merge: Merge, doubtful: float) -> tuple[Ints, Floats]:
-    """Marks and spots of the new points, (g, 8) and (g, 3)."""
-    found, chief = births.found, births.chief[merge.births]
-    marks = state.marks.take(merge.piece, 0)  # the line and the doubts of the piece that is split
-    marks[:, 2], marks[:, 7] = state.node, 0
-    columns = (births.unit[merge.births], births.count[merge.births], found.element[chief], found.partner[chief])
-    for k, column in enumerate(columns):
-        marks[:, 3 + k] = column
-    spots = np.empty((len(marks), 3))
-    spots[:, 0], spots[:, 1] = merge.alpha, births.rate[merge.births]
-    with np.errstate(all="ignore"):
-        spots[:, 2] = doubtful / spots[:, 1]
-    return marks, spots
+    marks, spots, gaps, trail = merge.known(network, source, doubtful)
+    kept = {"sizes": dict(state.sizes), "peaks": dict(state.peaks), "trail": trail, "step": step}
+    return replace(state, facts=marks, places=spots, gaps=gaps, live=live, **kept)
 
 
 def _count(state: State, births: Births, passes: Passes | None) -> None:
@@ -306,13 +305,19 @@ def _release(facts: Plan, state: State, i: int, inputs: tuple[int, ...]) -> None
         if facts.last[j] == i:
             state.live.pop(j, None)
             state.sizes.pop(j, None)
+            state.peaks.pop(j, None)
 
 
 def largest_of(x: Tensor, name: str) -> float:
     if not x.numel():
         return 0.0
-    low, high = torch.aminmax(x)
-    size = max(-float(low), float(high))
+    low, high = torch.stack(torch.aminmax(x)).tolist()
+    return size_of(low, high, name)
+
+
+def size_of(low: float, high: float, name: str) -> float:
+    """The size of the largest of values that lie between these."""
+    size = max(-low, high)
     if not size < float("inf"):
         raise NumberError(
             "A value overflows or is not a number.",

@@ -10,11 +10,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..arrays import Ints
+from ..arrays import Floats, Ints
 from ..line import between
+from ..network.graph import Network
+from .noise import fuzz_of
 from .place import Births
 from .scratch import empty
 from .state import State, on
+from .walk import Walk
 
 BLOCK = 1 << 21  # bytes of a tensor that are merged at a time on a processor
 Number = TypeVar("Number", np.int64, np.float64)
@@ -25,7 +28,7 @@ class Merge:
 
     def __init__(self, state: State, births: Births, start: int, stop: int) -> None:
         position = births.piece + 1 + np.arange(len(births))
-        self.device = state.device
+        self.state, self.all, self.device = state, births, state.device
         self.whole = start == 0 and stop == len(state) + len(births)
         self.births: Ints | slice = slice(None)  # all of them
         self.places, passed = position, 0
@@ -43,17 +46,14 @@ class Merge:
         with np.errstate(all="ignore"):
             self.part = on(self.device, (self.alpha - left) / (right - left))
 
-    def facts(self, old: NDArray[Number], new: NDArray[Number]) -> NDArray[Number]:
-        """Old rows in their places and new rows in theirs."""
-        if self.whole and not len(self.places):
-            return old
-        merged = old.take(self.origin, 0)
-        merged[self.places] = new
-        return merged
+    @property
+    def grown(self) -> bool:
+        """Whether the points are others than before."""
+        return not self.whole or len(self.places) > 0
 
-    def tensor(self, values: Tensor) -> Tensor:
-        """Values at old points, and between them at new ones."""
-        if self.whole and not len(self.places):
+    def tensor(self, values: Tensor, tame: bool = False) -> Tensor:
+        """Values at old points, and between them at new ones; ``tame`` values are so small that nothing overflows."""
+        if not self.grown:
             return values
         part = self.part.to(values.dtype).view(-1, *[1] * (values.dim() - 1))
         merged = empty((len(self.left), *values.shape[1:]), values)
@@ -64,7 +64,63 @@ class Merge:
             if first < last:
                 before = self.before[first:last]
                 left, right = values.index_select(0, before), values.index_select(0, before + 1)
-                block.index_copy_(0, self.at[first:last] - start, between(left, right, part[first:last]))
+                new = between(left, right, part[first:last], tame=tame)
+                block.index_copy_(0, self.at[first:last] - start, new)
+        return merged
+
+    def meet(self, merged: Tensor) -> None:
+        """At its break a crossing element is exactly what it crosses."""
+        if not len(self.places):
+            return
+        births, found, row = self.all, self.all.found, self.places
+        if not (births.simple and self.whole):
+            inverse = np.full(len(births) + 1, -1)
+            inverse[:-1][self.births] = self.places
+            row = inverse[births.owner]  # crossings that own no birth read the last place, which is -1
+            here = np.flatnonzero(row >= 0)
+            found, row = found.pick(here), row[here]
+        rows, elements, levels = (on(self.device, a) for a in (row, found.element, found.level))
+        flat = merged.view(len(merged), -1)
+        if (found.partner >= 0).any():
+            partners = on(self.device, found.partner)
+            levels = torch.where(partners >= 0, flat[rows, partners.clamp(min=0)], levels)
+        flat[rows, elements] = levels
+
+    def known(self, network: Network, source: int, doubtful: float) -> tuple[Ints, Floats, None, Walk | None]:
+        """Marks and spots of all points, no gaps on a device, and the trail."""
+        state = self.state
+        marks, spots = self._newborn(doubtful)
+        trail = state.trail
+        if trail is not None and len(self.at):
+            newborn = Walk(network, *state.points_at(marks[:, 0], self.alpha))
+            trail = trail.joined(self.left, self.at, newborn)
+            spots[:, 2] = fuzz_of(newborn.to(source), marks[:, 5], marks[:, 6], spots[:, 1])
+            marks[:, 7] = 1
+        elif trail is not None:
+            trail = trail.some(self.left)
+        return self._facts(state.marks, marks), self._facts(state.spots, spots), None, trail
+
+    def _newborn(self, doubtful: float) -> tuple[Ints, Floats]:
+        """Marks and spots of the new points, (g, 8) and (g, 3)."""
+        state, births, found = self.state, self.all, self.all.found
+        chief = births.chief[self.births]
+        marks = state.marks.take(self.piece, 0)  # the line and the doubts of the piece that is split
+        marks[:, 2], marks[:, 7] = state.node, 0
+        columns = (births.unit[self.births], births.count[self.births], found.element[chief], found.partner[chief])
+        for k, column in enumerate(columns):
+            marks[:, 3 + k] = column
+        spots = np.empty((len(marks), 3))
+        spots[:, 0], spots[:, 1] = self.alpha, births.rate[self.births]
+        with np.errstate(all="ignore"):
+            spots[:, 2] = doubtful / spots[:, 1]
+        return marks, spots
+
+    def _facts(self, old: NDArray[Number], new: NDArray[Number]) -> NDArray[Number]:
+        """Old rows in their places and new rows in theirs."""
+        if not self.grown:
+            return old
+        merged = old.take(self.origin, 0)
+        merged[self.places] = new
         return merged
 
     def _blocks(self, values: Tensor) -> Iterator[tuple[int, int]]:
@@ -75,22 +131,3 @@ class Merge:
         )
         for start in range(0, count, max(step, 1)):
             yield start, min(start + step, count)
-
-
-def meet(merged: Tensor, merge: Merge, births: Births) -> None:
-    """At its break a crossing element is exactly what it crosses."""
-    if not len(merge.places):
-        return
-    found, row = births.found, merge.places
-    if not (births.simple and merge.whole):
-        inverse = np.full(len(births) + 1, -1)
-        inverse[:-1][merge.births] = merge.places
-        row = inverse[births.owner]  # crossings that own no birth read the last place, which is -1
-        here = np.flatnonzero(row >= 0)
-        found, row = found.pick(here), row[here]
-    rows, elements, levels = (on(merge.device, a) for a in (row, found.element, found.level))
-    flat = merged.view(len(merged), -1)
-    if (found.partner >= 0).any():
-        partners = on(merge.device, found.partner)
-        levels = torch.where(partners >= 0, flat[rows, partners.clamp(min=0)], levels)
-    flat[rows, elements] = levels

@@ -5,6 +5,9 @@ Only points that hold a value close to a knot are looked at.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import cached_property
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -12,6 +15,7 @@ from torch import Tensor
 from ..arrays import Floats, Ints
 from ..network.graph import Network
 from ..ops.base import Noise, flat
+from ..ops.masks import on_host
 from .doubt import Size
 from .plan import plan
 from .state import State, on
@@ -51,26 +55,40 @@ def fuzz_of(
 class StateNoise(Noise):
     """The noise at the input of one breaking node, for the points of a state."""
 
-    def __init__(self, network: Network, state: State, place: int, largest: float, size: Size) -> None:
-        self.network, self.state, self.place, self.largest = network, state, place, largest
-        same = state.joined
-        gaps = np.flatnonzero(~same)
-        self.joined, self.gaps = on(state.device, same), on(state.device, gaps)
-        self.broken = len(gaps) > 0
+    def __init__(
+        self,
+        network: Network,
+        state: State,
+        place: int,
+        largest: float,
+        size: Size,
+        nearest: Sequence[float] | None = None,
+    ) -> None:
+        self.network, self.state, self.place = network, state, place
+        self.largest, self.nearest = largest, nearest
+        on_device = not on_host(state.live[place])
+        self.gaps = state.rows.gaps if on_device else on(state.device, np.flatnonzero(~state.joined))
+        self.broken = len(self.gaps) > 0
         self.doubtful = state.usual.doubtful(state.node, state.dtype, largest, size, state.live[place].numel())
+
+    @cached_property
+    def joined(self) -> Tensor:  # pyright: ignore[reportIncompatibleVariableOverride]
+        line = self.state.tensors()[0][:, 0]
+        return line[:-1] == line[1:]
 
     @property
     def widths(self) -> Tensor:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return on(self.state.device, np.diff(self.state.alphas))
+        return self.state.tensors()[1][:, 0].diff()
 
     def bound(self, rows: Tensor) -> Tensor:
         many = len(rows) >= MANY and 2 * len(rows) >= len(self.state)
         if self.state.trail is None and many and self._small():
             # most points are doubtful: errors are kept from node to node rather than found again each time
-            self.state.trail = Walk(self.network, *self.state.line_points(np.arange(len(self.state))))
+            every = torch.arange(len(self.state), device=rows.device)
+            self.state.trail = Walk(self.network, *self.state.line_points(every))
         if self.state.trail is not None:
             return flat(self.state.trail.to(self.place))[rows] * SAFETY
-        return self._errors(self.place, rows.cpu().numpy()) * SAFETY
+        return self._errors(self.place, rows) * SAFETY
 
     def doubtful_at(self, elements: Tensor) -> Tensor | float:
         shares = plan(self.network).shares.get(self.place)
@@ -86,14 +104,13 @@ class StateNoise(Noise):
             some = unknown[of_node]
             state.spots[some, 2] = 0.0
             if node >= 0:
-                errors = self._errors(self.network.nodes[node].inputs[0], some)
+                errors = self._errors(self.network.nodes[node].inputs[0], on(state.device, some))
                 state.spots[some, 2] = fuzz_of(errors, born[of_node, 3], born[of_node, 4], state.rates[some])
         state.marks[unknown, 7] = 1
         return state.fuzz[rows]
 
-    def _errors(self, place: int, rows: Ints) -> Tensor:
-        step = max(1, LOOK // self._bytes())
-        parts = [rows[at : at + step] for at in range(0, max(len(rows), 1), step)]
+    def _errors(self, place: int, rows: Tensor) -> Tensor:
+        parts = rows.split(max(1, LOOK // self._bytes()))
         found = [flat(estimate(self.network, place, *self.state.line_points(some))) for some in parts]
         return torch.cat(found)
 

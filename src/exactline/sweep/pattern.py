@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -30,7 +29,7 @@ def patterns(
     facts = plan(network)
     alphas = torch.stack([starts, stops], 1).flatten().cpu().numpy()
     state = State(lines, 0, *unborn(line.cpu().numpy().repeat(2), alphas))
-    points, _ = state.line_points(np.arange(len(alphas)))
+    points, _ = state.line_points(torch.arange(len(alphas), device=lines.starts[0].device))
     state.live = dict(zip(network.inputs, points, strict=True))
     state.sizes = first_sizes(state.live)
     found: dict[int, Tensor] = {}

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 
 from ..ops.base import HUGE, Breaking
+from ..ops.masks import on_host
 from ..ops.pointwise import Pointwise
 from .doubt import Size
 from .place import ULPS
@@ -27,7 +28,7 @@ def quickly(facts: Plan, state: State, op: Breaking, source: int, most: int) -> 
     """The state after a breaking node, or None where the usual way must be gone."""
     x, i = state.live[source], state.node
     worth = WORTH if _loops.cache_info().currsize else FIRST
-    if x.numel() < worth or x.dim() != 2 or x.device.type != "cpu" or x.dtype != torch.float64:
+    if x.numel() < worth or x.dim() != 2 or not on_host(x) or x.dtype != torch.float64:
         return None
     alone = len(state.live) == 1 and facts.last[source] == i
     if not alone or state.trail is not None or not x.is_contiguous() or not _relu(op):
@@ -53,9 +54,9 @@ def quickly(facts: Plan, state: State, op: Breaking, source: int, most: int) -> 
     if state.traced:
         pattern, origin = torch.empty(rows - 1, x.shape[1], dtype=torch.int16), np.empty(rows, dtype=np.int64)
         traced(values, counts, marks, pattern.numpy(), origin)
-        step = Step(origin, pattern, None)
+        step = Step(torch.from_numpy(origin), len(x), rows > len(x), pattern, None)
     sizes = {**state.sizes, i: Size(high * facts.reach[i], size.errors * facts.gain[i])}
-    return replace(state, marks=marks, spots=spots, live={i: out}, sizes=sizes, step=step, clear=True)
+    return replace(state, facts=marks, places=spots, live={i: out}, sizes=sizes, step=step, clear=True)
 
 
 def _relu(op: Breaking) -> bool:

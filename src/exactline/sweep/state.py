@@ -1,6 +1,7 @@
 """Where a sweep stands: sorted points of many lines, and what every live tensor is at each of them.
 
-The tensors may be on a GPU; what is known of each point is kept in NumPy arrays, because it is many small steps.
+The tensors may be on a GPU. What is known of each point is where it was written last: in NumPy arrays, for what is many
+small steps, or on the device, as long as nothing is in doubt there.
 """
 
 from __future__ import annotations
@@ -21,9 +22,20 @@ from .walk import Walk
 class Step:
     """How a breaking node changed the points, kept where gradients are wanted afterwards."""
 
-    origin: Ints  # (n,) the point, before the node, that each point is or follows
+    origin: Tensor  # (n,) the point, before the node, that each point is or follows
+    before: int  # how many points there were before the node
+    grown: bool  # whether the points are others than before
     pattern: Tensor  # (n - 1, ...) the branches on the piece that begins at each point
     rival: Tensor | None  # the same where every unit that sits on a knot along a piece is on its other side
+
+
+@dataclass(frozen=True)
+class Rows:
+    """What is known of each point, on a device; nobody writes it over."""
+
+    marks: Tensor  # (n, 8) as `State.marks`
+    spots: Tensor  # (n, 3) as `State.spots`
+    gaps: Tensor  # (k,) the last points of all lines but one
 
 
 @dataclass
@@ -32,8 +44,8 @@ class State:
 
     lines: Lines
     node: int  # the next to evaluate
-    marks: Ints  # (n, 8) whole numbers of each point: see the properties
-    spots: Floats  # (n, 3) numbers of each point
+    facts: Ints | Tensor  # (n, 8) whole numbers of each point, where they were written last: read `marks` or `rows`
+    places: Floats | Tensor  # (n, 3) numbers of each point, likewise: read `spots` or `rows`
     live: dict[int, Tensor] = field(default_factory=dict)  # (n, *shape) each
     sizes: dict[int, Size] = field(default_factory=dict)  # of every live tensor
     usual: Usual = field(default_factory=Usual)
@@ -43,8 +55,42 @@ class State:
     clear: bool = False  # whether no unit of the node at hand sits on a knot
     cut_left: bool = False  # whether the first point was also the last of the part before
     cut_count: int = 0  # the crossings that were counted there before the cut
+    gaps: Tensor | None = None  # (k,) the last points of all lines but one, while facts are on a device
+    peaks: dict[int, float] = field(default_factory=dict)  # of live tensors that were looked at: the largest size
     first: dict[int, Tensor] = field(default_factory=dict)  # by node: units on a knot at the first point,
     last: dict[int, Tensor] = field(default_factory=dict)  # and at the last, and the sides they go to or come from
+
+    @property
+    def marks(self) -> Ints:
+        """(n, 8) whole numbers of each point, to read and to write on the host."""
+        self._come_home()
+        return self.facts  # pyright: ignore[reportReturnType]
+
+    @property
+    def spots(self) -> Floats:
+        """(n, 3) numbers of each point, to read and to write on the host."""
+        self._come_home()
+        return self.places  # pyright: ignore[reportReturnType]
+
+    @property
+    def rows(self) -> Rows:
+        """The same on the device of the values, to read; from now on they are there."""
+        if self.gaps is None:
+            self.gaps = on(self.device, np.flatnonzero(~self.joined))
+            self.facts, self.places = self.tensors()
+        return Rows(*self.tensors(), self.gaps)
+
+    def tensors(self) -> tuple[Tensor, Tensor]:
+        """Marks and spots as tensors, for one look at them."""
+        device = self.lines.starts[0].device
+        facts, places = (a if isinstance(a, Tensor) else on(device, a) for a in (self.facts, self.places))
+        return facts, places
+
+    def _come_home(self) -> None:
+        if isinstance(self.facts, Tensor) or isinstance(self.places, Tensor):
+            # a copy even on a processor: what is on a device is never written over, so that states may share it
+            facts, places = (t.to("cpu", copy=True).numpy() for t in self.tensors())
+            self.facts, self.places, self.gaps = facts, places, None
 
     @property
     def line(self) -> Ints:
@@ -99,11 +145,12 @@ class State:
         return self.line[:-1] == self.line[1:]
 
     def __len__(self) -> int:
-        return len(self.spots)
+        return len(self.places)
 
-    def line_points(self, rows: Ints) -> tuple[list[Tensor], list[Tensor]]:
+    def line_points(self, rows: Tensor) -> tuple[list[Tensor], list[Tensor]]:
         """Input points at some rows, and the rounding error they carry; each (rows, *in)."""
-        return self.points_at(self.line[rows], self.alphas[rows])
+        marks, spots = self.tensors()
+        return self.lines.at(marks[rows, 0], spots[rows, 0])
 
     def points_at(self, line: Ints, alphas: Floats) -> tuple[list[Tensor], list[Tensor]]:
         """Input points anywhere on the lines, and the rounding error they carry; each (k, *in)."""
@@ -139,5 +186,8 @@ def unborn(line: Ints, alphas: Floats) -> tuple[Ints, Floats]:
 
 
 def on(device: torch.device, array: Ints | Floats | Bools) -> Tensor:
-    """An array as a tensor; on the CPU they share their memory."""
-    return torch.from_numpy(array).to(device)
+    """An array as a tensor; on the CPU they share their memory.
+
+    Nobody waits for a GPU: what is not pinned is copied aside before this returns.
+    """
+    return torch.from_numpy(array).to(device, non_blocking=device.type == "cuda")

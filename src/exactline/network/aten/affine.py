@@ -11,6 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from ...ops import gemm
 from ...ops.affine import Average, Combine, Product, Scale
 from .. import curves
 from ..builder import Barred, Builder, Data, Refused, Value
@@ -70,14 +71,16 @@ def convolution(b: Builder, a: Args) -> Value:
     name = f"conv_transpose{spatial}d" if "output_padding" in a else f"conv{spatial}d"
     function = CONVS[name]
 
-    def call(x: Tensor, w: Tensor) -> Tensor:
-        return function(x, w, None, **settings)
+    known = _conv_settings(a, weight)
 
-    def fused(x: Tensor, w: Tensor, bias: Tensor) -> Tensor:
-        return function(x, w, bias, **settings)
+    def fused(x: Tensor, w: Tensor, bias: Tensor | None) -> Tensor:
+        made = gemm.convolved(x, w, bias, known)
+        return function(x, w, bias, **settings) if made is None else made
+
+    def call(x: Tensor, w: Tensor) -> Tensor:
+        return fused(x, w, None)
 
     bias = None if a["bias"] is None else const(a["bias"]).view(1, -1, *[1] * spatial)
-    known = _conv_settings(a, weight)
     return b.add(Product(call, weight, bias, name, fused, settings=known), [x])
 
 
