@@ -9,7 +9,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from .patch import Birth, Grid, Group, Groups, Patches, Sparks, boxed, covers, kept, pair, patches_of, whole
+from .patch import Birth, Grid, Group, Groups, Patches, Sparks, boxed, covers, is_whole, kept, pair, patches_of, whole
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,15 +136,27 @@ def _times(group: Group, factor: float) -> Group:
     return group.holding(group.jump * factor)
 
 
-def _aligned(parts: list[Patches], grids: list[Grid]) -> tuple[Tensor, list[Tensor]]:
+def _aligned(parts: list[Patches], grids: Sequence[Grid]) -> tuple[Tensor, list[Tensor]]:
     """Patches of the same breaks in boxes that hold them all."""
-    tops = torch.stack([p.top for p in parts]).amin(0)
-    ends = torch.stack([p.top + pair(p.size, p.top.device) for p in parts]).amax(0)
-    size = (ends - tops).amax(0).tolist() if len(tops) else [max(p.size[k] for p in parts) for k in range(2)]
-    if any(covers((size[0], size[1]), g) for g in grids):
-        held = [whole(p, g) for p, g in zip(parts, grids, strict=True)]
-        return held[0].top, [p.jump for p in held]
-    return tops, [boxed(p, tops, (size[0], size[1])) for p in parts]
+    if not any(is_whole(p, g) for p, g in zip(parts, grids, strict=True)):
+        begins = torch.stack([p.top for p in parts])
+        ends = begins + torch.stack([pair(p.size, p.top.device) for p in parts])[:, None]
+        top = begins.amin(0)
+        rows, columns, *moved = _facts(ends.amax(0) - top, (begins != top).flatten(1).any(1))
+        size = rows or parts[0].size[0], columns or parts[0].size[1]
+        if not any(covers(size, g) for g in grids):
+            return top, [
+                p.jump if p.size == size and not off else boxed(p, top, size)
+                for p, off in zip(parts, moved, strict=True)
+            ]
+    held = [whole(p, g) for p, g in zip(parts, grids, strict=True)]
+    return held[0].top, [p.jump for p in held]
+
+
+def _facts(sizes: Tensor, moved: Tensor) -> list[int]:
+    """The largest of sizes (n, 2), and what is told of each part; asked for at once."""
+    most = sizes.amax(0) if len(sizes) else sizes.new_zeros(2)
+    return torch.cat([most, moved.to(most.dtype)]).tolist()
 
 
 def _common(sizes: tuple[tuple[int, int], ...], grid: Grid) -> tuple[int, int]:

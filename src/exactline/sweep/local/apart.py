@@ -153,8 +153,8 @@ class Apart:
         ends = alpha + reach
         latest = ends.cummax(0).values[:-1], torch.where(fresh, ends, -1.0).cummax(0).values[:-1]
         close = torch.where(fresh[1:], *latest) >= (alpha - reach)[1:]
-        near, first, last, slowest = told(close.sum(), alpha[0], alpha[-1], torch.where(fresh, wide, 0.0).amax())
-        return not near and first > self.start and last < self.stop and (self.light or slowest <= SLOW)
+        near, first, last = told(close.sum(), alpha[0], alpha[-1])
+        return not near and first > self.start and last < self.stop
 
     def _settle_closely(self, node: int, born: Born) -> Born:
         """The same where some may be close."""
@@ -165,7 +165,6 @@ class Apart:
         alone = (tie == torch.arange(len(tie), device=tie.device)).nonzero()[:, 0]
         alone = alone[torch.argsort(born.alpha[alone])]
         new = _Marks.of(self.looks, node, born).pick(alone)
-        self._in_place(node, new)
         alpha, own = new.alpha.clone(), torch.ones_like(alone, dtype=torch.bool)
         piece = torch.zeros_like(alone)
         if len(self.known):
@@ -177,18 +176,22 @@ class Apart:
         settled[alone] = alpha
         return replace(born, alpha=settled[tie])
 
-    def _in_place(self, node: int, new: _Marks) -> None:
+    def confirm(self) -> None:
         """Doubt where what sums have lost, as where a value falls from large to tiny, has moved a break."""
-        slow = (new.widest > SLOW).nonzero()[:, 0]
-        if self.light or not len(slow):
+        if self.light or not len(self.known):
             return
+        slow = self.known.pick((self.known.widest > SLOW).nonzero()[:, 0])
         if len(slow) > MANY:
-            raise Doubt(float(new.alpha[slow[len(slow) // 2]]))
-        columns = (t[slow] for t in (new.node, new.alpha, new.element, new.partner))
-        values, bounds = self.looks.closely(*columns)
-        knots = values.new_tensor(_knots(self.looks.network.nodes[node].op))
-        gap = torch.where(new.partner[slow] < 0, (values[:, None] - knots).abs().amin(1), values.abs())
-        _clear((gap <= bounds) | (gap <= FAR * new.rate[slow]), new.alpha[slow])
+            raise Doubt(float(slow.alpha[len(slow) // 2]))
+        if not len(slow):
+            return
+        values, bounds = self.looks.closely(slow.node, slow.alpha, slow.element, slow.partner)
+        gap = values.abs()
+        for node in {i for i in self.looks.margins if _knots(self.looks.network.nodes[i].op) != [0.0]}:
+            knots = values.new_tensor(_knots(self.looks.network.nodes[node].op))
+            here = (slow.node == node) & (slow.partner < 0)
+            gap = torch.where(here, (values[:, None] - knots).abs().amin(1), gap)
+        _clear((gap <= bounds) | (gap <= FAR * slow.rate), slow.alpha)
 
     def _on_known(self, known: _Marks, new: _Marks, piece: Tensor, alpha: Tensor) -> Tensor:
         """Which crossings have breaks that were not there; ``alpha`` is written for all others."""

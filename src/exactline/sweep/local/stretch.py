@@ -95,6 +95,7 @@ class Stretch:
             for j in set(node.inputs):
                 if last[j] == i:
                     del self.fields[j]
+        self.apart.confirm()
         return self._found()
 
     def _begin(self) -> None:
