@@ -6,6 +6,7 @@ roundings, go through the network along the branches taken: errors that cancel c
 
 from __future__ import annotations
 
+import weakref
 from copy import copy
 
 import torch
@@ -16,7 +17,9 @@ from ..ops.base import Affine, Breaking, Input
 from .plan import plan
 
 PROBES = 8
+HELD = 1 << 20  # signs of a node that are kept in a processor's memory; a GPU keeps them all
 TINY = 5e-324
+_known: weakref.WeakKeyDictionary[Network, dict[tuple[int, int, torch.device], Tensor]] = weakref.WeakKeyDictionary()
 
 
 class Walk:
@@ -33,7 +36,7 @@ class Walk:
         self.at = max(network.inputs)  # the last node that was evaluated
         self.values = dict(zip(network.inputs, points, strict=True))  # (k, *shape) each
         self.probes = {
-            i: signs(i, count, e) * e for i, e in zip(network.inputs, errors, strict=True)
+            i: signs(network, i, count, e) * e for i, e in zip(network.inputs, errors, strict=True)
         }  # (count, k, ...)
 
     def to(self, place: int) -> Tensor:
@@ -83,24 +86,28 @@ class Walk:
             probes = op.carry(xs[0], carried[0])
         else:
             raise TypeError(f"{node.name} is neither affine nor breaking")
-        self.probes[i] = probes + signs(i, self.count, local) * local
+        self.probes[i] = probes + signs(self.network, i, self.count, local) * local
 
 
-def signs(seed: int, count: int, like: Tensor) -> Tensor:
-    """Random signs (probes, 1, *shape), the same for every point so that neighbours do not matter."""
-    if like.device.type != "cpu":
-        return _mixed(seed, count, like)
-    generator = torch.Generator().manual_seed(seed)
-    drawn = torch.randint(0, 2, (count, 1, *like.shape[1:]), generator=generator, device="cpu")
-    return drawn.to(like.device, like.dtype) * 2 - 1
+def signs(network: Network, i: int, count: int, like: Tensor) -> Tensor:
+    """Random signs (probes, 1, *shape) for a node, the same for every point so that neighbours do not matter."""
+    shape, device = (count, 1, *like.shape[1:]), like.device
+    known, key = _known.setdefault(network, {}), (i, count, device)
+    if key in known:
+        return known[key]
+    if device.type == "cpu":
+        generator = torch.Generator().manual_seed(i)
+        made = torch.randint(0, 2, shape, generator=generator, dtype=torch.int8, device="cpu").mul_(2).sub_(1)
+    else:
+        made = _mixed(i, shape, device)
+    if device.type != "cpu" or made.numel() <= HELD:
+        known[key] = made
+    return made
 
 
-def _mixed(seed: int, count: int, like: Tensor) -> Tensor:
+def _mixed(seed: int, shape: tuple[int, ...], device: torch.device) -> Tensor:
     """The same where drawing numbers one after another would take longer than all else: bits of a mixed-up counter."""
-    shape = (count, 1, *like.shape[1:])
-    total = torch.Size(shape).numel()
-    bits = torch.arange(total, device=like.device).mul_(0x5851F42D4C957F2D).add_(seed * 0x14057B7EF767)
+    bits = torch.arange(torch.Size(shape).numel(), device=device).mul_(0x5851F42D4C957F2D).add_(seed * 0x14057B7EF767)
     for shift, factor in ((31, 0x3C79AC492BA7B653), (33, 0x1C69B3F74AC4AE35)):
         bits = bits.bitwise_xor_(bits >> shift).mul_(factor)
-    one = like.new_ones(())
-    return torch.where(bits.view(shape) < 0, -one, one)
+    return (bits < 0).view(shape).to(torch.int8).mul_(2).sub_(1)

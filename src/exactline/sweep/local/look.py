@@ -135,7 +135,7 @@ class Looks:
             x = values[self.network.nodes[i].inputs[0]].expand(
                 TRIES, *self.network.nodes[self.network.nodes[i].inputs[0]].shape
             )
-            moves = signs(i, TRIES, x).flatten(0, 1) * usual.view(x.shape[1:])
+            moves = signs(self.network, i, TRIES, x).flatten(0, 1) * usual.view(x.shape[1:])
             low, high = x - moves, x + moves
             if isinstance(op, Breaking) and bool((op.branch(low, low) != op.branch(high, high)).any()):
                 raise Doubt(alpha)
