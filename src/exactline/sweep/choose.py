@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import prod
 
 from ..errors import ArgumentError
 from ..line import Lines
@@ -15,7 +16,8 @@ from .plan import plan
 
 ENGINES = ("auto", "dense", "local")
 GAIN = {"cpu": 1.5, "cuda": 2.5}  # how much less work patches must be before they are taken
-LIGHT = {"cpu": 1e5, "cuda": 1e6}  # multiplications for one point: below, points cost hardly more than asking
+LIGHT = 1e5  # multiplications for one point: below, points cost hardly more than asking
+SHORT = {"cuda": 1e11}  # for the points of one line: below, a device has done them before patches are begun
 
 
 class Choice:
@@ -40,7 +42,7 @@ class Choice:
         if not _has_maps(network):
             return False, "no maps: a break touches everything"
         path = route(network)
-        if path.dense < LIGHT.get(kind, 1e5):
+        if path.dense < LIGHT or path.dense * _units(network) / 2 < SHORT.get(kind, 0.0):
             return False, "a small network: a point costs next to nothing"
         if path.gain < GAIN.get(kind, 1.5):
             return False, f"breaks reach so far that patches save a factor of {path.gain:.2g} only"
@@ -60,6 +62,12 @@ class Choice:
         some = f", {self.tally.dense} of them by points" if self.tally.dense else ""
         total = self.tally.local + self.tally.dense
         return f"local ({self.why}; {total} {'stretch' if total == 1 else 'stretches'}{some})"
+
+
+def _units(network: Network) -> int:
+    """Of all breaking nodes; about half as many breaks has a line through most of the space."""
+    last = plan(network).last
+    return sum(prod(network.nodes[i].shape) for i in network.breaking if i in last)
 
 
 def _has_maps(network: Network) -> bool:

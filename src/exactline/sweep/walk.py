@@ -30,7 +30,7 @@ class Walk:
         network: Network,
         points: list[Tensor],  # each (k, *in)
         errors: list[Tensor],  # each (k, *in), of the points themselves
-        count: int = PROBES,
+        count: int = PROBES,  # with 0 of them errors are not asked for
     ) -> None:
         self.network, self.count = network, count
         self.at = max(network.inputs)  # the last node that was evaluated
@@ -50,12 +50,17 @@ class Walk:
             for j in set(node.inputs):
                 if last.get(j) == self.at:
                     del self.values[j], self.probes[j]
-        return self.probes[place].abs().amax(0)
+        return self.probes[place].abs().amax(0) if self.count else torch.zeros_like(self.values[place])
 
     def some(self, rows: Tensor) -> Walk:
         """The same walk for some of its points."""
         values = {j: v.index_select(0, rows) for j, v in self.values.items()}
         return self._with(values, {j: v.index_select(1, rows) for j, v in self.probes.items()})
+
+    def after(self, count: int) -> Walk:
+        """The same walk without the first points."""
+        values = {j: v[count:] for j, v in self.values.items()}
+        return self._with(values, {j: v[:, count:] for j, v in self.probes.items()})
 
     def joined(self, left: Tensor, at: Tensor, other: Walk) -> Walk:
         """These points where ``left`` says, then those of another walk put in at some places."""
@@ -74,6 +79,9 @@ class Walk:
         op, xs = node.op, [self.values[j] for j in node.inputs]
         unit = torch.finfo(xs[0].dtype).eps
         self.values[i] = value = op.evaluate(*xs)
+        if not self.count:
+            self.probes[i] = value[None, :0]
+            return
         local = value.abs() * (unit if op.terms else 0.0)
         carried = [self.probes[j] for j in node.inputs]
         if isinstance(op, Affine):

@@ -14,6 +14,7 @@ from ...ops.base import Op
 from ...ops.patches.scan import Born, Doubt, told
 from ...ops.pointwise import Pointwise
 from ..place import settled_groups
+from ..walk import PROBES
 from .look import MARGIN, Looks
 
 ULPS = 4 * torch.finfo(torch.float64).eps  # alphas closer than this, relative to themselves, are one
@@ -185,13 +186,23 @@ class Apart:
             raise Doubt(float(slow.alpha[len(slow) // 2]))
         if not len(slow):
             return
-        values, bounds = self.looks.closely(slow.node, slow.alpha, slow.element, slow.partner)
-        gap = values.abs()
-        for node in {i for i in self.looks.margins if _knots(self.looks.network.nodes[i].op) != [0.0]}:
-            knots = values.new_tensor(_knots(self.looks.network.nodes[node].op))
-            here = (slow.node == node) & (slow.partner < 0)
-            gap = torch.where(here, (values[:, None] - knots).abs().amin(1), gap)
-        _clear((gap <= bounds) | (gap <= FAR * slow.rate), slow.alpha)
+        sure = torch.maximum(slow.surest, torch.full_like(slow.surest, FAR)) * slow.rate  # as near as can be told
+        gap, _ = self._gaps(slow, 0)
+        rest = slow.pick((gap > sure).nonzero()[:, 0])
+        if len(rest):
+            gap, bounds = self._gaps(rest, PROBES)
+            _clear((gap <= bounds) | (gap <= FAR * rest.rate), rest.alpha)
+
+    def _gaps(self, marks: _Marks, probes: int) -> tuple[Tensor, Tensor]:
+        """How far what crosses is from its knot or its partner, at the place of its break, and error bounds."""
+        values, bounds = self.looks.closely(marks.node, marks.alpha, marks.element, marks.partner, probes)
+        gaps = values.abs()
+        for node in self.looks.margins:
+            knots = _knots(self.looks.network.nodes[node].op)
+            if knots != [0.0]:
+                here = (marks.node == node) & (marks.partner < 0)
+                gaps = torch.where(here, (values[:, None] - values.new_tensor(knots)).abs().amin(1), gaps)
+        return gaps, bounds
 
     def _on_known(self, known: _Marks, new: _Marks, piece: Tensor, alpha: Tensor) -> Tensor:
         """Which crossings have breaks that were not there; ``alpha`` is written for all others."""

@@ -68,15 +68,18 @@ class Looks:
         usual, least, start, stop = self.layouts[node]
         return usual, least, start, stop
 
-    def closely(self, nodes: Tensor, alphas: Tensor, elements: Tensor, partners: Tensor) -> tuple[Tensor, Tensor]:
+    def closely(
+        self, nodes: Tensor, alphas: Tensor, elements: Tensor, partners: Tensor, probes: int = PROBES
+    ) -> tuple[Tensor, Tensor]:
         """Differences (k,) at the inputs of breaking nodes, each at an alpha, and their error bounds; in one walk."""
         order = torch.argsort(nodes, stable=True)
         values, bounds = torch.empty_like(alphas), torch.empty_like(alphas)
-        at, step = 0, self._together()
+        at, step = 0, self._together(probes)
         while at < len(order):
             some = order[at : at + step]
             try:
-                values[some], bounds[some] = self._walked(*(t[some] for t in (nodes, alphas, elements, partners)))
+                columns = nodes[some], alphas[some], elements[some], partners[some]
+                values[some], bounds[some] = self._walked(*columns, probes)
             except torch.cuda.OutOfMemoryError:
                 if step == 1:
                     raise
@@ -86,25 +89,26 @@ class Looks:
             at += step
         return values, bounds
 
-    def _walked(self, nodes: Tensor, alphas: Tensor, elements: Tensor, partners: Tensor) -> tuple[Tensor, Tensor]:
+    def _walked(
+        self, nodes: Tensor, alphas: Tensor, elements: Tensor, partners: Tensor, probes: int
+    ) -> tuple[Tensor, Tensor]:
         """The same for a few, in order of nodes."""
         values, bounds = torch.empty_like(alphas), torch.empty_like(alphas)
-        walk = Walk(self.network, *self.lines.at(torch.full_like(nodes, self.line), alphas))
-        left = torch.arange(len(nodes), device=nodes.device)
-        for node in torch.unique(nodes).tolist():
+        walk = Walk(self.network, *self.lines.at(torch.full_like(nodes, self.line), alphas), probes)
+        found = torch.stack(torch.unique_consecutive(nodes, return_counts=True)).T.tolist()
+        at = 0
+        for node, count in found:
             source = self.network.nodes[node].inputs[0]
-            errors = flat(walk.to(source))
-            here = nodes[left] == node
-            rows = left[here]
-            bounds[rows] = SAFETY * _difference(errors[here], elements[rows], partners[rows], 1.0)
-            values[rows] = _difference(flat(walk.values[source])[here], elements[rows], partners[rows], -1.0)
-            left = left[~here]
-            walk = walk.some((~here).nonzero()[:, 0])
+            errors, here = walk.to(source), slice(at, at + count)
+            pair = elements[here], partners[here]
+            bounds[here] = SAFETY * _difference(flat(errors[:count]), *pair, 1.0)
+            values[here] = _difference(flat(walk.values[source][:count]), *pair, -1.0)
+            walk, at = walk.after(count), at + count
         return values, bounds
 
-    def _together(self) -> int:
+    def _together(self, probes: int) -> int:
         """How many points are looked at in one walk."""
-        each = 2 * (PROBES + 1) * plan(self.network).bytes_live
+        each = 2 * (probes + 1) * plan(self.network).bytes_live
         device = self.network.device
         memory = torch.cuda.mem_get_info(device)[0] // 4 if device.type == "cuda" else LOOK
         return max(1, memory // max(each, 1))
