@@ -22,6 +22,7 @@ from .sweep.engine import Limits, Part
 from .sweep.plan import plan
 from .sweep.precise import precise
 from .sweep.progress import Report, reporter
+from .sweep.scratch import free_on
 
 CPU_SHARE, GPU_SHARE = 4, 2  # one part in so many of the free memory
 CPU_MOST = 256 << 20  # more does not make a sweep faster
@@ -302,7 +303,7 @@ def _limits(network: Network, options: _Options) -> Limits:
 def free_memory(device: torch.device) -> int:
     """The working set we allow ourselves where the caller names none, in bytes."""
     if device.type == "cuda":
-        return torch.cuda.mem_get_info(device)[0] // GPU_SHARE
+        return free_on(device) // GPU_SHARE
     try:
         free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (ValueError, OSError, AttributeError):

@@ -58,3 +58,9 @@ def empty(shape: tuple[int, ...], like: Tensor) -> Tensor:
     buffer = _shelf.take(size + ALIGNED)
     start = -buffer.ctypes.data % ALIGNED
     return torch.from_numpy(buffer[start : start + size]).view(like.dtype).view(shape)
+
+
+def free_on(device: torch.device) -> int:
+    """Bytes that a GPU has left: what nobody holds, and what torch holds but no tensor uses."""
+    held = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+    return torch.cuda.mem_get_info(device)[0] + held

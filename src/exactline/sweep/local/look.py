@@ -14,6 +14,7 @@ from ...ops.patches.patch import Grid
 from ...ops.patches.scan import Doubt, told
 from ..noise import LOOK, SAFETY
 from ..plan import plan
+from ..scratch import free_on
 from ..walk import PROBES, Walk, signs
 
 SAMPLES = 6  # points of a line, both ends among them
@@ -110,7 +111,7 @@ class Looks:
         """How many points are looked at in one walk."""
         each = 2 * (probes + 1) * plan(self.network).bytes_live
         device = self.network.device
-        memory = torch.cuda.mem_get_info(device)[0] // 4 if device.type == "cuda" else LOOK
+        memory = free_on(device) // 4 if device.type == "cuda" else LOOK
         return max(1, memory // max(each, 1))
 
     def judge(
