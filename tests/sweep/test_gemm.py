@@ -127,7 +127,8 @@ def test_what_is_left_to_torch(monkeypatch):
     assert gemm.convolved(x, weight, None, known) is None  # little work
     monkeypatch.setattr(gemm, "WORK", 0)
     assert gemm.convolved(x, weight, None, known) is not None
-    assert gemm.convolved(x, weight[:40], None, known) is None  # few outputs
+    assert gemm.convolved(x, weight[:12], None, known) is None  # few outputs
+    assert gemm.convolved(x, weight[:, :, :1, :1], None, known) is None  # a product already
     assert gemm.convolved(x.float(), weight.float(), None, known) is None
     assert gemm.convolved(x.clone().requires_grad_(), weight, None, known) is None
     monkeypatch.setattr(gemm, "COLUMNS", 4 * 9 * 49 - 1)
