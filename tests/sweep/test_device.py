@@ -10,7 +10,6 @@ from itertools import pairwise
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.utils._python_dispatch import TorchDispatchMode
 
 import exactline as xl
 from exactline.attr import IntegratedGradients
@@ -22,9 +21,7 @@ from exactline.sweep import engine
 from exactline.sweep.precise import precise
 from tests.oracle.families import small_integers
 from tests.sweep.graphs import graph
-
-UNIQUE = {"_unique2", "unique_dim", "unique_consecutive"}
-COUNTED = UNIQUE | {"_local_scalar_dense", "nonzero", "masked_select", "bincount", "equal", "repeat_interleave"}
+from tests.sweep.reads import counting
 
 
 class Residual(nn.Module):
@@ -225,46 +222,20 @@ def test_a_device_that_runs_out_of_memory(roomy, on_device, monkeypatch):
     assert (plain.alphas - halved.alphas).abs().max() < 1e-14  # products of fewer rows may round otherwise
 
 
-class Reads(TorchDispatchMode):
-    """How often a device would be waited for: sizes and numbers that are asked, and copies to the host."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.count = 0
-
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        name = func._schema.name.split("::")[1]
-        masked = name in ("index", "index_put_", "index_put") and any(
-            i is not None and i.dtype == torch.bool for i in args[1]
-        )
-        number = name == "where" and any(isinstance(a, Tensor) and a.dim() == 0 for a in args)  # is sent there first
-        self.count += masked or number or name in COUNTED
-        return func(*args, **(kwargs or {}))
-
-
 def reads_of_nodes(monkeypatch, ask: Callable[[], object]) -> list[int]:
     """For each breaking node, how many answers were waited for."""
     found: list[int] = []
-    reads, branch_out = Reads(), engine.branch_out
+    branch_out = engine.branch_out
+    with monkeypatch.context() as patch, counting(monkeypatch) as reads:
 
-    def watched(network, facts, state, limits):
-        before = reads.count
-        after = branch_out(network, facts, state, limits)
-        found.append(reads.count - before)
-        return after
+        def watched(network, facts, state, limits):
+            before = reads.count
+            after = branch_out(network, facts, state, limits)
+            found.append(reads.count - before)
+            return after
 
-    with monkeypatch.context() as patch:
         patch.setattr(engine, "branch_out", watched)
-        for name in ("numpy", "cpu", "tolist"):  # on a processor these go past the dispatcher
-            function = getattr(Tensor, name)
-
-            def counted(*args, function=function):
-                reads.count += 1
-                return function(*args)
-
-            patch.setattr(Tensor, name, counted)
-        with reads:
-            ask()
+        ask()
     return found
 
 

@@ -3,10 +3,15 @@
 import pytest
 import torch
 import torch.nn.functional as F
+from torch import nn
 
+import exactline as xl
+from exactline.ops.patches import leading, scan, turning
 from exactline.ops.patches.convolve import Convolve
 from exactline.ops.patches.joining import Add
 from exactline.ops.patches.patch import Birth, Patches, Sparks, cleared, pixels_of, whole
+from exactline.sweep.local.stretch import Stretch
+from tests.sweep.reads import counting
 
 GRID = (3, 9, 11)
 
@@ -82,3 +87,63 @@ def test_breaks_that_a_branch_does_not_know_are_zero_there():
     wanted[:2] += _points(small, GRID)
     assert patches.size == (2, 2)
     assert torch.equal(_points(patches, GRID), wanted)
+
+
+def _asked(monkeypatch, model, Q, R):
+    """For each breaking node of a stretch: blocks that are looked at, and answers that a device is waited for."""
+    counts = []
+    with monkeypatch.context() as patch, counting(monkeypatch, numbers=False) as reads:
+        turn, settle, blocks = Stretch._turn, scan.Timeline.blocks, []
+
+        def watched(self, i, op):
+            before, _ = reads.count, blocks.clear()
+            field = turn(self, i, op)
+            counts.append((len(blocks), reads.count - before))
+            return field
+
+        def listed(self, width):
+            for block in settle(self, width):
+                blocks.append(block)
+                yield block
+
+        def static(mask, count):  # as on a device: where the count is known it is not asked for
+            return torch.nonzero_static(mask, size=count).unbind(1)
+
+        patch.setattr(Stretch, "_turn", watched)
+        patch.setattr(scan.Timeline, "blocks", listed)
+        patch.setattr(turning, "places", static)
+        patch.setattr(leading, "places", static)
+        xl.restrict(model, Q, R, engine="local")
+    return counts
+
+
+def test_a_node_asks_a_device_three_times():
+    """How deep its pixels are; what was lost, how near and how many; whether breaks are close: all else stays there."""
+    torch.manual_seed(0)
+    body = (
+        nn.Conv2d(3, 6, 3, 2, 1),
+        nn.ReLU(),
+        nn.Conv2d(6, 6, 3, padding=1),
+        nn.ReLU(),
+        nn.Conv2d(6, 8, 2, 2),
+        nn.ReLU(),
+    )
+    model = nn.Sequential(*body, nn.Flatten(), nn.Linear(128, 20), nn.ReLU(), nn.Linear(20, 3)).double()
+    Q, R = torch.randn(2, 3, 16, 16, dtype=torch.float64)
+    xl.restrict(model, Q, R, engine="local")  # what is known of the network is found once
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        counts = _asked(monkeypatch, model, Q, R)
+    assert len(counts) == 4
+    assert [reads - blocks for blocks, reads in counts] == [2] * 4
+
+
+def test_a_maximum_asks_a_device_once_for_each_step():
+    torch.manual_seed(0)
+    body = nn.Conv2d(3, 6, 3), nn.LeakyReLU(0.1), nn.MaxPool2d(2), nn.Conv2d(6, 4, 3), nn.ReLU()
+    model = nn.Sequential(*body, nn.Flatten(), nn.Linear(100, 3)).double()
+    Q, R = torch.randn(2, 3, 16, 16, dtype=torch.float64)
+    xl.restrict(model, Q, R, engine="local")
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        counts = _asked(monkeypatch, model, Q, R)
+    steps = 4  # a window of four has at most as many leaders on a piece
+    assert all(reads - blocks <= 2 + steps * blocks for blocks, reads in counts)
