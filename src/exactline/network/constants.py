@@ -27,7 +27,19 @@ def parameter(value: Any, name: str) -> Any:
             where=name,
             hint="Give a module with real, dense weights.",
         )
-    found = doubled(value.detach().cpu()).clone()  # the answer keeps the weights it was made with
-    if found.is_floating_point() and not bool(torch.isfinite(found).all()):
+    held = value.detach().cpu()
+    found = doubled(held)
+    if found.data_ptr() == value.data_ptr():
+        found = found.clone()  # the answer keeps the weights it was made with
+    if found.is_floating_point() and not all_finite(found):
         raise NumberError(f"{name} holds NaN or infinite numbers.", where=name, hint="Repair the weights.")
     return found
+
+
+def all_finite(numbers: Tensor) -> bool:
+    """Whether none is NaN or infinite: a sum is one quick pass, but may overflow where no number does.
+
+    >>> all_finite(torch.tensor([1e308, 1e308], dtype=torch.float64)), all_finite(torch.tensor([1.0, torch.inf]))
+    (True, False)
+    """
+    return bool(torch.isfinite(numbers.sum())) or bool(torch.isfinite(numbers).all())

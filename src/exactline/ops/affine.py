@@ -47,6 +47,9 @@ class Product(Affine):
     def linear(self, *xs: Tensor) -> Tensor:
         return self.call(xs[0], self.weight)
 
+    def added(self, *zeros: Tensor) -> Tensor:
+        return zeros[0].new_zeros(()) if self.offset is None else self.offset
+
     def pull(self, grad: Tensor, shapes: Sequence[Sequence[int]]) -> list[Tensor]:
         if self.call is F.linear:
             return [grad @ self.weight]

@@ -68,6 +68,10 @@ class Affine(Op):
     def spread(self, *errors: Tensor) -> Tensor:
         """The size of the output's error when the inputs carry independent ``errors``."""
 
+    def added(self, *zeros: Tensor) -> Tensor:
+        """What is added, given zeros for every input; it may have to be expanded."""
+        return self.evaluate(*zeros)
+
     def pull(self, grad: Tensor, shapes: Sequence[Sequence[int]]) -> list[Tensor]:
         """Gradients at the output, (points, *out), as gradients at every input, (points, *shape) each."""
         with torch.enable_grad():

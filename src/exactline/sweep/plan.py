@@ -46,56 +46,56 @@ def plan(network: Network) -> Plan:
     if network not in _plans:
         last = network.last_use(network.outputs)
         held, working, live = _widths(network, last)
+        read = {network.nodes[j].inputs[0] for j in network.breaking if j in last} if working > NARROW else set[int]()
         growth = [
-            _growth(network, i, working <= NARROW) if i in last else (1.0, 1.0, 0.0) for i in range(len(network.nodes))
+            _growth(network, i, working <= NARROW, i in read) if i in last else Growth()
+            for i in range(len(network.nodes))
         ]
-        gain, reach, offset = zip(*growth, strict=True)
-        shares = {} if working <= NARROW else _shares(network, last, gain, offset)
+        gain, reach, offset = (tuple(getattr(g, name) for g in growth) for name in ("gain", "reach", "offset"))
+        shares = {i: g.share for i, g in enumerate(growth) if g.share is not None}
         _plans[network] = Plan(last, held * NUMBER, working * NUMBER, live * NUMBER, gain, reach, offset, shares)
     return _plans[network]
 
 
-def _growth(network: Network, i: int, narrow: bool) -> tuple[float, float, float]:
-    """Gain, reach and offset of one node.
+@dataclass(frozen=True)
+class Growth:
+    """What a node makes of values and of their errors; the fields are those of a plan."""
+
+    gain: float = 1.0
+    reach: float = 1.0
+    offset: float = 0.0
+    share: Tensor | None = None
+
+
+def _growth(network: Network, i: int, narrow: bool, read: bool) -> Growth:
+    """The growth at one node, and where a breaking one reads it, the shares of its elements.
 
     In a narrow network the gain is that of the worst unit; in a wide one, where looking closer is dear and errors
     spread out, it is that of a typical unit.
     """
     node = network.nodes[i]
     if isinstance(node.op, Input):
-        return 1.0, 1.0, 0.0
+        return Growth()
     if isinstance(node.op, Breaking):
-        return node.op.steepness, node.op.steepness, 0.0
+        return Growth(node.op.steepness, node.op.steepness)
     if not isinstance(node.op, Affine):
         raise TypeError(f"{node.name} is neither affine nor breaking")
-    size, constant = _weights(network, i, node.op)
+    zeros = [torch.zeros(1, *network.nodes[j].shape, device=network.device, dtype=network.dtype) for j in node.inputs]
+    size = node.op.spread(*(torch.ones_like(z) for z in zeros))  # by how much each element enlarges independent errors
     if not size.numel():
-        return 1.0, 1.0, 0.0
-    worst = float(size.max())
+        return Growth()
+    constant = node.op.added(*zeros).abs()
+    worst, offset = float(size.max()), float(constant.max())
     typical = worst * float((size / worst).square().mean().sqrt()) if worst > 0 else 0.0
-    return (worst if narrow else typical), worst, float(constant.abs().max())
+    gain = worst if narrow else typical
+    share = _share(size / gain, constant / offset if offset > 0 else constant) if read and gain > 0 else None
+    return Growth(gain, worst, offset, share)
 
 
-def _weights(network: Network, i: int, op: Affine) -> tuple[Tensor, Tensor]:
-    """How much each element of an affine node enlarges independent errors, and the constant it adds, (1, *shape)."""
-    shapes = [network.nodes[j].shape for j in network.nodes[i].inputs]
-    zeros = [torch.zeros(1, *s, device=network.device, dtype=network.dtype) for s in shapes]
-    return op.spread(*(torch.ones_like(z) for z in zeros)), op.evaluate(*zeros)
-
-
-def _shares(
-    network: Network, last: dict[int, int], gain: tuple[float, ...], offset: tuple[float, ...]
-) -> dict[int, Tensor]:
-    """For affine nodes that a breaking one reads, where training left some elements with hardly any weight."""
-    found: dict[int, Tensor] = {}
-    for i in {network.nodes[j].inputs[0] for j in network.breaking if j in last}:
-        op = network.nodes[i].op
-        if isinstance(op, Affine) and gain[i] > 0:
-            size, constant = (t.flatten().abs() for t in _weights(network, i, op))
-            share = SLACK * torch.maximum(size / gain[i], constant / offset[i] if offset[i] > 0 else constant)
-            if bool((share < 1).any()):
-                found[i] = share.clamp(max=1.0)
-    return found
+def _share(size: Tensor, constant: Tensor) -> Tensor | None:
+    """How much smaller errors are where training left elements with hardly any weight; None where it left none."""
+    share = SLACK * torch.maximum(size.abs(), constant).flatten()
+    return share.clamp(max=1.0) if bool((share < 1).any()) else None
 
 
 def _widths(network: Network, last: dict[int, int]) -> tuple[int, int, int]:
