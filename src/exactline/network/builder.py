@@ -15,6 +15,7 @@ from ..ops.affine import Rearrange, Reshape, Scale
 from ..ops.base import Input, Op
 from ..ops.pointwise import Pointwise
 from . import curves
+from .constants import all_finite
 from .curves import Curve
 from .graph import Node, Shape, Tail
 
@@ -198,7 +199,7 @@ class Builder:
         """Folding may overflow or divide by zero even where all weights are finite."""
         for value in vars(op).values():
             for tensor in value if isinstance(value, tuple) else (value,):
-                if isinstance(tensor, Tensor) and not bool(torch.isfinite(tensor).all()):
+                if isinstance(tensor, Tensor) and not all_finite(tensor):
                     raise NumberError(
                         f"{op.title} has a constant that is NaN or infinite.",
                         where=self.path or self.name,
