@@ -13,6 +13,7 @@ import exactline as xl
 from exactline.attr.exact import path_integral
 from exactline.line import lines_of
 from exactline.network import as_network
+from exactline.sweep import choose
 from tests.oracle.families import FAMILIES, Apply, small_integers
 from tests.sweep.graphs import graph
 
@@ -42,6 +43,16 @@ def test_500_random_graphs():
         local, _ = same(*graph(seed))
         by_points += "by points" in local.engine
     assert by_points < 300
+
+
+def test_a_device_takes_small_networks_by_points(monkeypatch):
+    model, Q, R = graph(3)
+    monkeypatch.setattr(choose, "GAIN", {})
+    monkeypatch.setattr(choose, "LIGHT", 0.0)
+    monkeypatch.setattr(choose, "SHORT", {"cpu": 1e3})
+    assert not xl.restrict(model, Q, R).engine.startswith("dense (a small")
+    monkeypatch.setattr(choose, "SHORT", {"cpu": 1e11})
+    assert xl.restrict(model, Q, R).engine.startswith("dense (a small network")
 
 
 @pytest.mark.parametrize("memory", [1, 1 << 12, 1 << 15, 1 << 20])
