@@ -240,6 +240,21 @@ def test_sums_that_lose_much_are_left_to_points():
     assert "by points" in local.engine
 
 
+@pytest.mark.parametrize("scale", [1e12, 1e13, 1e15])
+def test_clamps_that_are_steps(scale):
+    """Both knots of a unit at what is one place for rounding: between them it goes all the way."""
+    model = nn.Sequential(nn.Conv2d(1, 1, 1, bias=False), nn.Hardtanh(0.0, 1.0)).double().eval()
+    with torch.no_grad():
+        model[0].weight.fill_(scale)
+    Q = torch.tensor([[[-0.3, -0.7, 0.2, 0.9]]], dtype=torch.float64)
+    local, _ = same(model, Q, 0.1 - Q)
+    middles = (local.alphas[1:] + local.alphas[:-1]) / 2
+    wide = local.alphas[1:] - local.alphas[:-1] > 1e-3
+    truth = model(Q + middles[wide].view(-1, 1, 1, 1) * (0.1 - 2 * Q))
+    found = (local.values[1:] + local.values[:-1])[wide] / 2
+    assert (found - truth).abs().max() <= local.error
+
+
 @pytest.mark.parametrize("memory", [None, 1 << 14])
 def test_units_that_cannot_be_told_from_a_knot_are_counted(memory):
     """Kernels that sum to zero see nothing in a flat image, but for rounding."""

@@ -26,6 +26,8 @@ MANY = 4096  # breaks that are looked at closely; more are in doubt at once
 def joined(born: Born, clear: float) -> tuple[Born, Tensor]:
     """Crossings of the same two lines in windows that overlap get one alpha; and a number for each such set."""
     numbers = torch.arange(len(born.alpha), device=born.alpha.device)
+    if not born.paired:  # a unit that is at two knots at once is not one crossing: values go from one to the other
+        return born, numbers
     key = born.element * (1 << 31) + torch.maximum(born.partner, torch.full_like(born.partner, -1)) + 1
     other = born.partner * (1 << 31) + born.element + 1
     key = torch.where((born.partner > born.element), other, key)  # the same pair, whoever overtakes
