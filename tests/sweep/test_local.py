@@ -14,7 +14,7 @@ from exactline.attr.exact import path_integral
 from exactline.line import lines_of
 from exactline.network import as_network
 from exactline.sweep import choose
-from tests.oracle.families import FAMILIES, Apply, small_integers
+from tests.oracle.families import FAMILIES, Apply, Concat, small_integers
 from tests.sweep.graphs import graph
 
 
@@ -238,6 +238,22 @@ def test_sums_that_lose_much_are_left_to_points():
             layer.weight.mul_(100)
     local, _ = same(model, *torch.randn(2, 1, 6, 6, dtype=torch.float64))
     assert "by points" in local.engine
+
+
+@pytest.mark.parametrize("seed", [0, 3, 13])
+@pytest.mark.parametrize("scale", [1e2, 1e4])
+def test_ties_that_sums_have_moved_apart(scale, seed):
+    """Where large units are off, all channels follow one pixel and cross with it; sums still carry what was lost."""
+    torch.manual_seed(seed)
+    side = nn.Sequential(nn.Conv2d(1, 2, 3, 1, 1, bias=False), nn.ReLU())
+    model = nn.Sequential(Concat(nn.Identity(), side), nn.Conv2d(3, 2, 1, bias=False), nn.ReLU()).double().eval()
+    with torch.no_grad():
+        side[0].weight.mul_(scale)
+    Q, R = torch.randn(2, 1, 6, 8, dtype=torch.float64)
+    local, dense = (xl.restrict(model, Q, R, engine=engine) for engine in ("local", "dense"))
+    assert dense.births[:, 2].max() == 2
+    assert torch.equal(local.births, dense.births)
+    assert (local.alphas - dense.alphas).abs().max() <= 1e-11
 
 
 @pytest.mark.parametrize("scale", [1e12, 1e13, 1e15])

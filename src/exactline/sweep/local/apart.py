@@ -49,7 +49,7 @@ def joined(born: Born, clear: float) -> tuple[Born, Tensor]:
 class _Marks:
     """Breaks in order of alpha, and how far off each may be."""
 
-    reals: Tensor  # (5, m) see the properties
+    reals: Tensor  # (6, m) see the properties
     wholes: Tensor  # (3, m)
 
     @property
@@ -78,6 +78,11 @@ class _Marks:
         return self.reals[4]
 
     @property
+    def moved(self) -> Tensor:
+        """(m,) after a closer look: how far from its place sums along the stretch have put it, 0 before."""
+        return self.reals[5]
+
+    @property
     def node(self) -> Tensor:
         """(m,) that bore it."""
         return self.wholes[0]
@@ -101,8 +106,8 @@ class _Marks:
         errors = looks.margins[node].index_select(1, born.element)
         if born.paired:
             errors += looks.margins[node].index_select(1, born.partner.clamp(min=0)) * (born.partner >= 0)
-        reals = errors.new_full((5, len(born.alpha)), -1.0)
-        reals[0], reals[1] = born.alpha, born.rate
+        reals = errors.new_full((6, len(born.alpha)), -1.0)
+        reals[0], reals[1], reals[5] = born.alpha, born.rate, 0.0
         torch.div(errors, born.rate, out=reals[2:4])
         return _Marks(reals, torch.stack([torch.full_like(born.element, node), born.element, born.partner]))
 
@@ -122,15 +127,29 @@ class _Marks:
         order = torch.argsort(every.alpha)
         return every.pick(order), order >= len(self)
 
-    def look(self, looks: Looks, which: Tensor) -> None:
-        """Find out how far off some breaks may be."""
+    def look(self, looks: Looks, which: Tensor, light: bool) -> None:
+        """Find out how far off some breaks may be; those of ``light`` sums are anyhow."""
         which = torch.unique(which)
         which = which[self.fuzz[which] < 0]
         if len(which) > MANY:
             raise Doubt(float(self.alpha[which[len(which) // 2]]))
         if len(which):
-            _, bound = looks.closely(self.node[which], self.alpha[which], self.element[which], self.partner[which])
+            gap, bound = gaps(looks, self.pick(which), PROBES)
             self.fuzz[which] = bound / self.rate[which]
+            if not light:
+                self.moved[which] = gap / self.rate[which]
+
+
+def gaps(looks: Looks, marks: _Marks, probes: int) -> tuple[Tensor, Tensor]:
+    """How far what crosses is from its knot or its partner, at the place of its break, and error bounds."""
+    values, bounds = looks.closely(marks.node, marks.alpha, marks.element, marks.partner, probes)
+    found = values.abs()
+    for node in looks.margins:
+        knots = _knots(looks.network.nodes[node].op)
+        if knots != [0.0]:
+            here = (marks.node == node) & (marks.partner < 0)
+            found = torch.where(here, (values[:, None] - values.new_tensor(knots)).abs().amin(1), found)
+    return found, bounds
 
 
 class Apart:
@@ -139,7 +158,7 @@ class Apart:
     def __init__(self, looks: Looks, start: float, stop: float, light: bool = False) -> None:
         self.looks, self.start, self.stop, self.light = looks, start, stop, light
         like = looks.lines.starts[0]
-        self.known = _Marks(like.new_zeros(5, 0, dtype=torch.float64), like.new_zeros(3, 0, dtype=torch.int64))
+        self.known = _Marks(like.new_zeros(6, 0, dtype=torch.float64), like.new_zeros(3, 0, dtype=torch.int64))
 
     def settle(self, node: int, born: Born) -> Born:
         """The crossings of a node with the alphas of their breaks; Doubt where only points can tell."""
@@ -189,22 +208,11 @@ class Apart:
         if not len(slow):
             return
         sure = torch.maximum(slow.surest, torch.full_like(slow.surest, FAR)) * slow.rate  # as near as can be told
-        gap, _ = self._gaps(slow, 0)
+        gap, _ = gaps(self.looks, slow, 0)
         rest = slow.pick((gap > sure).nonzero()[:, 0])
         if len(rest):
-            gap, bounds = self._gaps(rest, PROBES)
+            gap, bounds = gaps(self.looks, rest, PROBES)
             _clear((gap <= bounds) | (gap <= FAR * rest.rate), rest.alpha)
-
-    def _gaps(self, marks: _Marks, probes: int) -> tuple[Tensor, Tensor]:
-        """How far what crosses is from its knot or its partner, at the place of its break, and error bounds."""
-        values, bounds = self.looks.closely(marks.node, marks.alpha, marks.element, marks.partner, probes)
-        gaps = values.abs()
-        for node in self.looks.margins:
-            knots = _knots(self.looks.network.nodes[node].op)
-            if knots != [0.0]:
-                here = (marks.node == node) & (marks.partner < 0)
-                gaps = torch.where(here, (values[:, None] - values.new_tensor(knots)).abs().amin(1), gaps)
-        return gaps, bounds
 
     def _on_known(self, known: _Marks, new: _Marks, piece: Tensor, alpha: Tensor) -> Tensor:
         """Which crossings have breaks that were not there; ``alpha`` is written for all others."""
@@ -217,12 +225,13 @@ class Apart:
             sure = near & (gap <= known.surest[at] + slack)
             asked = (near & ~sure).nonzero()[:, 0]
             if len(asked):
-                known.look(self.looks, at[asked])
+                known.look(self.looks, at[asked], self.light)
                 same = gap[asked] <= known.fuzz[at[asked]] + slack[asked]
                 sure[asked[same]] = True
                 rest = asked[~same]
-                new.look(self.looks, rest)
+                new.look(self.looks, rest, self.light)
                 reach = known.fuzz[at[rest]] + MARGIN * new.fuzz[rest] + slack[rest]
+                reach += known.moved[at[rest]] + new.moved[rest]
                 _clear(gap[rest] > reach, new.alpha[rest])
             alpha[sure] = known.alpha[at[sure]]
             free &= ~sure
@@ -241,11 +250,12 @@ class Apart:
         sure = near & (gap <= new.surest[a] + new.surest[b] + slack)
         asked = (near & ~sure).nonzero()[:, 0]
         if len(asked):
-            new.look(self.looks, torch.cat([a[asked], b[asked]]))
+            new.look(self.looks, torch.cat([a[asked], b[asked]]), self.light)
             reach = new.fuzz[a[asked]] + new.fuzz[b[asked]]
             same = gap[asked] <= reach + slack[asked]
             sure[asked[same]] = True
-            _clear((gap[asked] > (1 + MARGIN) * reach + slack[asked]) | same, new.alpha[a[asked]])
+            reach = (1 + MARGIN) * reach + new.moved[a[asked]] + new.moved[b[asked]]
+            _clear((gap[asked] > reach + slack[asked]) | same, new.alpha[a[asked]])
         if not bool(sure.any()):
             return own
         linked = torch.zeros_like(free, dtype=torch.bool)
