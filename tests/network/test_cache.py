@@ -10,6 +10,7 @@ from torch import nn
 
 import exactline as xl
 from exactline import network as networks
+from exactline.network.fingerprint import _checksum
 
 Q, R = torch.tensor([-1.0, 2.0, 0.5]), torch.tensor([2.0, -1.0, 1.0])
 
@@ -121,3 +122,15 @@ def test_modules_that_are_gone_are_not_kept():
     del model
     gc.collect()
     assert seen() is None
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.float64])
+@pytest.mark.parametrize("first", [0, 1, 3])
+def test_weights_that_are_parts_of_a_larger_tensor(dtype, first):
+    """On a device eight bytes are read at once, wherever the part begins."""
+    flat = torch.arange(32, dtype=dtype)
+    part = flat[first : first + 9].view(torch.uint8)
+    before = int(_checksum(part))
+    assert int(_checksum(part.clone())) == before
+    flat[first + 8] += 1
+    assert int(_checksum(part)) != before

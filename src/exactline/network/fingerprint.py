@@ -86,6 +86,8 @@ def _tensor(tensor: Tensor, later: Later) -> tuple[Any, ...]:
 
 def _checksum(data: Tensor) -> Tensor:
     """Words weighted by odd numbers, so that two that change places are noticed; a few million at a time."""
+    if data.storage_offset() % 8:  # a part of a larger tensor that does not begin with a word
+        data = data.clone()
     whole = len(data) // 8 * 8
     total = torch.zeros((), dtype=torch.int64, device=data.device)
     for words in (data[:whole].view(torch.int64), data[whole:].to(torch.int64)):
