@@ -256,6 +256,22 @@ def test_ties_that_sums_have_moved_apart(scale, seed):
     assert (local.alphas - dense.alphas).abs().max() <= 1e-11
 
 
+@pytest.mark.parametrize("seed", [0, 2, 4])
+def test_what_sums_lost_is_not_handed_over(seed):
+    """Steep clamps before a maximum over channels, which only points can pass: there many channels tie."""
+    torch.manual_seed(seed)
+    front = (nn.Conv2d(2, 4, 3, padding=1), nn.ReLU(), nn.Conv2d(4, 4, 3, padding=1), nn.Hardtanh(-0.3, 0.3))
+    back = (Apply(lambda x: x.amax(1, keepdim=True)), nn.Conv2d(1, 3, 3), nn.ReLU(), nn.Flatten(), nn.Linear(75, 2))
+    model = nn.Sequential(*front, *back).double().eval()
+    with torch.no_grad():
+        front[0].weight.mul_(1e6)
+    Q, R = torch.randn(2, 2, 7, 7, dtype=torch.float64)
+    local, dense = (xl.restrict(model, Q, R, engine=engine) for engine in ("local", "dense"))
+    assert "by points" not in local.engine
+    assert torch.equal(local.births, dense.births)
+    assert (local.alphas - dense.alphas).abs().max() <= 1e-11
+
+
 @pytest.mark.parametrize("scale", [1e12, 1e13, 1e15])
 def test_clamps_that_are_steps(scale):
     """Both knots of a unit at what is one place for rounding: between them it goes all the way."""

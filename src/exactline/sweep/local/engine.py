@@ -107,11 +107,9 @@ def _handover(network: Network, lines: Lines, line: int, path: Route, found: Fou
     marks[inner, 5], marks[inner, 6] = found.element.cpu().numpy(), found.partner.cpu().numpy()
     spots[inner, 1] = found.rate.cpu().numpy()
     spots[inner, 2] = 1e-9 / spots[inner, 1]
-    live: dict[int, Tensor] = {}
-    for i, tensor in found.fields.items():
-        shape = network.nodes[i].shape
-        inside = values_at(found, tensor, path.grids[i], shape)
-        live[i] = torch.cat([tensor.ends[:1], inside, tensor.ends[1:]])
+    device = lines.starts[0].device
+    points, _ = lines.at(on(device, marks[:, 0]), on(device, alphas))
+    live = network.evaluate(points, list(found.fields))  # sums along the stretch have lost more than points may
     state = State(lines, path.stop, marks, spots, live, first_sizes(live))
     state.usual = Usual({})
     yield from advance_all(network, state, limits)
