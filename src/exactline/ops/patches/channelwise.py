@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import torch
@@ -31,14 +31,9 @@ class Channelwise:
         return torch.nn.functional.pad(self.matrix, (0, 1, 0, 1))
 
     @cached_property
-    def _reached(self) -> dict[tuple[int, int], tuple[int, int]]:
-        """By the size of patches, once it is found."""
-        return {}
-
-    def reach(self, size: tuple[int, int]) -> tuple[int, int]:
-        if size not in self._reached:
-            self._reached[size] = most_reached(self.bounds, size)
-        return self._reached[size]
+    def reach(self) -> Reach:
+        """How many outputs patches of a size reach."""
+        return Reach(self.bounds)
 
     def size(self, *sizes: tuple[int, int]) -> tuple[int, int]:
         return kept(self.reach(sizes[0]), self.grid)
@@ -81,9 +76,17 @@ def bounds_of(used: Tensor) -> Tensor:
     return torch.stack([first, last], 1)
 
 
-def most_reached(bounds: tuple[Tensor, Tensor], size: tuple[int, int]) -> tuple[int, int]:
-    """The largest numbers of rows and of columns of outputs that boxes of a size reach anywhere."""
-    return _along(bounds[0], size[0]), _along(bounds[1], size[1])
+@dataclass(frozen=True, eq=False)
+class Reach:
+    """The largest numbers of rows and of columns of outputs that boxes reach anywhere, found once for each size."""
+
+    bounds: tuple[Tensor, Tensor]  # for rows, then for columns, as `bounds_of` has them
+    known: dict[tuple[int, int], tuple[int, int]] = field(default_factory=dict[tuple[int, int], tuple[int, int]])
+
+    def __call__(self, size: tuple[int, int]) -> tuple[int, int]:
+        if size not in self.known:
+            self.known[size] = _along(self.bounds[0], size[0]), _along(self.bounds[1], size[1])
+        return self.known[size]
 
 
 def _along(bounds: Tensor, size: int) -> int:

@@ -8,7 +8,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from .channelwise import bounds_of, most_reached
+from .channelwise import Reach, bounds_of
 from .patch import Frame, Grid, Patches, covers, kept, patches_of, pixels_of, regrouped, whole
 from .scan import Block, Born, Doubt, Stage, Timeline, Turned, checked, least, lost, places, running, told, values_of
 
@@ -46,14 +46,9 @@ class Leading:
         return torch.tril(same, -1).any(2)
 
     @cached_property
-    def _reached(self) -> dict[tuple[int, int], tuple[int, int]]:
-        """By the size of patches, once it is found."""
-        return {}
-
-    def reach(self, size: tuple[int, int]) -> tuple[int, int]:
-        if size not in self._reached:
-            self._reached[size] = most_reached(self.bounds, size)
-        return self._reached[size]
+    def reach(self) -> Reach:
+        """How many outputs patches of a size reach."""
+        return Reach(self.bounds)
 
     def size(self, size: tuple[int, int]) -> tuple[int, int]:
         return kept(self.reach(size), self.grid)
