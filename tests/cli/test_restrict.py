@@ -42,6 +42,19 @@ def test_restrict_can_stop_at_a_layer_or_early(run):
     assert "layer_2.linear" in err
 
 
+def test_restrict_says_which_engine_ran_and_takes_one(run):
+    ends = ("--from", "20,30", "--to", "30,50", "--json")
+    chosen = json.loads(run("restrict", "loan.nnet", *ends)[1])
+    forced = json.loads(run("restrict", "loan.nnet", *ends, "--engine", "local")[1])
+    assert chosen["engine"].startswith("dense (no maps")
+    assert forced["engine"].startswith("local (asked for")
+    assert forced["births"] == chosen["births"]
+    assert forced["alphas"] == pytest.approx(chosen["alphas"], abs=1e-11)
+    status, _, err = run("restrict", "loan.nnet", *ends, "--engine", "quick")
+    assert status == 2
+    assert "no engine 'quick'" in err
+
+
 def test_restrict_follows_or_ignores_what_a_nnet_says_of_its_inputs(run):
     ends = ("--from", "20,30", "--to", "30,50", "--json")
     scaled, bare, loan = (

@@ -39,6 +39,9 @@ def restrict(
     memory: Memory = None,
     until: Annotated[str | None, typer.Option(metavar="LAYER", help="Look at the output of this layer.")] = None,
     device: Device = None,
+    engine: Annotated[
+        str, typer.Option(metavar="auto|dense|local", help="Values at every break, or changes where breaks reach.")
+    ] = "auto",
     progress: Bar = True,
 ) -> None:
     """Every break of a network on the line between two points, and its values there.
@@ -63,6 +66,7 @@ def restrict(
             memory=limit,
             max_breaks=max_breaks,
             seconds=seconds,
+            engine=engine,
             progress=False if move is None else lambda share, count: move(share, breaks=count),
         )
     _keep(line, out, plot)
@@ -138,6 +142,7 @@ def _document(file: str, line: Restriction) -> dict[str, Any]:
         "unresolved": line.unresolved,
         "error": line.error if isfinite(line.error) else None,
         "seconds": line.seconds,
+        "engine": line.engine,
         "units": line.units,
         "alphas": line.alphas.tolist(),
         "births": [b and {"node": b.node, "unit": b.unit, "count": b.count} for b in line.born],
