@@ -215,10 +215,12 @@ def test_equal_rivals_in_windows_are_not_called_unresolved():
 
 
 def test_a_unit_that_is_nothing_but_rounding_is_called_unresolved():
-    weight = torch.randn(1, 3, dtype=torch.float64)
-    inside = torch.linalg.svd(weight)[2][1:]
+    # As real numbers the floats 0.1, 0.2 and -0.3 sum to 2.8e-17: far below the rounding of the sum, and never zero,
+    # whether or not a processor fuses its multiplications and additions.
+    weight = torch.tensor([[0.1, 0.2, -0.3]], dtype=torch.float64)
+    inside = torch.tensor([[1.0, 1.0, 1.0], [2.0, -1.0, 0.0]], dtype=torch.float64)
     model = relus(dense(torch.cat([weight, torch.eye(3, dtype=torch.float64)]), [0.0] * 4), dense([[1.0] * 4]))
-    assert xl.restrict_plane(model, SQUARE @ inside).unresolved > 0
+    assert xl.restrict_plane(model, (SQUARE + 3) @ inside).unresolved > 0
 
 
 def test_part_of_a_network_is_checked_against_itself(tmp_path: Path):

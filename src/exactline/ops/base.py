@@ -72,6 +72,14 @@ class Affine(Op):
         """What is added, given zeros for every input; it may have to be expanded."""
         return self.evaluate(*zeros)
 
+    def evaluate_scaled(self, *xs: Tensor) -> Tensor:
+        """`evaluate` in float64 where a product or a partial sum may overflow though the result does not.
+
+        Otherwise it would depend on the processor whether it does: a fused multiply-add never forms the product.
+        """
+        zeros = (torch.zeros_like(x[:1]) for x in xs)
+        return (self.linear(*(x * SHRINK for x in xs)) + self.added(*zeros) * SHRINK) / SHRINK
+
     def pull(self, grad: Tensor, shapes: Sequence[Sequence[int]]) -> list[Tensor]:
         """Gradients at the output, (points, *out), as gradients at every input, (points, *shape) each."""
         with torch.enable_grad():
@@ -155,6 +163,7 @@ class Breaking(Op):
 
 
 HUGE = 2.0**1020  # values beyond this are scaled before they are added
+SHRINK = 2.0**-600  # by so much: products of two numbers of up to 2^800 do not overflow
 
 
 class Noise(ABC):

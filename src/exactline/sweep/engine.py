@@ -14,7 +14,7 @@ from torch import Tensor
 from ..errors import NumberError
 from ..line import Lines
 from ..network.graph import Network
-from ..ops.base import HUGE, Breaking, Input, Passes
+from ..ops.base import HUGE, Affine, Breaking, Input, Passes
 from ..ops.masks import on_host
 from .device import DeviceMerge, fresh_points, glance
 from .doubt import SAMPLES, Size, Usual, usual_errors
@@ -178,8 +178,10 @@ def move_on(network: Network, facts: Plan, state: State) -> None:
     if i not in facts.last:
         state.live.pop(i, None)
     elif not isinstance(node.op, (Breaking, Input)):
-        state.live[i] = node.op.evaluate(*(state.live[j] for j in node.inputs))
-        state.sizes[i] = Size.after(facts, i, [state.sizes[j] for j in node.inputs], state.eps)
+        size = Size.after(facts, i, [state.sizes[j] for j in node.inputs], state.eps)
+        huge = size.values > HUGE and isinstance(node.op, Affine) and state.dtype == torch.float64
+        evaluate = node.op.evaluate_scaled if huge else node.op.evaluate
+        state.live[i], state.sizes[i] = evaluate(*(state.live[j] for j in node.inputs)), size
     _release(facts, state, i, node.inputs)
     state.node = i + 1
 

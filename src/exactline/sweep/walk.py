@@ -14,6 +14,7 @@ from torch import Tensor
 
 from ..network.graph import Network
 from ..ops.base import Affine, Breaking, Input
+from ..ops.masks import on_host
 from .plan import plan
 
 PROBES = 8
@@ -78,7 +79,10 @@ class Walk:
         node = self.network.nodes[i]
         op, xs = node.op, [self.values[j] for j in node.inputs]
         unit = torch.finfo(xs[0].dtype).eps
-        self.values[i] = value = op.evaluate(*xs)
+        value = op.evaluate(*xs)
+        if isinstance(op, Affine) and on_host(value) and not bool(torch.isfinite(value.sum())):
+            value = op.evaluate_scaled(*xs)
+        self.values[i] = value
         if not self.count:
             self.probes[i] = value[None, :0]
             return
