@@ -22,9 +22,9 @@ from timing import best, peak_mib
 from torch import Tensor, nn
 
 from exactline.attr import PathIntegral, path_integral
-from exactline.line import lines_of
+from exactline.fp_context import precise
+from exactline.lines import lines_of
 from exactline.network import as_network
-from exactline.sweep.precise import precise
 
 MOST = 3.0  # times a restriction of the same lines
 STEPS = (50, 100, 300, 1000)  # of captum, whose default is 50

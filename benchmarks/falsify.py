@@ -20,10 +20,10 @@ from rich.console import Console
 from rich.table import Table
 
 import exactline as xl
-from exactline.decide.falsify import Falsified
-from exactline.decide.flat import Flat
-from exactline.decide.property import Property
-from exactline.decide.vnnlib import read_vnnlib
+from exactline.verification.falsifier import Falsified
+from exactline.verification.flatten import Flat
+from exactline.verification.property import Property
+from exactline.verification.vnnlib import read_vnnlib
 
 ALL = [f"{a}_{b}" for a in range(1, 6) for b in range(1, 10)]
 ONE = {5: "1_1", 6: "1_1", 7: "1_9", 8: "2_9", 9: "3_3", 10: "4_5"}

@@ -26,7 +26,7 @@ from shapes import acas, acas_shape
 from torch import Tensor
 
 import exactline as xl
-from exactline.line import Lines
+from exactline.lines import Lines
 from exactline.network import Network, as_network
 from exactline.scale.jobs import Job
 

@@ -23,10 +23,10 @@ from timing import best, table
 from torch import Tensor
 
 import exactline as xl
-from exactline.client import Client
 from exactline.network import Network
-from exactline.serve.log import Log
-from exactline.serve.server import Server, Settings
+from exactline.rpc.client.sync import Client
+from exactline.rpc.server.log import Log
+from exactline.rpc.server.server import Server, Settings
 
 MOST = 0.010  # seconds above the library
 RUNS = 25

@@ -10,7 +10,7 @@ import sys
 
 import exactline as xl
 
-study = xl.studies.acas.run(sys.argv[1] if len(sys.argv) > 1 else None)
+study = xl.paper.acas.run(sys.argv[1] if len(sys.argv) > 1 else None)
 print(f"{study.advisor.name}: {study.advisor.note}")
 
 mean, least, most = study.breaks("distance")
@@ -29,7 +29,7 @@ for m in sorted(study.missed, key=lambda m: m.line.track.length * m.stretch.widt
     feet = m.line.track.length * m.stretch.width
     print(f"  {m.stretch.advisory}, {feet:.1f} ft wide, around x = {x:.0f} ft (ahead), y = {y:.0f} ft (left)")
 
-(m,) = xl.studies.acas_plane.run(study.advisor, [study.scene]).maps
+(m,) = xl.paper.acas_plane.run(study.advisor, [study.scene]).maps
 print(f"\nthe whole map to {m.reach:.0f} ft: {len(m.plane):,} polygons, {len(m.zones)} regions")
 for name, (regions, _, area) in m.totals.items():
     print(f"  {name:17s} {regions} regions, {area / 5280**2:7.3f} square miles")

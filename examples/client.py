@@ -15,10 +15,11 @@ from tempfile import TemporaryDirectory
 import grpc
 import torch
 
-from exactline.client import AsyncClient, Client
 from exactline.network import as_network
-from exactline.serve.protos import syrenn_server_pb2 as old
-from exactline.serve.server import Server, Settings
+from exactline.rpc.client.aio import AsyncClient
+from exactline.rpc.client.sync import Client
+from exactline.rpc.protos import syrenn_server_pb2 as old
+from exactline.rpc.server.server import Server, Settings
 from exactline.zoo import digits_images, digits_network, loan_network
 
 

@@ -1,7 +1,7 @@
 """How little must change before a 4 is no 4? A property in VNNLIB, and lines that look for its counterexample."""
 
 from exactline import falsify
-from exactline.decide.vnnlib import parse_vnnlib
+from exactline.verification.vnnlib import parse_vnnlib
 from exactline.zoo import digits_images, digits_network
 
 model = digits_network()

@@ -9,7 +9,7 @@ only: `exactline study all --out DIR` takes all, draws the pictures and writes o
 import sys
 from pathlib import Path
 
-from exactline.studies import ig, linearity, tables
+from exactline.paper import ig, linearity, tables
 
 data = Path(sys.argv[1]) if len(sys.argv) > 1 else None
 

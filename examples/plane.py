@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import exactline as xl
-from exactline.view import save_picture
+from exactline.plot.line import save_picture
 from exactline.zoo.encounter import ADVISORIES, encounter
 
 head_on = [0.0, 0.0, -3.1, 150.0, 150.0]  # distance, bearing, the intruder's heading, both speeds

@@ -373,7 +373,7 @@ def published() -> Iterator[tuple[str, Answer]]:
                 if not isinstance(shape, tuple) or (shape and not isinstance(shape[0], int)):
                     return "several inputs"
                 generator = torch.Generator().manual_seed(71)
-                a, b = torch.rand(2, *shape, generator=generator, dtype=torch.float64)
+                a, b = torch.rand((2, *shape), generator=generator, dtype=torch.float64)  # pyright: ignore
                 dense = of_line(xl.restrict(network, a, a + (b - a) * 0.25, engine="dense"))
                 patches = of_line(xl.restrict(network, a, a + (b - a) * 0.25, engine=PATCHES))
                 auto = of_line(xl.restrict(network, a * 0, b * 0.1))
@@ -412,8 +412,8 @@ def replies() -> Iterator[tuple[str, Answer]]:
             from exactline.rpc.client import Client
             from exactline.rpc.server.server import Server, Settings
         except ImportError:
-            from exactline.client import Client
-            from exactline.serve.server import Server, Settings
+            from exactline.rpc.client.sync import Client
+            from exactline.rpc.server.server import Server, Settings
         found: list[Any] = []
         with tempfile.TemporaryDirectory() as folder:
             for name in ("mlp", "conv", "softmax", "integers"):
@@ -457,7 +457,7 @@ def other() -> Iterator[tuple[str, Answer]]:
             path = Path(folder, "p.vnnlib")
             path.write_text(text)
             found = xl.falsify(zoo.loan_network(), path, seed=0)
-            return found.result if hasattr(found, "result") else str(type(found)), str(found).split(" s")[0][:6]
+            return found.answer, found.x, found.y, found.lines, found.pieces, found.margin
 
     yield "density", densities
     yield "falsify", counterexample

@@ -20,7 +20,7 @@ def _of(package: str, names: str) -> tuple[str, ...]:
     return tuple(f"{package}.{name}" for name in names.split())
 
 
-SAVE = "exactline.view.save_picture"
+SAVE = "exactline.plot.line.save_picture"
 LINES = Page(
     "lines",
     "Lines",
@@ -28,7 +28,7 @@ LINES = Page(
 
 ```python
 import exactline as xl
-from exactline.view import save_picture
+from exactline.plot import save_picture
 
 line = xl.restrict(xl.zoo.loan_network(), *xl.zoo.loan_line())
 save_picture(line.plot(), "loan.svg")
@@ -43,16 +43,16 @@ DECISIONS = Page(
     """Which output leads where, and whether a property can be broken: [which output leads](../decisions.md),
 [counterexamples](../falsifier.md). `line.decisions()`, `line.extrema()` and `line.level()` make the first five.""",
     (*_of("exactline.decide", "Decisions Interval ManyDecisions Extrema Crossings"), "exactline.falsify"),
-    ("exactline.decide.falsify.Falsified",),
+    ("exactline.verification.falsifier.Falsified",),
 )
 
 PLANES = Page(
     "planes",
     "Planes",
-    """Two dimensions: [planes](../planes.md). `exactline.plane` also holds `restrict_plane`, `grid`, `plane_through`
+    """Two dimensions: [planes](../planes.md). `exactline.engines.polygons` also holds `restrict_plane`, `grid`, `plane_through`
 and `PlaneRestriction`, by the same names.""",
-    (*_of("exactline", "restrict_plane grid plane_through PlaneRestriction"), "exactline.plane.Polygon"),
-    _of("exactline.plane.regions", "Regions Region"),
+    (*_of("exactline", "restrict_plane grid plane_through PlaneRestriction"), "exactline.results.polygon.Polygon"),
+    _of("exactline.decide.regions", "Regions Region"),
 )
 
 ATTRIBUTIONS = Page(
@@ -74,7 +74,7 @@ STUDIES = Page(
     "Counting breaks, and the paper's experiments as functions: [density](../density.md), [ACAS Xu](../acas.md), "
     "[the paper's tables](../paper.md), [training](../training.md).",
     _of("exactline", "density Density"),
-    _of("exactline.studies", "acas.run acas_plane.run scene.Scene linearity.run ig.run training.train"),
+    _of("exactline.paper", "acas.run acas_plane.run scene.Scene linearity.run ig.run training.train"),
 )
 
 NETWORKS = Page(
@@ -96,16 +96,16 @@ SCALE = Page(
 CLIENT = Page(
     "client",
     "Client and server",
-    """`exactline.client`: the library's questions, asked of a [server](../server.md).
+    """`exactline.rpc.client`: the library's questions, asked of a [server](../server.md).
 
 ```python
 import asyncio
 from pathlib import Path
 
 import exactline as xl
-from exactline.client import AsyncClient, Client, Model, Remote
-from exactline.serve.limits import Limits
-from exactline.serve.server import Server, Settings
+from exactline.rpc.client import AsyncClient, Client, Model, Remote
+from exactline.rpc.limits import Limits
+from exactline.rpc.server.server import Server, Settings
 
 Q, R = xl.zoo.loan_line()
 xl.network.as_network(xl.zoo.loan_network(), [Q]).save("loan.onnx")
@@ -139,8 +139,8 @@ except xl.ServiceError as error:
     print(error)
 ```
 """,
-    _of("exactline.client", "Client AsyncClient Model Remote"),
-    _of("exactline.serve.server", "Server Settings"),
+    _of("exactline.rpc.client", "Client AsyncClient Model Remote"),
+    _of("exactline.rpc.server.server", "Server Settings"),
 )
 
 EXACT = Page(

@@ -34,7 +34,7 @@ INDEX = f"""# API reference
 
 {MADE}
 
-Everything public, by what it is for. `import exactline as xl` makes `xl.restrict` of `exactline.restrict`; modules are
+Everything public, by what it is for. `import exactline as xl` makes `xl.restrict` of `exactline.api`; modules are
 imported when they are first used. Names that are not listed here may change without notice.
 """
 

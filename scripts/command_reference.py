@@ -13,7 +13,7 @@ import typer.main
 
 from exactline.cli import app
 from exactline.cli.doctor import UNSOUND
-from exactline.cli.ending import INTERRUPTED, UNHEARD
+from exactline.cli.exit import INTERRUPTED, UNHEARD
 from exactline.cli.root import NAME
 from exactline.errors import ERRORS, ExactlineError
 

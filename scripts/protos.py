@@ -11,7 +11,7 @@ import tempfile
 from importlib.resources import files
 from pathlib import Path
 
-PROTOS = Path(__file__).parents[1] / "src" / "exactline" / "serve" / "protos"
+PROTOS = Path(__file__).parents[1] / "src" / "exactline" / "rpc" / "protos"
 
 
 def generated(into: Path) -> dict[Path, bytes]:

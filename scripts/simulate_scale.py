@@ -22,10 +22,10 @@ from typing import Any
 import numpy as np
 
 from exactline.arrays import Floats
-from exactline.scale.block import Batch, Block
+from exactline.scale.batch import Batch, Block
 from exactline.scale.driver import Driver, Progress
 from exactline.scale.engine import Outcome
-from exactline.scale.note import Note
+from exactline.scale.failure import Note
 from exactline.scale.planner import Planner
 from exactline.scale.worker import Report
 

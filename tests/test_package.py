@@ -55,7 +55,7 @@ def test_import_needs_only_torch_and_numpy():
 
 
 def test_every_module_of_zoo_and_view_imports_with_only_torch_and_numpy():
-    done = run_bare("import exactline.zoo, exactline.zoo.digits, exactline.view.plot, exactline.view.table")
+    done = run_bare("import exactline.zoo, exactline.zoo.digits, exactline.plot.line, exactline.plot.origins_table")
     assert done.stderr == ""
 
 
@@ -74,7 +74,7 @@ except MissingError as error:
 def test_a_picture_says_what_is_missing():
     done = run_bare("""
 from exactline.errors import MissingError
-from exactline.view.plot import plot_line
+from exactline.plot.line import plot_line
 try:
     plot_line(None)
 except MissingError as error:
@@ -85,7 +85,7 @@ except MissingError as error:
 
 def test_names_of_the_package_come_when_asked_for():
     code = (
-        "import exactline as xl, exactline.sweep.precise, exactline.restrict\n"
+        "import exactline as xl, exactline.fp_context, exactline.api\n"
         "from exactline import *\n"
         "assert xl.restrict is restrict and xl.sweep is sweep and callable(sweep) and callable(restrict)\n"
         "assert {'load', 'Network', 'exact', 'LineError'} <= {*dir(xl)} & {*globals()}\n"

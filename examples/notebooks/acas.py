@@ -22,7 +22,7 @@ import matplotlib.pyplot as plt
 import torch
 
 import exactline as xl
-from exactline.decide.property import Property
+from exactline.verification.property import Property
 from exactline.zoo.encounter import ADVISORIES, encounter
 
 model = encounter()
@@ -162,7 +162,7 @@ data = os.environ.get("EXACTLINE_DATA")
 if data is None:
     print("EXACTLINE_DATA is not set: no published network to ask.")
 else:
-    study = xl.studies.acas.run(Path(data) / "acasxu" / "nnet" / "ACASXU_run2a_1_1_batch_2000.nnet")
+    study = xl.paper.acas.run(Path(data) / "acasxu" / "nnet" / "ACASXU_run2a_1_1_batch_2000.nnet")
     mean, least, most = study.breaks("distance")
     print(f"{study.advisor.name}: {len(study.lines)} lines; 100 of them vary the distance")
     print(f"those have {mean:.1f} breaks on average, {least} to {most}, both ends counted")

@@ -1,19 +1,22 @@
 """exactline: exact linear restrictions of neural networks."""
 
-import sys
 from importlib import import_module
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from . import attr as attr
     from . import exact as exact
+    from . import paper as paper
+    from . import plot as plot
     from . import scale as scale
-    from . import studies as studies
-    from .custom import register_pointwise as register_pointwise
-    from .decide.falsify import falsify as falsify
-    from .density import Density as Density
-    from .density import density as density
+    from . import zoo as zoo
+    from .api import restrict as restrict
+    from .api import restrict_many as restrict_many
+    from .api import restrict_path as restrict_path
+    from .api import sweep as sweep
+    from .api_plane import grid as grid
+    from .api_plane import restrict_plane as restrict_plane
+    from .engines.polygons.polygon_input import plane_through as plane_through
     from .errors import AccessError as AccessError
     from .errors import ArgumentError as ArgumentError
     from .errors import CaptureError as CaptureError
@@ -28,24 +31,22 @@ if TYPE_CHECKING:
     from .errors import TrainingModeError as TrainingModeError
     from .errors import UnsupportedError as UnsupportedError
     from .formats import load as load
+    from .measures.break_density import Density as Density
+    from .measures.break_density import density as density
     from .network import Network as Network
-    from .plane import PlaneRestriction as PlaneRestriction
-    from .plane import grid as grid
-    from .plane import plane_through as plane_through
-    from .plane import restrict_plane as restrict_plane
-    from .restrict import restrict as restrict
-    from .restrict import restrict_many as restrict_many
-    from .restrict import restrict_path as restrict_path
-    from .restrict import sweep as sweep
-    from .restriction import Restriction as Restriction
-    from .restrictions import Restrictions as Restrictions
+    from .network.custom import register_pointwise as register_pointwise
+    from .results.plane import PlaneRestriction as PlaneRestriction
+    from .results.restriction import Restriction as Restriction
+    from .results.restrictions import Restrictions as Restrictions
+    from .verification.falsifier import falsify as falsify
 
 __version__ = "0.1.0"
 
-_HOMES = {  # what is imported when it is first asked for, and from where: torch takes seconds
-    "custom": ("register_pointwise",),
-    "decide.falsify": ("falsify",),
-    "density": ("Density", "density"),
+_PACKAGES = ("attr", "exact", "paper", "plot", "scale", "zoo")
+_NAMES = {  # module: its public names, imported on first use because torch takes seconds to import
+    "api": ("restrict", "restrict_many", "restrict_path", "sweep"),
+    "api_plane": ("grid", "restrict_plane"),
+    "engines.polygons.polygon_input": ("plane_through",),
     "errors": (
         "AccessError",
         "ArgumentError",
@@ -62,38 +63,28 @@ _HOMES = {  # what is imported when it is first asked for, and from where: torch
         "UnsupportedError",
     ),
     "formats": ("load",),
+    "measures.break_density": ("Density", "density"),
     "network": ("Network",),
-    "plane": ("PlaneRestriction", "grid", "plane_through", "restrict_plane"),
-    "restrict": ("restrict", "restrict_many", "restrict_path", "sweep"),
-    "restriction": ("Restriction",),
-    "restrictions": ("Restrictions",),
+    "network.custom": ("register_pointwise",),
+    "results.plane": ("PlaneRestriction",),
+    "results.restriction": ("Restriction",),
+    "results.restrictions": ("Restrictions",),
+    "verification.falsifier": ("falsify",),
 }
-_HOME = {name: home for home, names in _HOMES.items() for name in names}
-_PARTS = ("attr", "client", "errors", "exact", "formats", "network", "ops", "scale", "studies", "view", "zoo")
+_MODULE_OF = {name: module for module, names in _NAMES.items() for name in names}
+
+__all__ = sorted([*_MODULE_OF, *_PACKAGES])  # pyright: ignore[reportUnsupportedDunderAll]
 
 
-class _Package(ModuleType):
-    """The package itself: names are fetched when they are first used."""
-
-    def __getattr__(self, name: str) -> Any:
-        if name in _HOME:
-            found = getattr(import_module(f".{_HOME[name]}", __name__), name)
-        elif name in _PARTS:
-            found = import_module(f".{name}", __name__)
-        else:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        self.__dict__[name] = found
-        return found
-
-    def __setattr__(self, name: str, value: object) -> None:
-        # Importing the modules restrict and sweep must not hide the functions of the same names.
-        if not (name in _HOME and isinstance(value, ModuleType)):
-            super().__setattr__(name, value)
-
-    def __dir__(self) -> list[str]:
-        return sorted({*super().__dir__(), *_HOME, "attr", "exact"})
+def __getattr__(name: str) -> Any:
+    if name in _PACKAGES:
+        return import_module(f".{name}", __name__)
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f".{_MODULE_OF[name]}", __name__), name)
+    globals()[name] = value
+    return value
 
 
-if not TYPE_CHECKING:
-    __all__ = [*_HOME, "attr", "exact"]
-    sys.modules[__name__].__class__ = _Package
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

@@ -12,16 +12,7 @@ from torch import nn
 import exactline as xl
 from tests.oracle.families import Concat, Residual
 
-from .truth import (
-    Function,
-    breaks,
-    dense,
-    mlp,
-    points,
-    refused,
-    right,
-    same_line,
-)
+from .truth import Function, breaks, dense, mlp, points, refused, right, same_line
 
 Q3, R3 = points(-2.0, 1.5, 0.5), points(2.5, -1.0, -3.0)
 

@@ -11,16 +11,7 @@ from torch import nn
 
 import exactline as xl
 
-from .truth import (
-    Function,
-    follows_the_module,
-    mlp,
-    points,
-    refused,
-    relus,
-    right,
-    same_line,
-)
+from .truth import Function, follows_the_module, mlp, points, refused, relus, right, same_line
 
 Q3, R3 = points(-2.0, 1.5, 0.5), points(2.5, -1.0, -3.0)
 

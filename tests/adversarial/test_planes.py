@@ -14,10 +14,10 @@ from torch import Tensor, nn
 
 import exactline as xl
 from exactline.network import as_network
-from exactline.plane.restriction import PlaneRestriction
+from exactline.results.plane import PlaneRestriction
+from tests.engines.polygons import checks
+from tests.engines.polygons.families import FAMILIES, LATTICES, WEIGHTS, polygon
 from tests.oracle.families import pick
-from tests.plane import checks
-from tests.plane.families import FAMILIES, LATTICES, WEIGHTS, polygon
 
 from .classes import exact_regions, ring_area, unit_area, winding
 from .truth import Function, dense, mlp, refused, relus

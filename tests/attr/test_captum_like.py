@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 import exactline as xl
-from exactline.attr import asked
+from exactline.attr import inputs as asked
 
 QUICK, SLOW = 5_000, 50_000
 

@@ -9,9 +9,9 @@ from selenium.webdriver.common.keys import Keys
 from torch import nn
 
 import exactline as xl
-from exactline.view.plane_looks import FILLS
-from exactline.view.plane_page import write_page
-from tests.view.test_plane import SQUARE, Diamond, deep, diamond
+from exactline.plot.plane_page import write_page
+from exactline.plot.plane_style import FILLS
+from tests.plot.test_plane import SQUARE, Diamond, deep, diamond
 
 pytestmark = pytest.mark.browser
 
@@ -102,9 +102,9 @@ def test_two_fingers_zoom_about_what_is_between_them(page, tmp_path):
     page.screen(touch=True)
     page.settle()
     x, y = page.js("return exactline.screen(0.5, 0.25)")
-    before = page.js("return exactline.view.zoom")
+    before = page.js("return exactline.plot.zoom")
     page.pinch(x, y, 30, 120)
-    assert page.js("return exactline.view.zoom") == pytest.approx(4 * before, rel=0.02)
+    assert page.js("return exactline.plot.zoom") == pytest.approx(4 * before, rel=0.02)
     assert page.js("return exactline.screen(0.5, 0.25)") == pytest.approx([x, y], abs=3)
 
 

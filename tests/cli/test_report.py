@@ -10,7 +10,7 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 import exactline as xl
-from tests.view.test_report import data_of
+from tests.plot.test_line_page import data_of
 
 LINE = ("restrict", "loan.nnet", "--from", "20,30", "--to", "30,50", "--out", "line.safetensors")
 PLANE = ("plane", "loan.nnet", "--base", "0,0", "--axes", "0,1", "--box", "20,30,30,50", "--out", "plane.safetensors")

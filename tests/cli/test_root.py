@@ -16,8 +16,9 @@ import pytest
 import torch
 import typer.main
 
-from exactline import cli, health
-from exactline.cli.ending import INTERRUPTED, UNHEARD
+from exactline import cli
+from exactline.cli import selftest as health
+from exactline.cli.exit import INTERRUPTED, UNHEARD
 from exactline.errors import ERRORS
 from exactline.zoo import loan_line
 from tests.cli.running import LOAN, called

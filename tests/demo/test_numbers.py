@@ -8,10 +8,10 @@ from matplotlib.path import Path as Outline
 import exactline as xl
 from exactline import zoo
 from exactline.demo import encounter as chapter
-from exactline.studies import acas
-from exactline.studies.acas_plane import REACH, mapped
-from exactline.studies.encounter import ADVISORIES
-from exactline.studies.scene import Scene
+from exactline.paper import acas
+from exactline.paper.acas_plane import REACH, mapped
+from exactline.paper.encounter import ADVISORIES
+from exactline.paper.geometry import Scene
 
 NEARLY = 1e-9  # beside a break rather than on it, where autograd has conventions of its own
 

@@ -29,7 +29,9 @@ def public() -> set[str]:
     short = {name for name in xl.__all__ if name not in PACKAGES}
     found = {f"exactline.{name}" for name in short}
     for package in PACKAGES:
-        again = {f"exactline.plane.{name}" for name in short} if package == "plane" else set()  # the same four
+        again = (
+            {f"exactline.engines.polygons.{name}" for name in short} if package == "plane" else set()
+        )  # the same four
         found |= exported(package) - again
     return found
 

@@ -12,7 +12,7 @@ from onnx.reference import ReferenceEvaluator
 
 import exactline as xl
 from exactline.formats.onnx import read_onnx
-from exactline.formats.onnx.held import OPERATORS
+from exactline.formats.onnx.values import OPERATORS
 from tests.formats.onnx_cases import CASES, Case, Draft, opsets
 
 NEWEST = min(onnx.defs.onnx_opset_version(), 28)

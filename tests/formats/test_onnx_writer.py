@@ -248,6 +248,6 @@ def test_what_cannot_be_written_is_named():
 
 
 def test_more_than_two_gigabytes_are_refused(monkeypatch):
-    monkeypatch.setattr(onnx_writer.sheet, "MOST", 10)
+    monkeypatch.setattr(onnx_writer.graph, "MOST", 10)
     with pytest.raises(FileError, match="2 GB"):
         onnx_bytes(captured("tent", double=False))

@@ -17,7 +17,7 @@ with atheris.instrument_imports(include=["exactline.formats"]):
     from exactline.formats import eran as eran
     from exactline.formats import limits
     from exactline.formats import nnet as nnet
-    from exactline.formats.onnx.held import OPERATORS as OPERATORS
+    from exactline.formats.onnx.values import OPERATORS as OPERATORS
 
 import torch
 import torch._dynamo  # torch loads this at first use, for seconds: not a reader's time

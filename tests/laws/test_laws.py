@@ -7,9 +7,9 @@ import torch
 from torch import Tensor, nn
 
 import exactline as xl
+from exactline.engines.dense.error_model import SAFETY
 from exactline.network.aten import RULES
 from exactline.network.capture import capture
-from exactline.sweep.noise import SAFETY
 from tests.oracle.compare import TOLERANCE, mismatch
 
 from .samples import SAMPLES, UNREACHABLE, Sample

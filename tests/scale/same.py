@@ -2,7 +2,7 @@
 
 import torch
 
-from exactline.restriction import Restriction
+from exactline.results.restriction import Restriction
 
 
 def assert_same(one: Restriction, two: Restriction) -> None:

@@ -151,7 +151,7 @@ def test_a_line_that_kills_every_worker_is_recorded(tmp_path):
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_a_line_of_a_million_breaks_is_the_same_cut_over_two_workers():
-    from exactline.scale.cut import restrict_cut
+    from exactline.scale.split_line import restrict_cut
 
     start, end = torch.zeros(1, dtype=torch.float64), torch.ones(1, dtype=torch.float64)
     whole = xl.restrict(tent_network(20), start, end, engine="dense")

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from exactline.errors import MissingError
-from exactline.scale.block import Batch, Block
+from exactline.scale.batch import Batch, Block
 from exactline.scale.driver import Driver, Progress
 from exactline.scale.engine import Outcome
 from exactline.scale.estimate import Estimate

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import ArgumentError
-from ..line import Point, lines_of, points_of
+from ..lines import Point, lines_of, points_of
 from ..network.graph import Network
 
 GRADE = 1.5  # the first samples are at (j/k) ** GRADE: near a black baseline breaks are dense

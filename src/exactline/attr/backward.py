@@ -14,12 +14,12 @@ from typing import Protocol, TypeAlias
 import torch
 from torch import Tensor
 
-from ..line import Lines
+from ..engines.dense.state import State, Step, begin
+from ..engines.dense.sweep import Limits, branch_out, move_on
+from ..lines import Lines
 from ..network.graph import Network
+from ..numerics.plan import plan
 from ..ops.base import Affine, Breaking, Input
-from ..sweep.engine import Limits, branch_out, move_on
-from ..sweep.plan import plan
-from ..sweep.state import State, Step, begin
 
 Gradients: TypeAlias = dict[int, Tensor]  # by node: (points, *shape), each for the piece that begins at a point
 

@@ -9,10 +9,10 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import ArgumentError
-from ..sweep.progress import Report
-from .asked import Model, asked, flat_targets, needless, one_output
+from ..progress import Report
 from .backward import Layer, Watcher
-from .integrated import Tally, as_given, hanging_on, integral
+from .inputs import Model, asked, flat_targets, needless, one_output
+from .integrated_gradients import Tally, as_given, hanging_on, integral
 from .layers import LayerAttribution, no_layer, shaped
 
 

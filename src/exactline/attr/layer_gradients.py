@@ -8,12 +8,12 @@ import torch
 from torch import Tensor
 
 from ..errors import UnsupportedError
-from ..line import Lines
+from ..fp_context import precise
+from ..lines import Lines
 from ..network import Network, as_network
-from ..sweep.precise import precise
-from ..sweep.progress import Report
-from .asked import Group, asked, flat_targets, needless, one_output, points, values_at
-from .integrated import Tally, hanging_on, integral
+from ..progress import Report
+from .inputs import Group, asked, flat_targets, needless, one_output, points, values_at
+from .integrated_gradients import Tally, hanging_on, integral
 from .layers import LayerAttribution, shaped
 
 

@@ -12,11 +12,11 @@ from torch import Tensor, nn
 
 from ..errors import ArgumentError, UnsupportedError
 from ..network import Network, as_network, unwrapped
-from ..sweep.progress import Report
-from .asked import Asked, Group, Model, flat_targets, one_output
+from ..progress import Report
 from .backward import Layer, Watcher
-from .integrated import Attribution, Tally, integral
-from .probe import Probe
+from .inputs import Asked, Group, Model, flat_targets, one_output
+from .integrated_gradients import Attribution, Tally, integral
+from .layer_hook import Probe
 
 _alone: weakref.WeakKeyDictionary[Network, Network] = weakref.WeakKeyDictionary()
 

@@ -28,6 +28,6 @@ def plot(
 
     Raises MissingError where matplotlib is not installed, ArgumentError for shapes that differ or numbers not finite.
     """
-    from ..view.heat import plot_attribution
+    from ..plot.heat import plot_attribution
 
     return plot_attribution(attributions, input, ax=ax, title=title, limit=limit, most=most)

@@ -8,12 +8,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from ..api import chosen_device
 from ..errors import ArgumentError, LineError
-from ..line import lines_of, points_of, shape_checked
+from ..fp_context import precise
+from ..lines import lines_of, points_of, shape_checked
 from ..network import as_network
-from ..restrict import chosen_device
-from ..sweep.precise import precise
-from .exact import path_integral
+from .path_integrals import path_integral
 
 
 def explain_func(

@@ -8,26 +8,26 @@ from typing import Annotated
 
 import typer
 
+from ..console.output import say, say_json
 from ..errors import ArgumentError, ExactlineError
+from ..paper.command_acas import study
+from ..paper.command_density import Greedy, density
+from ..paper.command_tables import PAPER
+from ..paper.command_train import train
 from .attribute import attribute
 from .convert import convert
 from .decide import decide
 from .demo import demo
-from .density import Greedy, density
 from .doctor import doctor
-from .ending import dressed, flushed, heard
+from .exit import dressed, flushed, heard
 from .falsify import falsify
 from .info import info
-from .output import say, say_json
-from .paper import PAPER
 from .plane import plane
 from .report import report
 from .restrict import restrict
 from .root import NAME, WIDTH, Asked, Root, UsageProblem, as_ours, asked, options
 from .scale import scale
 from .serve import serve
-from .study import study
-from .train import train
 
 app = typer.Typer(
     name=NAME,

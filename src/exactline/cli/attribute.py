@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ..console.options import POINT, AsJson, Device, File, Memory, Normalize, Shape
+from ..console.output import PICTURES, dims, ready, remark, say_json, say_rich
 from ..errors import ArgumentError, NumberError
-from ..words import counted
-from .options import POINT, AsJson, Device, File, Memory, Normalize, Shape
-from .output import PICTURES, dims, ready, remark, say_json, say_rich
+from ..humanize import counted
 from .restrict import byte_count, given_point
 
 if TYPE_CHECKING:
     from rich.table import Table
     from torch import Tensor
 
-    from ..line import Lines
+    from ..lines import Lines
     from ..network import Network
 
 ROWS = 10  # of the table of attributions
@@ -105,8 +105,8 @@ def _line(network: Network, given: list[str], baseline: list[str]) -> Lines:
     """The line from the baseline to the input; a single number is a baseline for every coordinate."""
     import numpy as np
 
-    from ..line import lines_of
-    from ..points import is_number, read_point
+    from ..formats.points import is_number, read_point
+    from ..lines import lines_of
 
     end = given_point(given, network, "--input")
     if len(baseline) == 1 and is_number(baseline[0]):
@@ -124,10 +124,10 @@ def _answer(
 ) -> Answer:
     import torch
 
+    from ..api import chosen_device
     from ..attr import path_integral
+    from ..fp_context import precise
     from ..network import as_network
-    from ..restrict import chosen_device
-    from ..sweep.precise import precise
 
     began = perf_counter()
     moved = as_network(network, [], device=chosen_device(network, device))
@@ -197,7 +197,7 @@ def _save(answer: Answer, path: Path) -> None:
 
     import numpy as np
 
-    from ..storage import write_atomically
+    from ..results.storage import write_atomically
 
     groups = {
         "attributions": answer.attributions,
@@ -214,8 +214,8 @@ def _save(answer: Answer, path: Path) -> None:
 
 def _draw(answer: Answer, path: Path) -> None:
     """The first input's attributions: a picture has one input."""
-    from ..view.heat import plot_attribution
-    from ..view.plot import save_picture
+    from ..plot.heat import plot_attribution
+    from ..plot.line import save_picture
 
     save_picture(
         plot_attribution(answer.attributions[0], answer.lines.ends[0][0], title=f"attribution to {answer.of}"), path
@@ -261,7 +261,7 @@ def _table(answer: Answer) -> Table:
 
 def _name(answer: Answer, flat: int) -> str:
     """A place among all inputs together, as people write it."""
-    from ..view.heat import place_name
+    from ..plot.heat import place_name
 
     for number, part in enumerate(answer.attributions):
         if flat < part.numel():

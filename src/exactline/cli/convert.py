@@ -7,10 +7,10 @@ from typing import Annotated
 
 import typer
 
+from ..console.options import Normalize, Shape
+from ..console.output import dims, say, say_json, writable
 from ..errors import FileError
-from ..words import counted
-from .options import Normalize, Shape
-from .output import dims, say, say_json, writable
+from ..humanize import counted
 
 
 def convert(

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..words import counted
-from .options import (
+from ..console.options import (
     AsJson,
     Device,
     End,
@@ -24,7 +23,8 @@ from .options import (
     Shape,
     Start,
 )
-from .output import PICTURES, dims, listed, ready, remark, say_json, say_rich
+from ..console.output import PICTURES, dims, listed, ready, remark, say_json, say_rich
+from ..humanize import counted
 from .restrict import byte_count, given_point
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from ..decide import Decisions, Interval
-    from ..restriction import Restriction
+    from ..results.restriction import Restriction
 
 ROWS = 60  # of the table
 SHOWN = 6  # coordinates in it
@@ -63,7 +63,7 @@ def decide(
     """
     ready({"--out": (out, (".csv",)), "--plot": (plot, PICTURES)})
     limit = None if memory is None else byte_count(memory)
-    from .. import restrict as answer
+    from ..api import restrict as answer
     from ..formats import load
 
     network = load(file, normalize=normalize, shape=dims(shape))
@@ -75,8 +75,8 @@ def decide(
         _save(decided, names, out)
         remark(f"saved to {out}")
     if plot is not None:
-        from ..view.band import plot_band
-        from ..view.plot import save_picture
+        from ..plot.band import plot_band
+        from ..plot.line import save_picture
 
         save_picture(plot_band(decided, names=names), plot)
         remark(f"drawn to {plot}")
@@ -87,14 +87,14 @@ def decide(
 
 
 def _names(labels: str | None, decided: Decisions) -> list[str]:
-    from ..view.band import checked_names
+    from ..plot.band import checked_names
 
     count = decided.table.tied.shape[1]
     return checked_names(listed(labels, count), count)
 
 
 def _label(interval: Interval, names: list[str]) -> str:
-    from ..view.band import label_name
+    from ..plot.band import label_name
 
     tied = f" ({' = '.join(names[i] for i in interval.tied)})" if interval.tied else ""
     return f"{label_name(interval.label, names)}{tied}"
@@ -159,8 +159,8 @@ def _save(decided: Decisions, names: list[str], path: Path) -> None:
     import csv
     import io
 
-    from ..storage import write_atomically
-    from ..view.band import label_name
+    from ..plot.band import label_name
+    from ..results.storage import write_atomically
 
     intervals = list(decided)
     points = _starts(decided.line, intervals)

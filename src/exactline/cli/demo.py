@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .options import Bar
-from .output import say, say_json, say_rich
+from ..console.options import Bar
+from ..console.output import say, say_json, say_rich
+from ..paper.command_acas import bar
 from .root import WIDTH
-from .study import bar
 
 if TYPE_CHECKING:
     from rich.table import Table as Shown

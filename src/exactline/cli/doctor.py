@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from .options import AsJsonTables
-from .output import say_json, say_rich
+from ..console.options import AsJsonTables
+from ..console.output import say_json, say_rich
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from ..health import Health
+    from .selftest import Health
 
 UNSOUND = 1  # the exit status where the self-test fails
 
@@ -27,7 +27,7 @@ def doctor(
 
     Example: exactline doctor
     """
-    from ..health import examine
+    from .selftest import examine
 
     found = examine()
     if as_json:

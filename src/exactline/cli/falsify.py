@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .bars import moving
-from .options import Bar, Device, Normalize, Shape
-from .output import dims, remark, say, say_json, writable
+from ..console.options import Bar, Device, Normalize, Shape
+from ..console.output import dims, remark, say, say_json, writable
+from ..console.progress_bar import moving
 
 if TYPE_CHECKING:
-    from ..decide.falsify import Falsified
+    from ..verification.falsifier import Falsified
 
 
 def falsify(
@@ -38,7 +38,7 @@ def falsify(
     """
     if out is not None:
         writable(out, "--out")
-    from ..decide.falsify import falsify as answer
+    from ..verification.falsifier import falsify as answer
 
     told = "{task.fields[lines]:,} lines, smallest margin {task.fields[margin]:.4g}"
     with moving(progress and sys.stderr.isatty(), "search", told, lines=0, margin=float("inf")) as move:
@@ -54,7 +54,7 @@ def falsify(
             progress=False if move is None else lambda share, count, least: move(share, lines=count, margin=least),
         )
     if out is not None:
-        from ..storage import write_atomically
+        from ..results.storage import write_atomically
 
         write_atomically(out, f"{found.vnncomp()}\n".encode())
         remark(f"saved to {out}")

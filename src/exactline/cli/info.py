@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ..console.options import Normalize, Shape
+from ..console.output import dims, say, say_json, say_rich
 from ..errors import ExactlineError, FileError, UnsupportedError
-from ..words import counted
-from .ending import dressed
-from .options import Normalize, Shape
-from .output import dims, say, say_json, say_rich
+from ..humanize import counted
+from .exit import dressed
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ..console.options import POINT, AsJsonTables, Bar, Device, File, Labels, Memory, Normalize, Order, Saved, Shape
+from ..console.output import PICTURES, dims, listed, ready, remark, say_json, say_rich
+from ..console.progress_bar import moving
 from ..errors import ArgumentError
-from ..words import counted
-from .bars import moving
-from .options import POINT, AsJsonTables, Bar, Device, File, Labels, Memory, Normalize, Order, Saved, Shape
-from .output import PICTURES, dims, listed, ready, remark, say_json, say_rich
+from ..humanize import counted
 from .plane_summary import document, report
 from .restrict import byte_count, given_point
 
 if TYPE_CHECKING:
+    from ..decide.regions import Regions
     from ..network import Network
-    from ..plane import PlaneRestriction
-    from ..plane.regions import Regions
+    from ..results.plane import PlaneRestriction
 
 TITLE = 24  # letters of a point that is named as it was given
 ENDINGS = {"--out": (".safetensors",), "--plot": PICTURES, "--html": (".html", ".htm")}
@@ -207,13 +207,13 @@ def _draw(
     title: str,
 ) -> None:
     if plot is not None:
-        from ..view.plane import plot_plane
-        from ..view.plot import save_picture
+        from ..plot.line import save_picture
+        from ..plot.plane import plot_plane
 
         save_picture(plot_plane(made, decided=decided, **look), plot)
         remark(f"drawn to {plot}")
     if page is not None:
-        from ..view.plane_page import write_page
+        from ..plot.plane_page import write_page
 
         write_page(made, page, decided=decided, title=title, **look)
         remark(f"page in {page}")

@@ -5,13 +5,13 @@ from __future__ import annotations
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
-from ..words import counted
+from ..humanize import counted
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from ..plane import PlaneRestriction
-    from ..plane.regions import Regions
+    from ..decide.regions import Regions
+    from ..results.plane import PlaneRestriction
 
 ROWS = 20  # of each table
 
@@ -89,7 +89,7 @@ def _class_table(classes: list[dict[str, Any]], decided: Regions) -> Table:
     from rich.table import Table
     from rich.text import Text
 
-    from ..view.plane import percent
+    from ..plot.plane import percent
 
     which = "largest" if decided.order == "max" else "smallest"
     table = Table(title=f"where which output is the {which}", title_justify="left")

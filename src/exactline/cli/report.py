@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ..console.options import Labels, Order, Output
+from ..console.output import dims, ready, remark, say, say_json
 from ..errors import ArgumentError, FileError
-from .options import Labels, Order, Output
-from .output import dims, ready, remark, say, say_json
 
 if TYPE_CHECKING:
-    from ..plane import PlaneRestriction
-    from ..restriction import Restriction
+    from ..results.plane import PlaneRestriction
+    from ..results.restriction import Restriction
 
 SAVED = "Give a file that exactline restrict --out or exactline plane --out wrote."
 ONLY_LINES = "--features, --image, --table and --output are for lines."
@@ -88,10 +88,10 @@ def _shape(text: str | None) -> tuple[int, ...] | None:
 def _loaded(path: Path, model: Path | None) -> tuple[Restriction | PlaneRestriction, str]:
     """What a file holds, as its header says."""
     from ..formats import load
-    from ..plane import PlaneRestriction
-    from ..plane.storage import FORMAT as PLANE
-    from ..restriction import Restriction
-    from ..storage import FORMAT as LINE
+    from ..results.plane import PlaneRestriction
+    from ..results.plane_storage import FORMAT as PLANE
+    from ..results.restriction import Restriction
+    from ..results.storage import FORMAT as LINE
 
     kinds = {PLANE: (PlaneRestriction, "plane"), LINE: (Restriction, "line")}
     if (found := kinds.get(_format(path) or "")) is not None:

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ..console.options import AsJson, Bar, Device, End, File, MaxBreaks, Memory, Normalize, Saved, Seconds, Shape, Start
+from ..console.output import PICTURES, dims, ready, remark, say_json, say_rich
+from ..console.progress_bar import moving
 from ..errors import ArgumentError, LineError
-from .bars import moving
-from .options import AsJson, Bar, Device, End, File, MaxBreaks, Memory, Normalize, Saved, Seconds, Shape, Start
-from .output import PICTURES, dims, ready, remark, say_json, say_rich
 
 if TYPE_CHECKING:
     from ..network import Network
-    from ..restriction import Restriction
+    from ..results.restriction import Restriction
 
 ROWS = 20  # of the table of nodes
 SIZES = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
@@ -50,7 +50,7 @@ def restrict(
     """
     _ready(out, plot, values)
     limit = None if memory is None else byte_count(memory)
-    from .. import restrict as answer
+    from ..api import restrict as answer
     from ..formats import load
 
     network = load(file, normalize=normalize, shape=dims(shape))
@@ -73,7 +73,7 @@ def restrict(
     if as_json:
         say_json(_document(str(file), line))
     else:
-        from ..view.table import births_table
+        from ..plot.origins_table import births_table
 
         say_rich(str(line), births_table(line, most=ROWS))
 
@@ -94,7 +94,7 @@ def byte_count(text: str) -> int:
 
 def given_point(texts: list[str], network: Network, option: str) -> Any:
     """One end of the line: an array, or a tuple of them where the network takes several inputs."""
-    from ..points import read_point
+    from ..formats.points import read_point
 
     shapes = [network.nodes[i].shape for i in network.inputs]
     if len(texts) != len(shapes):
@@ -125,7 +125,7 @@ def _keep(line: Restriction, out: Path | None, plot: Path | None) -> None:
         line.save(out)
         remark(f"saved to {out}")
     if plot is not None:
-        from ..view.plot import plot_line, save_picture
+        from ..plot.line import plot_line, save_picture
 
         save_picture(plot_line(line), plot)
         remark(f"drawn to {plot}")

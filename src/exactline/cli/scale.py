@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ..console.options import AsJson, File, Normalize, Shape
+from ..console.output import dims, say_json, say_rich
 from ..errors import ArgumentError
-from ..words import counted
-from .options import AsJson, File, Normalize, Shape
-from .output import dims, say_json, say_rich
+from ..humanize import counted
 from .restrict import byte_count
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from typing import Annotated, Any
 
 import typer
 
-from ..needed import needed
-from .output import say_json
+from ..console.output import say_json
+from ..optional import needed
 from .restrict import byte_count
 
 LIMITS = "limits"  # the heading of options that are limits
@@ -49,9 +49,9 @@ def serve(
     """
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # the log is ours
     with needed("The server needs grpcio.", where="serve", hint='pip install "exactline[serve]"'):
-        from ..serve.access import read_tokens
-        from ..serve.limits import Limits
-        from ..serve.server import Server, Settings
+        from ..rpc.limits import Limits
+        from ..rpc.server.access import read_tokens
+        from ..rpc.server.server import Server, Settings
 
     given: dict[str, Any] = {
         "lines_per_call": lines,

@@ -9,14 +9,14 @@ import numpy as np
 
 from ..arrays import Bools, Floats, Ints
 from ..errors import ArgumentError
-from ..words import counted
-from .given import Given, of_line, of_lines
+from ..humanize import counted
 from .intervals import Decisions, ManyDecisions, Table
 from .ranking import Ordered, Rows, joined, ordered, ranked
+from .values import Given, of_line, of_lines
 
 if TYPE_CHECKING:
-    from ..restriction import Restriction
-    from ..restrictions import Restrictions
+    from ..results.restriction import Restriction
+    from ..results.restrictions import Restrictions
 
 AT_ONCE = 1 << 20  # numbers that are ranked together
 ROUNDING = 4 * 2.0**-52  # of an alpha

@@ -16,10 +16,10 @@ from torch import Tensor
 from ..arrays import Floats, Ints
 from ..errors import ArgumentError, MissingError, NumberError
 from .decisions import ROUNDING
-from .given import Given, of_line
+from .values import Given, of_line
 
 if TYPE_CHECKING:
-    from ..restriction import Restriction
+    from ..results.restriction import Restriction
 
 EPS = 2.0**-52
 Number = Any  # a float for one functional, a tensor (k,) for several

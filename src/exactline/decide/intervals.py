@@ -12,12 +12,12 @@ import torch
 from torch import Tensor
 
 from ..errors import ArgumentError
-from ..words import counted
+from ..humanize import counted
 
 if TYPE_CHECKING:
     from ..arrays import Bools, Floats, Ints
-    from ..restriction import Restriction
-    from ..restrictions import Restrictions
+    from ..results.restriction import Restriction
+    from ..results.restrictions import Restrictions
 
 Label = int | tuple[int, ...]
 SHOWN = 12  # intervals that print
@@ -112,7 +112,7 @@ class Decisions(Sequence[Interval]):
     @property
     def line(self) -> Restriction:
         """The line that was decided."""
-        from ..restriction import Restriction
+        from ..results.restriction import Restriction
 
         return self.owner if isinstance(self.owner, Restriction) else self.owner[self.place]
 
@@ -129,7 +129,7 @@ class Decisions(Sequence[Interval]):
     @property
     def values(self) -> Floats:
         """The outputs that were compared, at the breaks of the line, (breaks, outputs)."""
-        from .given import outputs_of_line
+        from .values import outputs_of_line
 
         return outputs_of_line(self.line, self.output, "decisions.values")
 
@@ -152,7 +152,7 @@ class Decisions(Sequence[Interval]):
 
     def plot(self, ax: Any = None, *, labels: Sequence[str] | None = None) -> Any:
         """Draw the intervals as a coloured band, the breaks as ticks and the outputs above; ``labels`` names these."""
-        from ..view.band import plot_band
+        from ..plot.band import plot_band
 
         return plot_band(self, ax, names=labels)
 

@@ -13,7 +13,7 @@ from functools import partial
 import numpy as np
 
 from ..arrays import Bools, Floats, Ints
-from .trust import Trust
+from .errors import Trust
 
 SPANS = 8  # neighbours in order that are compared: a third output between two tied ones must not part them
 FEW = 4  # levels that are found one by one rather than by sorting

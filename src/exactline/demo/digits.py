@@ -6,14 +6,14 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from .. import zoo
-from ..restrict import restrict
-from ..words import counted
+from ..api import restrict
+from ..humanize import counted
 from .chapter import Chapter, Page, Picture, Table, number
 from .draw_line import draw_line
 
 if TYPE_CHECKING:
     from ..decide.intervals import Decisions
-    from ..restriction import Restriction
+    from ..results.restriction import Restriction
 
 START, END = 9, 6  # of the digits that ship with us
 CODE = """import exactline as xl

@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..studies.encounter import ADVISORIES
-from ..view.acas import ownship
-from ..view.acas_plane import paint_cartesian, placed
+from ..paper.encounter import ADVISORIES
+from ..paper.plot_acas import ownship
+from ..paper.plot_acas_plane import paint_cartesian, placed
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from ..studies.acas import Study
-    from ..studies.acas_plane import AdvisoryMap
+    from ..paper.acas import Study
+    from ..paper.acas_plane import AdvisoryMap
     from .encounter import Hidden
 
 ROOM = 1.9  # a closer look is so many times as wide as what it looks at

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..arrays import Floats
-from ..view.heat import HEAT, image_of
-from ..view.plot import COLOURS
+from ..plot.heat import HEAT, image_of
+from ..plot.line import COLOURS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..view.band import GREY
-from ..view.heat import image_of
-from ..view.plot import COLOURS
+from ..plot.band import GREY
+from ..plot.heat import image_of
+from ..plot.line import COLOURS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
     from ..decide.intervals import Decisions
-    from ..restriction import Restriction
+    from ..results.restriction import Restriction
 
 IMAGES = 9  # on the way
 DARK = ("#0072B2", "#000000", "#009E73", "#D55E00")  # fills that white letters can be read on
@@ -107,7 +107,7 @@ def _band(ax: Axes, decided: Decisions, colours: dict[int, str]) -> None:
 
 
 def _breaks(ax: Axes, line: Restriction) -> None:
-    from ..view.plane_looks import shaded
+    from ..plot.plane_style import shaded
 
     places: dict[str, list[float]] = defaultdict(list)
     for birth, alpha in zip(line.born, line.alphas.tolist(), strict=True):

@@ -8,15 +8,15 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..view.heat import image_of
-from ..view.plane import plot_plane
-from ..view.plane_looks import FILLS, percent
+from ..plot.heat import image_of
+from ..plot.plane import plot_plane
+from ..plot.plane_style import FILLS, percent
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from ..plane.regions import Region
+    from ..decide.regions import Region
     from .plane import Side
 
 ZOOM = 3.4  # points for a pixel of a corner's image

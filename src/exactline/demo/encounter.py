@@ -11,22 +11,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..arrays import Floats
-from ..studies import acas
-from ..studies.acas import Missed, Study
-from ..studies.acas_plane import REACH, AdvisoryMap, mapped
-from ..studies.acas_report import missed_csv
-from ..studies.encounter import ADVISORIES, INPUTS
-from ..studies.scene import Scene
-from ..studies.zones import cell_areas
-from ..words import counted
+from ..humanize import counted
+from ..paper import acas
+from ..paper.acas import Missed, Study
+from ..paper.acas_plane import REACH, AdvisoryMap, mapped
+from ..paper.acas_report import missed_csv
+from ..paper.encounter import ADVISORIES, INPUTS
+from ..paper.geometry import Scene
+from ..paper.regions import cell_areas
 from .chapter import Chapter, Page, Picture, Table, number
 from .draw_encounter import draw_encounter
 
 HEADING = 150.0  # degrees: the intruder comes towards us, from the left to the right
 ROWS = 6  # of the table of missed stretches
 UNITS = ("ft", "rad", "rad", "ft/s", "ft/s")
-CODE = """from exactline.studies import acas
-from exactline.studies.scene import Scene
+CODE = """from exactline.paper import acas
+from exactline.paper.geometry import Scene
 
 study = acas.run(scene=Scene(psi=150.0))  # or acas.run("ACASXU_1_1.nnet")
 for missed in study.missed:
@@ -207,7 +207,7 @@ def _page(chart: AdvisoryMap, path: Path) -> None:
 
 def _line(study: Study, path: Path) -> None:
     """The line of the longest stretch that neither its samples nor the grid show."""
-    from ..restrict import restrict
+    from ..api import restrict
 
     track = max(study.missed, key=lambda m: (m.off_grid, _feet(m))).line.track
     start, stop = study.scene.encounters([track.start, track.stop])
@@ -217,6 +217,6 @@ def _line(study: Study, path: Path) -> None:
 
 
 def _csv(study: Study, path: Path) -> None:
-    from ..storage import write_atomically
+    from ..results.storage import write_atomically
 
     write_atomically(path, missed_csv(study).encode())

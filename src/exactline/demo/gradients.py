@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 
 from .. import zoo
-from ..attr.integrated import IntegratedGradients
-from ..attr.rules import Pieces, relative_error
-from ..restrict import restrict
-from ..words import counted
+from ..api import restrict
+from ..attr.integrated_gradients import IntegratedGradients
+from ..attr.sampling_rules import Pieces, relative_error
+from ..humanize import counted
 from .chapter import Chapter, Picture, Table, number, percent
 from .draw_gradients import draw_curves, draw_heat
 

@@ -8,14 +8,14 @@ import torch
 from torch import Tensor
 
 from .. import zoo
-from ..restrict import restrict
-from ..words import counted
+from ..api import restrict
+from ..humanize import counted
 from .chapter import Chapter, Page, Picture, Table, number
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from ..restriction import Restriction
+    from ..results.restriction import Restriction
 
 FEATURES, OUTPUTS = ("age", "income"), ("score", "premium")
 CODE = """import exactline as xl
@@ -106,7 +106,7 @@ def _rounded(values: Any) -> Any:
 def _draw(line: Restriction, values: Tensor) -> Figure:
     from matplotlib.figure import Figure
 
-    from ..view.plot import COLOURS
+    from ..plot.line import COLOURS
 
     figure = Figure(figsize=(7.2, 3.2), layout="constrained")
     ax = figure.subplots()

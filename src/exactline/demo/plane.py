@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 
 from .. import zoo
-from ..plane.ask import restrict_plane
-from ..words import counted
+from ..api_plane import restrict_plane
+from ..humanize import counted
 from .chapter import Chapter, Page, Picture, Table, percent
 from .draw_plane import chosen_colours, draw_plane
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ..plane.regions import Regions
-    from ..plane.restriction import PlaneRestriction
+    from ..decide.regions import Regions
+    from ..results.plane import PlaneRestriction
 
 CORNERS = (9, 6, 0)  # of the digits that ship with us
 METHODS = {"normal": "trained normally", "pgd": "trained against attacks"}

@@ -113,8 +113,8 @@ def writable(folder: Path) -> Path:
 
 def _drawn(chapter: Chapter, folder: Path) -> tuple[list[Path], str]:
     """The files of a chapter's pictures, or why there are none."""
-    from ..view.figures import save_figures
-    from ..view.plot import STYLE
+    from ..plot.figures import save_figures
+    from ..plot.line import STYLE
 
     wanted = [(picture.name, picture.draw) for picture in chapter.pictures]
     try:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import FileError
-from .opening import opened
+from .open_file import opened
 
 if TYPE_CHECKING:
     from ..network.graph import Network
@@ -65,7 +65,7 @@ def load(path: str | os.PathLike[str], *, normalize: bool = True, shape: Sequenc
 
 def save(network: Network, path: str | os.PathLike[str]) -> None:
     """Write a network to a file: ``.onnx``, or ``.eran`` for networks that are one layer after another."""
-    from ..storage import write_atomically
+    from ..results.storage import write_atomically
 
     file = Path(path)
     if file.suffix == ".onnx":

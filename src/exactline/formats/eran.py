@@ -16,8 +16,8 @@ from ..errors import FileError, UnsupportedError
 from ..network.builder import Data, Refused, Smooth, Value
 from ..network.graph import Network
 from . import limits
-from .numerals import Lines, array, shown
-from .sketch import Sketch
+from .graph_builder import Sketch
+from .numbers import Lines, array, shown
 
 LEAKY_SLOPE = 0.2  # the format names none; ERAN evaluates LeakyRelu with TensorFlow's own
 ACTIVATIONS: dict[str, tuple[Any, ...]] = {  # as torch calls them

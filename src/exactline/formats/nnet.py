@@ -14,8 +14,8 @@ from ..errors import FileError
 from ..network.builder import Value
 from ..network.graph import Network
 from . import limits
-from .numerals import Lines, floats
-from .sketch import Sketch
+from .graph_builder import Sketch
+from .numbers import Lines, floats
 
 
 @dataclass(frozen=True)

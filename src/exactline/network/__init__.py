@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.export import ExportedProgram
 
 from ..errors import ArgumentError
-from ..switches import changing
+from ..locks import changing
 from .capture import capture, readable
 from .fingerprint import fingerprint
 from .graph import Network as Network

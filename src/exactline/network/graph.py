@@ -202,6 +202,6 @@ class Network:
         return f"<Network {self.input_shape} -> {self.output_shape}: {len(self.nodes)} nodes, {units} units>"
 
     def _repr_html_(self) -> str:
-        from ..view.repr_html import network_html
+        from ..plot.repr_html import network_html
 
         return network_html(self)

@@ -20,7 +20,7 @@ from .builder import Barred, BatchSize, Builder, Data, Refused, Smooth, Value
 from .constants import doubled, parameter
 from .curves import Curve
 from .graph import Network, Tail
-from .verify import differences
+from .graph_check import differences
 
 IGNORED = ("_assert_tensor_metadata", "_assert_scalar", "sym_constrain_range", "sym_constrain_range_for_size")
 MADE = ("zeros", "ones", "full", "expand", "empty", "scalar_tensor")  # constants that may be as long as the batch

@@ -11,12 +11,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from ..engines.patches.channelwise import Channelwise
+from ..engines.patches.combine import Add, Concat
+from ..engines.patches.convolve import Convolve
+from ..engines.patches.linear import Rows, Same
+from ..engines.patches.patch import Grid, Mover, grid_of
 from .base import Affine, root_sum_squares
-from .patches.channelwise import Channelwise
-from .patches.convolve import Convolve
-from .patches.joining import Add, Concat
-from .patches.patch import Grid, Mover, grid_of
-from .patches.rows import Rows, Same
 
 PAIRS = 1 << 24  # output pixels times input pixels: a table of so many is made for an operator
 Shape = tuple[int, ...]

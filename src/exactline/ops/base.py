@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, Self
 import torch
 from torch import Tensor
 
-from .patches.patch import Grid, Mover, grid_of
-from .patches.rows import Whole
+from ..engines.patches.linear import Whole
+from ..engines.patches.patch import Grid, Mover, grid_of
 
 if TYPE_CHECKING:
-    from .contest import Contest
-    from .patches.scan import Turner
+    from ..engines.patches.timeline import Turner
+    from ..engines.polygons.separators import Contest
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from ..engines.patches.maxpool import Leading
+from ..engines.patches.patch import Grid, grid_of
+from ..engines.patches.timeline import Turner
+from ..engines.polygons.separators import Contest, knockout
 from .base import Breaking, Crossings, Noise, Settled
-from .contest import Contest, knockout
-from .patches.leading import Leading
-from .patches.patch import Grid, grid_of
-from .patches.scan import Turner
 
 Native = Callable[[Tensor], tuple[Tensor, Tensor]]
 LOOK = 1 << 22  # elements of windows opened at a time

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from ..engines.polygons.separators import Contest, swaps
 from .base import HUGE, Breaking, Crossings, Noise, Settled
-from .contest import Contest, swaps
 from .maximum import LOOK, LOUD
 
 

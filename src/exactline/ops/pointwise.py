@@ -9,12 +9,12 @@ from fractions import Fraction
 import torch
 from torch import Tensor
 
+from ..engines.patches.patch import Grid
+from ..engines.patches.pointwise import Turning
+from ..engines.patches.timeline import Turner
+from ..engines.polygons.separators import Contest, knots_contest
 from .base import HUGE, Breaking, Crossings, Noise, Passes, Settled
-from .contest import Contest, knots_contest
 from .masks import differ, found, greater, holds, less
-from .patches.patch import Grid
-from .patches.scan import Turner
-from .patches.turning import Turning
 
 COARSE = 1e-10  # in alpha: breaks that rounding moves by more are counted as unresolved
 Number = Fraction | Tensor  # exact, or broadcastable to (1, *shape); knots have exactly that shape

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from .block import Batch
-from .parcel import unpacked
+from .batch import Batch
+from .transport import unpacked
 from .worker import Report, Worker
 
 

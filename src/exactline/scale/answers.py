@@ -10,11 +10,11 @@ import numpy as np
 import torch
 
 from ..decide.intervals import Decisions, Table
-from ..line import Lines
+from ..lines import Lines
 from ..network.graph import Network
-from ..restriction import Restriction
+from ..results.restriction import Restriction
 from .columns import Columns
-from .frozen import thaw
+from .encode import thaw
 from .jobs import INTERVALS
 from .results import LineAttribution, LineDensity
 from .shard import Shard

@@ -15,10 +15,10 @@ from typing import Any
 from ..errors import FileError, MissingError
 from ..network.graph import Network
 from .actor import ScaleWorker
-from .block import Batch
+from .batch import Batch
 from .engine import Outcome
 from .jobs import Job
-from .parcel import first_line, packed, ray_package
+from .transport import first_line, packed, ray_package
 
 DEPTH = 2  # batches at one worker: one in hand and one waiting, so that it never idles
 PATIENCE = 120.0  # seconds until somebody has to be ready

@@ -11,9 +11,9 @@ from typing import Protocol
 import numpy as np
 
 from ..errors import MissingError
-from .block import Batch
+from .batch import Batch
 from .engine import Engine, Outcome
-from .note import Note
+from .failure import Note
 from .planner import Planner
 from .worker import Report
 

@@ -6,7 +6,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Protocol
 
-from .block import Batch
+from .batch import Batch
 from .worker import Report, Worker
 
 

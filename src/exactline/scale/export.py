@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import ArgumentError, FileError
-from ..needed import needed
+from ..optional import needed
 from .columns import Columns
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 
 from ..errors import FileError, LineError
-from .block import Block
+from .batch import Block
 from .source import block_of
 
 NAMES = ("starts", "ends")

@@ -13,11 +13,11 @@ import numpy as np
 
 from ..errors import ExactlineError, FileError
 from . import index as indices
-from .block import Batch, digest, runs
+from .batch import Batch, digest, runs
 from .driver import Progress, now
+from .failure import Note
 from .index import Appender, Index, Record, Run
-from .meta import read_meta, same_meta, write_meta
-from .note import Note
+from .manifest import read_meta, same_meta, write_meta
 from .shard import FOLDER, Shard, Written, full, new_name, packed, write
 from .worker import Report
 

@@ -12,14 +12,14 @@ import torch
 from torch import Tensor
 
 from ..errors import ArgumentError
-from ..line import Lines
+from ..lines import Lines
 from ..network.graph import Network
 from .columns import Columns
-from .frozen import freeze
+from .encode import freeze
 
 if TYPE_CHECKING:
-    from ..restriction import Restriction
-    from ..restrictions import Restrictions
+    from ..results.restriction import Restriction
+    from ..results.restrictions import Restrictions
 
 NAMES = ("restrict", "decide", "attribute", "density")
 INTERVALS = ("starts", "stops", "labels", "tied", "margins", "margins_at", "start_errors", "stop_errors")
@@ -63,7 +63,7 @@ class Job:
         return found, breaks, engine
 
     def _restricted(self, network: Network, lines: Lines, device: str | None) -> tuple[Columns, int, str]:
-        from ..restrict import restrict_many
+        from ..api import restrict_many
 
         wanted = self.values if self.name == "restrict" else self.name != "density"
         answer = restrict_many(network, lines.starts, lines.ends, values=wanted, memory=self.memory, device=device)
@@ -154,7 +154,7 @@ def _attribution(
     network: Network, lines: Lines, target: int | None, memory: int | None, device: str | None
 ) -> tuple[Columns, int]:
     from ..attr import IntegratedGradients
-    from ..attr.asked import flat_targets, one_output, outputs_at, values_at
+    from ..attr.inputs import flat_targets, one_output, outputs_at, values_at
 
     count = len(lines)
     shape = one_output(network)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from .block import Batch, Block
+from .batch import Batch, Block
 from .estimate import Estimate
 
 SOON = 1.5  # seconds a batch takes where workers are few: little is lost with one, and a batch costs 10 ms

@@ -9,17 +9,17 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from ..api import whole_number
 from ..errors import ArgumentError, ExactlineError, FileError
 from ..network import Network, as_network
-from ..restrict import whole_number
-from .block import Block, digest
-from .done import Done
+from .batch import Block, digest
 from .driver import Driver, Progress
 from .engine import Engine, Local
 from .files import file_lines
 from .folder import Folder, open_folder
 from .jobs import Job, job_of
-from .meta import meta_of
+from .ledger import Done
+from .manifest import meta_of
 from .planner import Planner
 from .source import blocks_of, pairs_of, peeked, usual_points
 from .store import Store

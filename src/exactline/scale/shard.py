@@ -19,9 +19,9 @@ from torch import Tensor
 
 from ..arrays import Ints
 from ..errors import FileError
-from ..needed import needed
+from ..optional import needed
 from .columns import Columns, narrowed, offsets_of, row_of
-from .note import Note
+from .failure import Note
 
 FORMAT = "exactline.shard.1"
 FOLDER = "shards"

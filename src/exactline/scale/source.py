@@ -11,9 +11,9 @@ import torch
 
 from ..arrays import Floats
 from ..errors import ArgumentError, ExactlineError, LineError
-from ..line import lines_of, shape_checked
-from .block import Block, digest, row_digests
-from .note import Note
+from ..lines import lines_of, shape_checked
+from .batch import Block, digest, row_digests
+from .failure import Note
 
 PEEKED = 64  # lines looked at to learn the shape of points
 Shapes = Sequence[tuple[int, ...]]

@@ -14,14 +14,14 @@ import numpy as np
 
 from ..arrays import Ints
 from ..errors import ExactlineError, FileError, MissingError
+from ..humanize import counted
 from ..network.graph import Network
-from ..words import counted
 from . import index as indices
 from .answers import answer
+from .failure import Note
 from .folder import damaged
 from .index import Index, Record
-from .meta import HINT, read_meta
-from .note import Note
+from .manifest import HINT, read_meta
 from .shard import AGAIN, FOLDER, Shard, unpacked
 
 KEPT = 4  # shards that stay in memory
@@ -218,7 +218,7 @@ def _known(model: Any, meta: dict[str, Any], folder: Path) -> Network:
     import torch
 
     from ..network import as_network
-    from ..storage import same_network
+    from ..results.storage import same_network
 
     if isinstance(model, (str, os.PathLike)):
         from ..formats import load

@@ -12,12 +12,12 @@ import torch
 
 from ..arrays import Ints
 from ..errors import ArgumentError, CaptureError, FileError, MissingError
-from ..line import Lines
+from ..lines import Lines
 from ..network.graph import Network
-from .block import Batch, Block
+from .batch import Batch, Block
 from .columns import Columns, joined
+from .failure import Note
 from .jobs import Job
-from .note import Note
 from .shard import Shard, Written, new_name, packed, write
 
 OURS = (ArgumentError, CaptureError, MissingError)  # raised by a job of ours these are about the job, not about a line

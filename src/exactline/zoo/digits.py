@@ -10,7 +10,7 @@ from importlib import resources
 import torch
 from torch import Tensor, nn
 
-from ..needed import needed
+from ..optional import needed
 
 WEIGHTS = "digits.safetensors"
 IMAGES = "digits_images.safetensors"

@@ -11,7 +11,7 @@ from importlib import resources
 import torch
 from torch import Tensor, nn
 
-from ..needed import needed
+from ..optional import needed
 
 WEIGHTS = "encounter.safetensors"
 ADVISORIES = ("clear of conflict", "weak left", "weak right", "strong left", "strong right")

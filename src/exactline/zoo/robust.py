@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from ..errors import ArgumentError
-from ..needed import needed
+from ..optional import needed
 
 WEIGHTS = "robust.safetensors"
 METHODS = ("normal", "pgd", "diffai")

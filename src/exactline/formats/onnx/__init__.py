@@ -9,18 +9,18 @@ from typing import Any
 from torch import Tensor
 
 from ...errors import ArgumentError, FileError, UnsupportedError
-from ...needed import needed
 from ...network.builder import Barred, Refused
 from ...network.graph import Network
+from ...optional import needed
 from .. import limits
-from ..sketch import Sketch
+from ..graph_builder import Sketch
 from . import affine as affine
 from . import arithmetic as arithmetic
 from . import pools as pools
 from . import shapes as shapes
-from .held import OPERATORS, Call, Held, Value
-from .refused import REASONS, reason
+from .refusals import REASONS, reason
 from .tensors import Store
+from .values import OPERATORS, Call, Held, Value
 
 OLDEST, NEWEST = 7, 28
 OURS = ("", "ai.onnx")

@@ -10,7 +10,7 @@ from torch import Tensor
 from ...network.builder import Refused
 from .. import limits
 from .arithmetic import elementwise
-from .held import Call, Held, Value, given, operator
+from .values import Call, Held, Value, given, operator
 from .windows import paddings
 
 

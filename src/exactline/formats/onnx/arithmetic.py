@@ -14,8 +14,8 @@ from ...network.graph import Tail
 from ...ops import functions
 from ...ops.pointwise import Pointwise
 from .. import limits
-from .held import Call, Held, Value, given, operator
-from .refused import reason
+from .refusals import reason
+from .values import Call, Held, Value, given, operator
 
 BINARY = {"Add": "add.Tensor", "Sub": "sub.Tensor", "Mul": "mul.Tensor", "Div": "div.Tensor"}
 COMPARE = {

@@ -13,8 +13,8 @@ from ...network.builder import Data, Refused
 from ...ops import windows
 from ...ops.maximum import Maximum
 from .. import limits
-from .held import Call, Value, given, operator
 from .shapes import picked
+from .values import Call, Value, given, operator
 from .windows import paddings, pooled
 
 

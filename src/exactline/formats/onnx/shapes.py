@@ -13,7 +13,7 @@ from torch import Tensor
 
 from ...network.builder import Data, Refused
 from .. import limits
-from .held import Call, Held, Value, given, operator
+from .values import Call, Held, Value, given, operator
 
 ValueShape = tuple[int, ...]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .held import Call
+from .values import Call
 
 
 def paddings(

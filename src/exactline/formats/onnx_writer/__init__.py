@@ -30,7 +30,7 @@ except ImportError:
 
 from .affine import affine
 from .breaking import maximum, order, pointwise
-from .sheet import MOST, Inexact, Sheet
+from .graph import MOST, Inexact, Sheet
 
 OPSET, IR = 17, 8
 TAILS = {"softmax": "Softmax", "log_softmax": "LogSoftmax", "sigmoid": "Sigmoid", "tanh": "Tanh"}

@@ -15,8 +15,8 @@ from ...ops.affine import Average, Combine, Product, Rearrange, Reshape, Scale
 from ...ops.base import Affine
 from .. import limits
 from .averages import average, grid, opened
-from .moves import joined, rearrange
-from .sheet import Sheet
+from .graph import Sheet
+from .rearrange import joined, rearrange
 
 DENSE = 2**24  # numbers of a matrix that is found column by column
 STEP = 2**22  # numbers of such a matrix worked out at a time

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ...network.graph import Shape
 from ...ops.affine import Average
-from .sheet import Sheet
+from .graph import Sheet
 
 
 def average(sheet: Sheet, op: Average, x: str, before: Shape, after: Shape) -> str | None:

@@ -16,7 +16,7 @@ from ...ops import windows
 from ...ops.maximum import Maximum
 from ...ops.order import Order
 from ...ops.pointwise import Number, Pointwise
-from .sheet import Sheet
+from .graph import Sheet
 
 ZERO, ONE = Fraction(0), Fraction(1)
 

@@ -1,0 +1,1 @@
+"""What all commands share: arguments and options, tables, JSON and progress on the terminal."""

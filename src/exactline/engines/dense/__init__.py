@@ -1,0 +1,1 @@
+"""The dense engine: values of every live tensor at every break."""

@@ -1,0 +1,1 @@
+"""Measures of networks along lines: break densities."""

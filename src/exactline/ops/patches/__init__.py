@@ -1,1 +1,0 @@
-"""How a break's change of slope, which is small in space, moves through operators."""

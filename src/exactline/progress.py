@@ -1,0 +1,46 @@
+"""Progress on long sweeps: a bar for people, or a function for programs."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Generator
+
+from .errors import ArgumentError, MissingError
+
+Report = Callable[[float, int], None]  # share of the work done, breaks so far
+
+
+@contextlib.contextmanager
+def reporter(progress: bool | Report) -> Generator[Report | None]:
+    """A function to call with the share done and the breaks so far, or None for silence."""
+    if progress is False:
+        yield None
+    elif progress is True:
+        with _bar() as report:
+            yield report
+    elif callable(progress):
+        yield progress
+    else:
+        raise ArgumentError(
+            f"progress must be True, False or a function, not {progress!r}.",
+            where="argument progress",
+            hint="A function is called with the share done and the breaks so far.",
+        )
+
+
+@contextlib.contextmanager
+def _bar() -> Generator[Report]:
+    try:
+        from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+    except ImportError as problem:
+        raise MissingError(
+            "The package rich is not installed.", where="argument progress", hint="pip install rich"
+        ) from problem
+    columns = (TextColumn("alpha"), BarColumn(), TaskProgressColumn("{task.completed:.4f}"))
+    with Progress(*columns, TextColumn("{task.fields[breaks]:,} breaks"), TimeElapsedColumn(), transient=True) as bar:
+        task = bar.add_task("sweep", total=1.0, breaks=0)
+
+        def report(share: float, breaks: int) -> None:
+            bar.update(task, completed=share, breaks=breaks)
+
+        yield report

@@ -1,0 +1,1 @@
+"""What a restriction returns: lines, planes, their storage and their checks."""

@@ -1,0 +1,119 @@
+"""The answer for many lines: flat arrays underneath, a Restriction for each line on demand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, overload
+
+import torch
+from torch import Tensor
+
+from ..engines.assemble import Collected
+from ..lines import Lines
+from ..network.graph import Network
+from .restriction import Restriction
+
+if TYPE_CHECKING:
+    from ..decide.intervals import ManyDecisions
+
+
+@dataclass(frozen=True, eq=False)
+class Restrictions(Sequence[Restriction]):
+    """Lines that were swept together.
+
+    >>> import exactline as xl
+    >>> lines = xl.restrict_many(torch.nn.ReLU(), [[-1.0], [-2.0]], [[1.0], [-1.0]])
+    >>> [len(line) for line in lines], lines.offsets.tolist(), lines.alphas.tolist()
+    ([2, 1], [0, 3, 5], [0.0, 0.5, 1.0, 0.0, 1.0])
+    """
+
+    found: Collected
+    lines: Lines
+    network: Network
+    seconds: float = 0.0
+    units: dict[str, int] = field(default_factory=dict)
+    dtype: torch.dtype = torch.float64
+    rewrite: bool = True
+    until: str | None = None
+    engine: str = "dense"  # which engine swept, and why
+
+    @property
+    def alphas(self) -> Tensor:
+        """The breaks of all lines one after another."""
+        return self.found.alphas
+
+    @property
+    def offsets(self) -> Tensor:
+        """(lines + 1,): line i has the breaks ``offsets[i]`` to ``offsets[i + 1]``."""
+        return self.found.offsets
+
+    @property
+    def values(self) -> Tensor | tuple[Tensor, ...] | None:
+        """Values at all breaks, (breaks, *out)."""
+        kept = self.found.values
+        return kept if kept is None or self.network.several_outputs else kept[0]
+
+    @property
+    def pieces(self) -> Tensor:
+        """(lines,) number of pieces of each line."""
+        return (self.offsets[1:] - self.offsets[:-1] - 1).clamp(min=0)
+
+    def decisions(self, order: str = "max", top: int = 1, *, output: int | None = None) -> ManyDecisions:
+        """Which output leads on every point of every line; see `Restriction.decisions`.
+
+        >>> import exactline as xl
+        >>> lines = xl.restrict_many(torch.nn.ReLU(), [[1.0, -1.0], [0.0, 1.0]], [[0.0, 2.0], [0.0, 2.0]])
+        >>> [decided.labels for decided in lines.decisions()]
+        [[0, 1], [1]]
+        """
+        from ..decide.decisions import decisions_of_lines
+
+        return decisions_of_lines(self, order, top, output)
+
+    def __len__(self) -> int:
+        return len(self.lines)
+
+    @overload
+    def __getitem__(self, index: int) -> Restriction: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Restriction]: ...
+    def __getitem__(self, index: int | slice) -> Restriction | list[Restriction]:
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(len(self)))]
+        if not -len(self) <= index < len(self):
+            raise IndexError(f"there are {len(self)} lines; {index} is not one of them")
+        index %= len(self)
+        start, stop = self.offsets[index : index + 2].tolist()
+        whole = stop > start and float(self.alphas[stop - 1]) == 1.0
+        return Restriction(
+            alphas=self.alphas[start:stop],
+            lines=Lines(*(tuple(t[index : index + 1] for t in side) for side in (self.lines.starts, self.lines.ends))),
+            births=self.found.born[start:stop],
+            doubts=self.found.doubts[start : max(stop - 1, start)],
+            kept=None if self.found.values is None else tuple(v[start:stop] for v in self.found.values),
+            names=tuple(node.name for node in self.network.nodes),
+            network=self.network,
+            units=self.units,
+            several_inputs=self.network.several_inputs,
+            several_outputs=self.network.several_outputs,
+            dtype=self.dtype,
+            rewrite=self.rewrite,
+            until=self.until,
+            engine=self.engine,
+            seconds=self.seconds / max(len(self), 1),
+            stopped="" if whole else self.found.stopped,
+        )
+
+    def __iter__(self) -> Iterator[Restriction]:
+        return (self[i] for i in range(len(self)))
+
+    def __repr__(self) -> str:
+        pieces = int(self.pieces.sum())
+        stopped = f", stopped by {self.found.stopped}" if self.found.stopped else ""
+        return f"<Restrictions: {len(self):,} lines, {pieces:,} pieces, {self.seconds * 1000:.0f} ms{stopped}>"
+
+    def _repr_html_(self) -> str:
+        from ..plot.repr_html import lines_html
+
+        return lines_html(self)

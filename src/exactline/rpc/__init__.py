@@ -1,0 +1,1 @@
+"""The gRPC service: messages, codec, server, client, and the protocol of SyReNN clients."""

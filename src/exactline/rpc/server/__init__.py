@@ -1,0 +1,1 @@
+"""The server: an asynchronous front and a pool of worker processes."""

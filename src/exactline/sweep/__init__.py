@@ -1,1 +1,0 @@
-"""The engines: they know no operator by name."""
