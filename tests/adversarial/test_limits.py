@@ -328,7 +328,7 @@ def test_foreign_files_are_refused(tmp_path):
     weights = tmp_path / "weights.safetensors"
     save_file({"weight": torch.zeros(3)}, weights)
     tagged = tmp_path / "tagged.safetensors"
-    save_file({"alphas": torch.zeros(3)}, tagged, metadata={"format": "exactline.results.restriction.1", "facts": "{}"})
+    save_file({"alphas": torch.zeros(3)}, tagged, metadata={"format": "exactline.restriction.1", "facts": "{}"})
     contents = {
         "text": b"alpha,value\n0,1\n",
         "zip": b"PK\x03\x04" + bytes(64),
@@ -352,7 +352,7 @@ def test_files_with_damaged_facts_are_refused(tmp_path, facts):
 
     _, path = saved(tmp_path)
     tensors = load_file(path)
-    save_file(tensors, path, metadata={"format": "exactline.results.restriction.1", "facts": facts})
+    save_file(tensors, path, metadata={"format": "exactline.restriction.1", "facts": facts})
     refused(xl.FileError, xl.Restriction.load, path)
 
 

@@ -11,15 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ..engines.patches.channelwise import Channelwise
-from ..engines.patches.combine import Add, Concat
-from ..engines.patches.convolve import Convolve
-from ..engines.patches.linear import Rows, Same
-from ..engines.patches.patch import Grid, Mover, grid_of
 from .base import Affine, root_sum_squares
-
-PAIRS = 1 << 24  # output pixels times input pixels: a table of so many is made for an operator
-Shape = tuple[int, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,22 +48,6 @@ class Product(Affine):
         if self._folds(shapes[0]):
             return [self._folded(grad, shapes[0])]
         return super().pull(grad, shapes)
-
-    def mover(self, sources: Sequence[Grid], shapes: Sequence[Shape], shape: Shape) -> Mover:
-        known, source = self.settings, sources[0]
-        if self.call is F.linear and len(shapes[0]) == 1:
-            return Rows(self.weight, source, (len(self.weight), 1, 1))
-        plain = "stride" in known and not known["transposed"] and known["groups"] == 1 and len(shape) in (2, 3)
-        if plain and source == grid_of(shapes[0]):
-            first = len(shape) == 2  # one spatial dim: there is but one row
-
-            def both(key: str, fill: int) -> tuple[int, int]:
-                return (fill, known[key][0]) if first else (known[key][0], known[key][1])
-
-            weight = self.weight[:, :, None] if first else self.weight
-            settings = both("stride", 1), both("padding", 0), both("dilation", 1)
-            return Convolve(weight, *settings, source, grid_of(shape))
-        return super().mover(sources, shapes, shape)
 
     def _folds(self, shape: Sequence[int]) -> bool:
         """Whether this is a convolution whose transpose is a matrix product and a fold: fast where torch's is slow."""
@@ -147,25 +123,18 @@ class Scale(Affine):
     def spread(self, *errors: Tensor) -> Tensor:
         return self.linear(errors[0]).abs()
 
-    def mover(self, sources: Sequence[Grid], shapes: Sequence[Shape], shape: Shape) -> Mover:
-        source = sources[0]
-        factor = self.linear(torch.ones(1, *shapes[0], device=self._device, dtype=self._dtype))[0]
-        if tuple(factor.shape) == tuple(shapes[0]) == tuple(shape):
-            by_channel = factor.reshape(source[0], -1)
-            if bool((by_channel == by_channel[:, :1]).all()):
-                return Same(by_channel[:, 0].contiguous(), source)
-        return super().mover(sources, shapes, shape)
-
     @property
     def _constants(self) -> list[Tensor]:
         return [t for t in (self.weight, self.divisor, self.offset) if t is not None and t.is_floating_point()]
 
     @property
-    def _device(self) -> torch.device | None:
+    def device(self) -> torch.device | None:
+        """Where the constants are; None without any."""
         return self._constants[0].device if self._constants else None
 
     @property
-    def _dtype(self) -> torch.dtype:
+    def dtype(self) -> torch.dtype:
+        """The precision of the constants."""
         return self._constants[0].dtype if self._constants else torch.float64
 
 
@@ -187,11 +156,6 @@ class Combine(Affine):
 
     def linear(self, *xs: Tensor) -> Tensor:
         return self.evaluate(*xs)
-
-    def mover(self, sources: Sequence[Grid], shapes: Sequence[Shape], shape: Shape) -> Mover:
-        if all(tuple(s) == tuple(shape) for s in shapes) and len(set(sources)) == 1:
-            return Add(self.factors, sources[0])
-        return super().mover(sources, shapes, shape)
 
     def pull(self, grad: Tensor, shapes: Sequence[Sequence[int]]) -> list[Tensor]:
         return [summed(grad, s) * f if f != 1 else summed(grad, s) for s, f in zip(shapes, self.factors, strict=True)]
@@ -225,19 +189,6 @@ class Average(Affine):
 
     def spread(self, *errors: Tensor) -> Tensor:
         return root_sum_squares(self.call, errors[0])
-
-    def mover(self, sources: Sequence[Grid], shapes: Sequence[Shape], shape: Shape) -> Mover:
-        source, grid = sources[0], grid_of(shape)
-        places, spatial = source[1] * source[2], len(shapes[0]) in (2, 3)
-        pools = self.name.startswith(("avg_pool", "adaptive_avg_pool", "_adaptive_avg_pool", "upsample"))
-        dims = self.settings.get("dims", ())
-        reduces = self.name in ("mean", "sum") and len(dims) == len(shapes[0]) - 1 and 0 not in dims
-        fits = source == grid_of(shapes[0]) and grid[0] == source[0] and places * grid[1] * grid[2] <= PAIRS
-        if spatial and fits and (pools or reduces):
-            eye = torch.eye(places, dtype=torch.float64).view(places, 1, *shapes[0][1:])
-            matrix = self.call(eye).reshape(places, -1).T
-            return Channelwise(matrix.contiguous(), source, grid)
-        return super().mover(sources, shapes, shape)
 
     @property
     def terms(self) -> float:
@@ -286,24 +237,6 @@ class Rearrange(Affine):
     def terms(self) -> float:
         return 0.0
 
-    def mover(self, sources: Sequence[Grid], shapes: Sequence[Shape], shape: Shape) -> Mover:
-        source, grid = sources[0], grid_of(shape)
-        if all(g == grid_of(s) for g, s in zip(sources, shapes, strict=True)) and self.constant is None:
-            in_order = torch.arange(len(self.index), device=self.index.device)
-            whole = sum(g[0] for g in sources) == grid[0]  # not the first few channels of one
-            if whole and {g[1:] for g in (*sources, grid)} == {grid[1:]} and torch.equal(self.index, in_order):
-                return Concat(tuple(sources), grid)
-        places, pixels = source[1] * source[2], grid[1] * grid[2]
-        if len(sources) == 1 and source == grid_of(shapes[0]) and grid[0] == source[0] and places * pixels <= PAIRS:
-            index = self.index.view(grid[0], pixels)
-            first = torch.arange(grid[0], device=index.device)[:, None] * places
-            local = torch.where(index >= 0, index - first, -1)
-            if bool(((local >= 0) & (local < places) | (index < 0)).all()) and bool((local == local[:1]).all()):
-                matrix = torch.zeros(pixels, places + 1, dtype=torch.float64, device=index.device)
-                matrix.scatter_(1, torch.where(local[0] >= 0, local[0], places)[:, None], 1.0)
-                return Channelwise(matrix[:, :-1].contiguous(), source, grid)
-        return super().mover(sources, shapes, shape)
-
     def _picked(self, xs: tuple[Tensor, ...]) -> Tensor:
         flat = [x.reshape(len(x), -1) for x in xs]
         joined = flat[0] if len(flat) == 1 else torch.cat(flat, dim=1)
@@ -323,11 +256,6 @@ class Reshape(Affine):
 
     def linear(self, *xs: Tensor) -> Tensor:
         return self.evaluate(*xs)
-
-    def mover(self, sources: Sequence[Grid], shapes: Sequence[Shape], shape: Shape) -> Mover:
-        if len(shape) == 1 or grid_of(shape) == sources[0]:
-            return Same(None, sources[0])  # flat: still a map, read in the same order
-        return super().mover(sources, shapes, shape)
 
     def pull(self, grad: Tensor, shapes: Sequence[Sequence[int]]) -> list[Tensor]:
         return [grad.reshape(len(grad), *shapes[0])]

@@ -6,17 +6,10 @@ import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import torch
 from torch import Tensor
-
-from ..engines.patches.linear import Whole
-from ..engines.patches.patch import Grid, Mover, grid_of
-
-if TYPE_CHECKING:
-    from ..engines.patches.timeline import Turner
-    from ..engines.polygons.separators import Contest
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,10 +80,6 @@ class Affine(Op):
             xs = [x.requires_grad_() for x in made]
             return list(torch.autograd.grad(self.linear(*xs), xs, grad))
 
-    def mover(self, sources: Sequence[Grid], shapes: Sequence[tuple[int, ...]], shape: tuple[int, ...]) -> Mover:
-        """How patches on maps of these inputs move through; whole maps at worst."""
-        return Whole(self.linear, tuple(shapes), shape, tuple(sources), grid_of(shape))
-
 
 @dataclass(frozen=True, eq=False)
 class Breaking(Op):
@@ -136,19 +125,6 @@ class Breaking(Op):
     @abstractmethod
     def follow(self, pattern: Tensor, x: Tensor) -> Tensor:
         """The affine map of a branch pattern, applied to any point."""
-
-    @abstractmethod
-    def contests(self, shape: Sequence[int]) -> tuple[Contest, ...]:
-        """What cuts a polygon, for an input of this shape: each contest where the earlier ones are settled."""
-
-    @property
-    def merges(self) -> bool:
-        """Whether contests cut too much: polygons that follow one pattern in the end are one."""
-        return False
-
-    def turner(self, source: Grid, shape: tuple[int, ...]) -> Turner | None:
-        """How patches on a map of the input turn into patches of the output; None: only points will do."""
-        return None
 
     def rival(self, before: Tensor, after: Tensor) -> Tensor | None:
         """The pattern with every unit that is on a knot along a whole piece on its other side; None: there is none."""

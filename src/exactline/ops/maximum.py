@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from ..engines.patches.maxpool import Leading
-from ..engines.patches.patch import Grid, grid_of
-from ..engines.patches.timeline import Turner
-from ..engines.polygons.separators import Contest, knockout
 from .base import Breaking, Crossings, Noise, Settled
 
 Native = Callable[[Tensor], tuple[Tensor, Tensor]]
@@ -82,29 +78,11 @@ class Maximum(Breaking):
             pattern = torch.where(best > 0, pattern, torch.full_like(pattern, self.table.shape[1]))
         return pattern
 
-    def turner(self, source: Grid, shape: tuple[int, ...]) -> Turner | None:
-        grid = grid_of(self.shape)
-        if source != grid_of(shape) or grid[0] != source[0] or not source[0]:
-            return None
-        windows = self.table.view(grid[0], grid[1] * grid[2], -1)
-        first = torch.arange(grid[0], device=windows.device)[:, None, None] * (source[1] * source[2])
-        local = windows - first
-        if not bool((local == local[:1]).all()):
-            return None
-        return Leading(local[0].contiguous(), source, grid, self.sign, self.floor)
-
     def follow(self, pattern: Tensor, x: Tensor) -> Tensor:
         flat = x.reshape(len(x), -1)
         inside = pattern < self.table.shape[1]
         position = self.table.gather(1, (pattern * inside).T).T
         return (flat.gather(1, position) * inside).view(len(x), *self.shape)
-
-    def contests(self, shape: Sequence[int]) -> tuple[Contest, ...]:
-        return knockout(self.table, self.sign, self.floor)
-
-    @property
-    def merges(self) -> bool:
-        return True
 
     def rival(self, before: Tensor, after: Tensor) -> Tensor | None:
         pattern = self.branch(before, after)

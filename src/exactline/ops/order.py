@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from ..engines.polygons.separators import Contest, swaps
 from .base import HUGE, Breaking, Crossings, Noise, Settled
 from .maximum import LOOK, LOUD
 
@@ -58,13 +56,6 @@ class Order(Breaking):
 
     def follow(self, pattern: Tensor, x: Tensor) -> Tensor:
         return self._open(x).gather(-1, pattern).reshape(len(x), *self.shape)
-
-    def contests(self, shape: Sequence[int]) -> tuple[Contest, ...]:
-        return (swaps(self.table),)
-
-    @property
-    def merges(self) -> bool:
-        return True
 
     def _open(self, x: Tensor) -> Tensor:
         return x.reshape(len(x), -1)[:, self.table]  # (points, windows, size)

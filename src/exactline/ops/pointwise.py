@@ -9,10 +9,6 @@ from fractions import Fraction
 import torch
 from torch import Tensor
 
-from ..engines.patches.patch import Grid
-from ..engines.patches.pointwise import Turning
-from ..engines.patches.timeline import Turner
-from ..engines.polygons.separators import Contest, knots_contest
 from .base import HUGE, Breaking, Crossings, Noise, Passes, Settled
 from .masks import differ, found, greater, holds, less
 
@@ -89,7 +85,7 @@ class Pointwise(Breaking):
         unresolved = None
         owned = False
         for place, knot in enumerate(self.knots):
-            level = _level(knot, x)
+            level = level_of(knot, x)
             if noise.nearest is not None and noise.nearest[place] > noise.doubtful:
                 sides.append((greater(flat, level), None))
                 continue
@@ -169,25 +165,6 @@ class Pointwise(Breaking):
                 pattern = torch.where(flat, torch.full_like(pattern, len(self.slopes) + j), pattern)
         return pattern
 
-    def contests(self, shape: Sequence[int]) -> tuple[Contest, ...]:
-        like = torch.empty(1, *shape)
-        levels = [_level(knot, like) for knot in self.knots]
-        return (knots_contest(levels, like.numel()),)
-
-    def turner(self, source: Grid, shape: tuple[int, ...]) -> Turner | None:
-        knots, slopes = _numbers(self.knots), list[float | Tensor]()
-        for slope in self.slopes:
-            if isinstance(slope, Fraction):
-                slopes.append(float(slope))
-                continue
-            by_channel = slope.expand(1, *shape).reshape(source[0], -1)
-            if not bool((by_channel == by_channel[:, :1]).all()):
-                return None
-            slopes.append(by_channel[:, 0].contiguous())
-        if len(knots) != len(self.knots):
-            return None
-        return Turning(tuple(float(k) for k in knots), tuple(slopes), source)
-
     def follow(self, pattern: Tensor, x: Tensor) -> Tensor:
         out = torch.zeros_like(x)
         value = _number(self.value)
@@ -245,7 +222,7 @@ def _numbers(values: tuple[Number, ...]) -> list[Fraction]:
     return [v for v in values if isinstance(v, Fraction)] if all(isinstance(v, Fraction) for v in values) else []
 
 
-def _level(knot: Number, x: Tensor) -> float | Tensor:
+def level_of(knot: Number, x: Tensor) -> float | Tensor:
     """A knot as a number, or as one number per flat unit."""
     if isinstance(knot, Fraction):
         return float(knot)

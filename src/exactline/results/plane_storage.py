@@ -15,7 +15,7 @@ from .storage import DTYPES, known_facts, numbered, read_arrays, same_network, w
 if TYPE_CHECKING:
     from .plane import PlaneRestriction
 
-FORMAT = "exactline.engines.polygons.1"
+FORMAT = "exactline.plane.1"
 FACTS = ("names", "units", "several_inputs", "several_outputs", "seconds", "unresolved", "rewrite", "until")
 ARRAYS = ("outline", "origin", "axes", "weights", "edges", "births", "sides", "offsets", "rings")
 WHOLE = ("edges", "births", "sides", "offsets", "rings")

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ..network.graph import Network
     from .restriction import Restriction
 
-FORMAT = "exactline.results.restriction.1"
+FORMAT = "exactline.restriction.1"
 FACTS = (
     "names",
     "units",

@@ -12,6 +12,7 @@ from ...network.graph import Network
 from ...numerics.plan import plan
 from ...ops.base import Affine, Breaking, Input
 from .patch import Grid, Mover, grid_of
+from .rules import activation_rule, affine_rule
 from .timeline import Turner
 
 _routes: weakref.WeakKeyDictionary[Network, Route] = weakref.WeakKeyDictionary()
@@ -59,10 +60,10 @@ def _route(network: Network) -> Route:
             grids[i] = grid_of(node.shape)
         elif isinstance(node.op, Affine):
             shapes = [network.nodes[j].shape for j in node.inputs]
-            movers[i] = node.op.mover([grids[j] for j in node.inputs], shapes, node.shape)
+            movers[i] = affine_rule(node.op, [grids[j] for j in node.inputs], shapes, node.shape)
             grids[i] = movers[i].grid
         elif isinstance(node.op, Breaking):
-            turner = node.op.turner(grids[node.inputs[0]], network.nodes[node.inputs[0]].shape)
+            turner = activation_rule(node.op, grids[node.inputs[0]], network.nodes[node.inputs[0]].shape)
             if turner is None:
                 stop = i
                 break

@@ -14,7 +14,7 @@ from ...numerics.static_filter import SAMPLES, Usual, usual_errors
 from ...ops.base import Breaking
 from ..dense.error_model import LOOK, SAFETY, estimate
 from ..dense.state import on
-from .separators import Contest
+from .separators import Contest, separators_of
 from .state import Frame, State
 
 NEAREST = 8 * float(np.finfo(np.float64).eps)  # weights this close are one corner
@@ -38,7 +38,7 @@ def contests_of(network: Network, node: int) -> tuple[Contest, ...]:
     op = network.nodes[node].op
     if not isinstance(op, Breaking):
         raise TypeError(f"{network.nodes[node].name} does not break")
-    return op.contests(network.nodes[network.nodes[node].inputs[0]].shape)
+    return separators_of(op, network.nodes[network.nodes[node].inputs[0]].shape)
 
 
 def blurred(network: Network, state: State, node: int, contest: Contest, corners: Ints) -> Tensor:

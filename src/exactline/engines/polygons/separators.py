@@ -5,13 +5,16 @@ On a line a breaking operator finds its crossings itself; in a plane it says wha
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from ...ops.base import flat
+from ...ops.base import Breaking, flat
+from ...ops.maximum import Maximum
+from ...ops.order import Order
+from ...ops.pointwise import Pointwise, level_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,6 +25,25 @@ class Contest:
     blur: Callable[[Tensor], Tensor]  # errors (n, *in) -> errors of the differences (n, m)
     units: Tensor  # (m,) which unit of the node
     levels: Tensor | None = None  # (m,) the knots that single elements, numbered as units are, are compared with
+
+
+def separators_of(op: Breaking, shape: Sequence[int]) -> tuple[Contest, ...]:
+    """What cuts a polygon at an operator whose input has this shape; each holds where the earlier ones are settled."""
+    match op:
+        case Pointwise():
+            like = torch.empty(1, *shape)
+            return (knots_contest([level_of(knot, like) for knot in op.knots], like.numel()),)
+        case Maximum():
+            return knockout(op.table, op.sign, op.floor)
+        case Order():
+            return (swaps(op.table),)
+        case _:
+            raise TypeError(f"{op.title} has no separators")
+
+
+def merges_cells(op: Breaking) -> bool:
+    """Whether the separators cut too much, so that polygons with one activation pattern are merged afterwards."""
+    return isinstance(op, (Maximum, Order))
 
 
 def knots_contest(levels: list[float | Tensor], count: int) -> Contest:

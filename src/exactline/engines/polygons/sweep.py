@@ -18,6 +18,7 @@ from .error_model import contests_of, usual
 from .growable import Rows
 from .merge import merged
 from .mesh import Mesh
+from .separators import merges_cells
 from .state import Frame, State
 from .subdivide import Cutter
 
@@ -80,10 +81,10 @@ def branch_out(network: Network, state: State, op: Breaking, points: int) -> boo
     contests = contests_of(network, i)
     for number in range(0 if state.work is None else state.work.number, len(contests)):
         # polygons that may have to be joined again are not parted
-        most = sys.maxsize if op.merges else points
+        most = sys.maxsize if merges_cells(op) else points
         if not Cutter(network, state, number, contests[number], largest, doubtful).run(most):
             return False
-    if op.merges and len(state.mesh.ends) > edges:
+    if merges_cells(op) and len(state.mesh.ends) > edges:
         merged(network, state, op, before, doubtful)
     state.mesh.packed()
     state.live[i] = op.evaluate(state.live[source])
