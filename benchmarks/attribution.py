@@ -22,8 +22,8 @@ from timing import best, peak_mib
 from torch import Tensor, nn
 
 from exactline.attr import PathIntegral, path_integral
-from exactline.fp_context import precise
-from exactline.lines import lines_of
+from exactline.fp_context import full_precision
+from exactline.lines import as_lines
 from exactline.network import as_network
 
 MOST = 3.0  # times a restriction of the same lines
@@ -40,9 +40,9 @@ SHOWN = (CASES["784-1024x4-10"], CASES["5-50x6-5, 100 lines"], SMALL)
 def integral(case: Case, model: Model) -> PathIntegral:
     """Gradients of one output along all lines of a case, integrated exactly."""
     starts, ends = case.ends()
-    with precise(kernels=False):
+    with full_precision(kernels=False):
         network = as_network(model, [starts[0]])
-    lines = lines_of(starts, ends, ("starts", "ends"), many=True)
+    lines = as_lines(starts, ends, ("starts", "ends"), many=True)
     return path_integral(network, lines, torch.full((case.lines,), TARGET))
 
 

@@ -57,8 +57,10 @@ def _measured(server: Server, client: Client, name: str, network: Network, ends:
     found = client.restrict_many(name, *ends)
     if not torch.equal(found.alphas, xl.restrict_many(network, *ends).alphas):
         raise SystemExit("the service answers otherwise than the library")
-    values = found.found.values or ()
-    size = sum(t.numel() * t.element_size() for t in (found.alphas, found.found.born, found.found.doubts, *values))
+    values = found.breaks.values or ()
+    size = sum(
+        t.numel() * t.element_size() for t in (found.alphas, found.breaks.origins, found.breaks.ambiguous, *values)
+    )
     calls = [lambda: xl.restrict_many(network, *ends), lambda: client.restrict_many(name, *ends)]
     library, service = best(calls, RUNS)
     (worker,) = map(psutil.Process, server.pool.stats().pids)

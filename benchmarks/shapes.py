@@ -18,7 +18,7 @@ import exactline as xl
 Model = nn.Module | xl.Network
 Draw = Callable[..., tuple[Tensor, Tensor]]  # (lines, *shape) -> starts and ends, each (lines, *shape)
 BOX = (-6000.0, 10000.0, -6000.0, 6000.0)  # x and y around the ownship of ACAS Xu, feet
-BOTH = ("dense", "local", "auto")
+BOTH = ("dense", "patches", "auto")
 
 
 @dataclass(frozen=True)

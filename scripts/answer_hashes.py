@@ -73,7 +73,7 @@ def origins(line: Any) -> list[tuple[Any, ...] | None]:
 def of_line(line: Any) -> tuple[Any, ...]:
     """The numbers of a restriction."""
     counts = field(line, "ambiguous_per_piece", "doubts")
-    values = None if field(line, "kept_values", "kept") is None else line.values
+    values = None if field(line, "stored_values", "kept") is None else line.values
     return line.alphas, values, origins(line), counts, line.stopped, len(line)
 
 

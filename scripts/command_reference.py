@@ -13,8 +13,8 @@ import typer.main
 
 from exactline.cli import app
 from exactline.cli.doctor import UNSOUND
-from exactline.cli.exit import INTERRUPTED, UNHEARD
-from exactline.cli.root import NAME
+from exactline.console.exit import INTERRUPTED, UNHEARD
+from exactline.console.root import NAME
 from exactline.errors import ERRORS, ExactlineError
 
 PAGE = Path(__file__).parents[1] / "docs" / "commands.md"

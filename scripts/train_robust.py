@@ -17,8 +17,8 @@ from safetensors.torch import save
 from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
 
+from exactline.files import write_atomically
 from exactline.paper import training
-from exactline.results.storage import write_atomically
 from exactline.zoo import digit_set
 from exactline.zoo.robust import WEIGHTS
 

@@ -13,7 +13,19 @@ os.environ.setdefault("MPLBACKEND", "Agg")
 
 # Coverage is of the sweep, the operators and the answer, and it nearly doubles the time of what it follows: these
 # folders are about other things and run without it.
-UNCOVERED = {"attr", "corpus", "decide", "demo", "exact", "formats", "measures", "paper", "rpc", "scale", "verification"}
+UNCOVERED = {
+    "attr",
+    "corpus",
+    "decide",
+    "demo",
+    "exact",
+    "formats",
+    "measures",
+    "paper",
+    "rpc",
+    "scale",
+    "verification",
+}
 UNCOVERED |= {"cli", "docs", "examples", "plot", "zoo"}
 REFUSALS = "test_refused.py"  # networks that never come to be swept
 

@@ -49,7 +49,7 @@ def test_a_tent_of_depth_14_breaks_at_every_multiple_exactly():
     line = xl.restrict(tent_network(14), [0.0], [1.0])
     assert torch.equal(line.alphas, torch.arange(2**14 + 1, dtype=torch.float64) / 2**14)
     assert torch.equal(line.values[:, 0], (torch.arange(2**14 + 1) % 2).double())
-    assert line.unresolved == 0
+    assert line.ambiguous == 0
 
 
 @pytest.mark.slow
@@ -76,7 +76,7 @@ def test_the_shape_of_convbig_fits_in_two_gibibytes():
         "body = [m for c in convs for m in (c, nn.ReLU())] + [nn.Flatten()]\n"
         "body += [m for d in dense for m in (d, nn.ReLU())]\n"
         "line = xl.restrict(nn.Sequential(*body, nn.Linear(512, 10)), *torch.randn(2, 3, 32, 32))\n"
-        "print(len(line), sum(line.units.values()), line.unresolved)"
+        "print(len(line), sum(line.units.values()), line.ambiguous)"
     )
     pieces, units, _ = map(int, lines[0].split())
     print(f"convBig: {pieces} pieces, peak {peak / 2**20:.0f} MiB")
@@ -88,8 +88,8 @@ def test_the_shape_of_convbig_fits_in_two_gibibytes():
 def same(a: xl.Restriction, b: xl.Restriction) -> None:
     assert len(a) == len(b)
     assert float((a.alphas - b.alphas).abs().max()) <= 1e-12
-    assert a.unresolved == b.unresolved
-    assert [vars(x) if x else x for x in a.born] == [vars(x) if x else x for x in b.born]
+    assert a.ambiguous == b.ambiguous
+    assert [vars(x) if x else x for x in a.origins] == [vars(x) if x else x for x in b.origins]
     scale = 1 + float(a.values.abs().max())
     assert float((a.values - b.values).abs().max()) <= 1e-12 * scale
 
@@ -124,7 +124,7 @@ def test_births_equal_the_oracles_under_ties(family):
         exact = [b and (b.node, b.unit, b.count) for b in xl.exact.restrict(network, Q, R).born]
         for memory in (None, 1):
             line = xl.restrict(network, Q, R, memory=memory)
-            assert [b and (b.node, b.unit, b.count) for b in line.born] == exact
+            assert [b and (b.node, b.unit, b.count) for b in line.origins] == exact
 
 
 def test_repeated_calls_pay_no_capture(monkeypatch):

@@ -3,6 +3,8 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from .version import __version__ as __version__
+
 if TYPE_CHECKING:
     from . import attr as attr
     from . import exact as exact
@@ -10,12 +12,12 @@ if TYPE_CHECKING:
     from . import plot as plot
     from . import scale as scale
     from . import zoo as zoo
+    from .api import grid as grid
     from .api import restrict as restrict
     from .api import restrict_many as restrict_many
     from .api import restrict_path as restrict_path
+    from .api import restrict_plane as restrict_plane
     from .api import sweep as sweep
-    from .api_plane import grid as grid
-    from .api_plane import restrict_plane as restrict_plane
     from .engines.polygons.polygon_input import plane_through as plane_through
     from .errors import AccessError as AccessError
     from .errors import ArgumentError as ArgumentError
@@ -40,12 +42,9 @@ if TYPE_CHECKING:
     from .results.restrictions import Restrictions as Restrictions
     from .verification.falsifier import falsify as falsify
 
-__version__ = "0.1.0"
-
 _PACKAGES = ("attr", "exact", "paper", "plot", "scale", "zoo")
 _NAMES = {  # module: its public names, imported on first use because torch takes seconds to import
-    "api": ("restrict", "restrict_many", "restrict_path", "sweep"),
-    "api_plane": ("grid", "restrict_plane"),
+    "api": ("grid", "restrict", "restrict_many", "restrict_path", "restrict_plane", "sweep"),
     "engines.polygons.polygon_input": ("plane_through",),
     "errors": (
         "AccessError",

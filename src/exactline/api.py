@@ -1,74 +1,56 @@
-"""The questions: restrict one line, many, a polyline, or stream the parts of one."""
+"""The public functions: restrict a network to a line, many lines, a path or a plane, or stream a line in parts."""
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
+from typing import Any, Unpack
 
+import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from .engines.assemble import Collected, Collector, linked
-from .engines.dense.sweep import Limits, Part
-from .engines.dense.workspace import free_on
-from .engines.select import Choice
-from .errors import ArgumentError, LineError
-from .fp_context import precise
-from .lines import Lines, Point, lines_of, points_of, shape_checked
+from .engines.assemble import Assembler, BreakTable, link_parts
+from .engines.dense.sweep import SweepLimits, SweepPart
+from .engines.polygons.assemble import PlaneAssembler
+from .engines.polygons.polygon_input import PolygonInput, check_grid, check_polygon, check_polygon_shapes
+from .engines.polygons.state import PlaneFrame
+from .engines.polygons.sweep import sweep_plane
+from .engines.select import EngineChoice
+from .errors import LineError
+from .fp_context import full_precision
+from .lines import Lines, PointLike, as_lines, as_points, check_shapes
 from .network import Network, as_network
-from .numerics.plan import plan
-from .progress import Report, reporter
+from .numerics.plan import sweep_plan
+from .options import PlaneKeywords, RestrictKeywords, RestrictOptions, SweepKeywords, free_memory
+from .progress import ProgressCallback, progress_reporter
+from .results.plane import PlaneRestriction
 from .results.restriction import Restriction
 from .results.restrictions import Restrictions
 
-CPU_SHARE, GPU_SHARE = 4, 2  # one part in so many of the free memory
-CPU_MOST = 256 << 20  # more does not make a sweep faster
-EARLY, SOON = 256, 64  # points in a part when a limit may stop the sweep: the first parts must come soon
+FIRST_PART_POINTS, DEADLINE_PART_POINTS = 256, 64  # points of a part where max_breaks or seconds may stop the sweep
+MIN_PART_CORNERS = 256  # corners of a part of a plane, whatever the memory
 
 
-@dataclass(frozen=True)
-class _Options:
-    """What the caller asked for, checked."""
+def restrict(model: Any, start: PointLike, end: PointLike, **options: Unpack[RestrictKeywords]) -> Restriction:
+    """Compute every break of a piecewise-linear network on the line from start to end, and its values there.
 
-    dtype: torch.dtype
-    device: torch.device
-    memory: int | None
-    values: bool
-    progress: bool | Report
-    rewrite: bool
-    until: str | None
-    max_breaks: int | None
-    seconds: float | None
-    engine: str = "auto"
-
-
-def restrict(
-    model: Any,
-    Q: Point,
-    R: Point,
-    *,
-    dtype: torch.dtype = torch.float64,
-    device: torch.device | str | None = None,
-    memory: int | None = None,
-    values: bool = True,
-    progress: bool | Report = False,
-    rewrite: bool = True,
-    until: str | None = None,
-    max_breaks: int | None = None,
-    seconds: float | None = None,
-    engine: str = "auto",
-) -> Restriction:
-    """Every break of a piecewise-linear network on the line from Q to R, and its values there.
-
-    ``model`` is a module in eval mode, an exported program or a Network; Q and R are points without a batch
-    dimension, tuples of them where the model takes several inputs. ``memory`` bounds the working set in bytes,
-    ``values=False`` keeps only alphas and births, ``until`` names a submodule whose output is wanted,
-    ``max_breaks`` and ``seconds`` end the sweep early, ``rewrite=False`` keeps ReLU and maximum apart. ``engine`` is
-    "dense" (values at every break), "local" (breaks touch only their receptive field) or "auto"; ``line.engine`` says
-    which ran and why. "ray" cuts the line over the processors of a Ray cluster, ``memory`` is then that of each.
+    Args:
+        model: a module in eval mode, an exported program or a Network.
+        start: a point without a batch dimension; a tuple of points where the model takes several inputs.
+        end: the other end of the line, of the same shape.
+        dtype: torch.float64, or torch.float32, which is faster on some GPUs and finds false breaks.
+        device: where to compute; by default where the model's weights are.
+        memory: bytes of the working set.
+        values: False keeps only the breaks and their origins.
+        progress: True shows a progress bar; a function is called with the share done and the breaks so far.
+        rewrite: False keeps ReLU and maximum apart instead of fusing them.
+        until: the name of a submodule whose output is wanted instead of the model's.
+        max_breaks: end the sweep after so many breaks.
+        seconds: end the sweep after so many seconds.
+        engine: "dense" (values at every break), "patches" (local slope jumps) or "auto"; ``line.engine`` says which
+            one ran and why.
 
     >>> import exactline as xl
     >>> line = xl.restrict(torch.nn.ReLU(), [-1.0, 2.0], [3.0, 2.0])
@@ -77,94 +59,60 @@ def restrict(
 
     Raises LineError, CaptureError, UnsupportedError, NumberError, ArgumentError.
     """
-    if engine == "ray":
-        from .scale.split_line import restrict_cut
-
-        given: dict[str, Any] = {"dtype": dtype, "device": device, "memory": memory, "values": values}
-        given |= {"progress": progress, "rewrite": rewrite, "until": until}
-        return restrict_cut(model, Q, R, max_breaks=max_breaks, seconds=seconds, **given)
-    lines = lines_of(Q, R, ("Q", "R"), many=False)
-    options = _options(model, dtype, device, memory, values, progress, rewrite, until, max_breaks, seconds, engine)
-    return _restricted(model, lines, options)[0]
+    lines = as_lines(start, end, ("start", "end"), many=False)
+    return _restrict(model, lines, RestrictOptions.check(model, options, RestrictKeywords))[0]
 
 
-def restrict_many(
-    model: Any,
-    starts: Point,
-    ends: Point,
-    *,
-    dtype: torch.dtype = torch.float64,
-    device: torch.device | str | None = None,
-    memory: int | None = None,
-    values: bool = True,
-    progress: bool | Report = False,
-    rewrite: bool = True,
-    until: str | None = None,
-    max_breaks: int | None = None,
-    seconds: float | None = None,
-    engine: str = "auto",
-) -> Restrictions:
-    """Many lines swept together; starts and ends are (lines, *in), or tuples of such.
+def restrict_many(model: Any, starts: PointLike, ends: PointLike, **options: Unpack[RestrictKeywords]) -> Restrictions:
+    """Restrict a network to many lines, swept together.
+
+    Args:
+        model: as in `restrict`.
+        starts: (lines, *in), or a tuple of such where the model takes several inputs.
+        ends: likewise.
+        **options: as in `restrict`.
 
     >>> import exactline as xl
     >>> [len(line) for line in xl.restrict_many(torch.nn.ReLU(), [[-1.0], [1.0]], [[1.0], [2.0]])]
     [2, 1]
     """
-    lines = lines_of(starts, ends, ("starts", "ends"), many=True)
-    options = _options(model, dtype, device, memory, values, progress, rewrite, until, max_breaks, seconds, engine)
-    return _restricted(model, lines, options)
+    lines = as_lines(starts, ends, ("starts", "ends"), many=True)
+    return _restrict(model, lines, RestrictOptions.check(model, options, RestrictKeywords))
 
 
 def restrict_parts(
-    model: Any,
-    starts: Point,
-    ends: Point,
-    *,
-    dtype: torch.dtype = torch.float64,
-    device: torch.device | str | None = None,
-    memory: int | None = None,
-    values: bool = True,
-    rewrite: bool = True,
-    until: str | None = None,
-    max_breaks: int | None = None,
-    seconds: float | None = None,
-    engine: str = "auto",
-) -> tuple[Choice, Iterator[Part]]:
-    """The answer of ``restrict_many`` in parts, each as soon as it is final and in bounded memory.
+    model: Any, starts: PointLike, ends: PointLike, **options: Unpack[RestrictKeywords]
+) -> tuple[EngineChoice, Iterator[SweepPart]]:
+    """Stream the answer of `restrict_many` in parts, each as soon as it is final, in bounded memory.
 
-    Joined, the parts are that answer; the choice of an engine tells at the end which it was, and its limits why the
-    sweep was stopped early, if it was.
+    Joined, the parts are that answer. When they are exhausted, the engine choice says which engine ran, and its limits
+    why the sweep was stopped early, if it was.
 
     >>> choice, parts = restrict_parts(torch.nn.ReLU(), [[-1.0], [1.0]], [[1.0], [2.0]], memory=1)
     >>> [(part.line.tolist(), part.alphas.tolist()) for part in parts], choice.limits.stopped
     ([([0, 0], [0.0, 0.5]), ([0], [1.0]), ([1, 1], [0.0, 1.0])], '')
     """
-    lines = lines_of(starts, ends, ("starts", "ends"), many=True)
-    options = _options(model, dtype, device, memory, values, False, rewrite, until, max_breaks, seconds, engine)
-    network, moved = _networks(model, lines, options)
-    choice = _choice(moved, options)
-    shapes = [network.nodes[i].shape for i in network.outputs] if values else None
-    collector = Collector(len(lines), shapes, options.max_breaks, choice.limits)
-    return choice, _precisely(collector.settled(_swept(choice, lines, options)))
+    lines = as_lines(starts, ends, ("starts", "ends"), many=True)
+    checked = RestrictOptions.check(model, options, RestrictKeywords)
+    network, choice = _prepare(model, lines, checked)
+    return choice, _in_full_precision(
+        _assembler(network, lines, checked, choice).stream(_sweep(choice, lines, checked))
+    )
 
 
-def _precisely(parts: Iterator[Part]) -> Iterator[Part]:
-    while True:
-        with precise():
-            part = next(parts, None)
-        if part is None:
-            return
-        yield part
+def restrict_path(model: Any, points: PointLike, **options: Unpack[RestrictKeywords]) -> Restrictions:
+    """Restrict a network to a polyline: the lines between neighbouring points, swept together.
 
-
-def restrict_path(model: Any, points: Point, **options: Any) -> Restrictions:
-    """A polyline: the lines between neighbouring points (points, *in), swept together.
+    Args:
+        model: as in `restrict`.
+        points: (points, *in), at least two.
+        **options: as in `restrict`.
 
     >>> import exactline as xl
     >>> [len(line) for line in xl.restrict_path(torch.nn.ReLU(), [[-1.0], [1.0], [2.0]])]
     [2, 1]
     """
-    corners = points_of(points, "points")
+    corners = as_points(points, "points")
     if any(c.dim() == 0 or len(c) < 2 for c in corners):
         raise LineError(
             "A path needs at least two points.", where="argument points", hint="Give a tensor of shape (points, *in)."
@@ -173,96 +121,156 @@ def restrict_path(model: Any, points: Point, **options: Any) -> Restrictions:
     return restrict_many(model, starts, ends, **options)
 
 
-def sweep(
-    model: Any,
-    Q: Point,
-    R: Point,
-    *,
-    dtype: torch.dtype = torch.float64,
-    device: torch.device | str | None = None,
-    memory: int | None = None,
-    values: bool = True,
-    rewrite: bool = True,
-    until: str | None = None,
-    seconds: float | None = None,
-    engine: str = "auto",
-) -> Iterator[Restriction]:
-    """The line in parts, in order of alpha, each as soon as it is known and in bounded memory.
+def sweep(model: Any, start: PointLike, end: PointLike, **options: Unpack[SweepKeywords]) -> Iterator[Restriction]:
+    """Stream a line in parts, in order of alpha, each as soon as it is known, in bounded memory.
 
-    Each part is a Restriction of a stretch of the line and begins at the alpha where the one before it ended.
+    Each part is the Restriction of a segment of the line and begins at the alpha where the previous one ended.
+
+    Args:
+        model: as in `restrict`.
+        start: as in `restrict`.
+        end: as in `restrict`.
+        **options: as in `restrict`, without progress and max_breaks.
 
     >>> import exactline as xl
     >>> [part.alphas.tolist() for part in xl.sweep(torch.nn.ReLU(), [-1.0], [1.0], memory=1)]
     [[0.0, 0.5], [0.5, 1.0]]
     """
-    lines = lines_of(Q, R, ("Q", "R"), many=False)
-    options = _options(model, dtype, device, memory, values, False, rewrite, until, None, seconds, engine)
-    return _streamed(model, lines, options)
+    lines = as_lines(start, end, ("start", "end"), many=False)
+    return _stream(model, lines, RestrictOptions.check(model, options, SweepKeywords))
 
 
-def _streamed(model: Any, lines: Lines, options: _Options) -> Iterator[Restriction]:
-    network, moved = _networks(model, lines, options)
-    choice = _choice(moved, options)
-    limits, parts = choice.limits, linked(_swept(choice, lines, options))
+def restrict_plane(model: Any, vertices: Any, **options: Unpack[PlaneKeywords]) -> PlaneRestriction:
+    """Cut a convex polygon of input space into all polygons on which the network is affine.
+
+    Args:
+        model: as in `restrict`.
+        vertices: three or more corners (k, *in), in order and in one plane; a tuple of such where the model takes
+            several inputs.
+        **options: dtype, device, memory, values, progress, rewrite and until, as in `restrict`.
+
+    >>> import exactline as xl
+    >>> len(xl.restrict_plane(torch.nn.ReLU(), [[-1.0, -1.0], [1.0, -1.0], [0.0, 1.0]]))
+    4
+
+    Raises PlaneError, CaptureError, UnsupportedError, NumberError, ArgumentError.
+    """
+    return _restrict_polygon(model, check_polygon(vertices), RestrictOptions.check(model, options, PlaneKeywords))
+
+
+def grid(
+    model: Any,
+    base: Any,
+    axes: tuple[Any, Any] = (0, 1),
+    box: Any = ((0.0, 1.0), (0.0, 1.0)),
+    **options: Unpack[PlaneKeywords],
+) -> PlaneRestriction:
+    """Vary two features of an input over a box, all others as in ``base``; plane coordinates are the two features.
+
+    Args:
+        model: as in `restrict`.
+        base: the input whose other features stay as they are.
+        axes: two positions in the input: numbers, or tuples of them where the input has several dims.
+        box: the range of each of the two features.
+        **options: as in `restrict_plane`.
+
+    >>> import exactline as xl
+    >>> plane = xl.grid(torch.nn.ReLU(), [0.0, 3.0, 0.0], axes=(0, 2), box=((-1, 1), (-2, 2)))
+    >>> len(plane), plane.at([[0.5, -1.0]]).tolist()
+    (4, [[0.5, 3.0, 0.0]])
+    """
+    polygon = check_grid(base, axes, box)
+    return _restrict_polygon(model, polygon, RestrictOptions.check(model, options, PlaneKeywords))
+
+
+def _restrict(model: Any, lines: Lines, options: RestrictOptions) -> Restrictions:
+    began = time.perf_counter()
+    network, choice = _prepare(model, lines, options)
+    assembler = _assembler(network, lines, options, choice)
+    with progress_reporter(options.progress) as report, full_precision():
+        table = assembler.collect(_report_progress(_sweep(choice, lines, options), report, len(lines)))
+    return _make_restrictions(table, lines, network, time.perf_counter() - began, options, choice)
+
+
+def _stream(model: Any, lines: Lines, options: RestrictOptions) -> Iterator[Restriction]:
+    network, choice = _prepare(model, lines, options)
+    parts = link_parts(_sweep(choice, lines, options))
     held: Restriction | None = None
     while True:
         began = time.perf_counter()
-        with precise():
+        with full_precision():
             part = next(parts, None)
         if held is not None:
             # with a deadline a part waits for the next, so that the last one can say that it is the last
-            yield replace(held, stopped=limits.stopped) if part is None else held
+            yield replace(held, stopped=choice.limits.stopped) if part is None else held
         if part is None:
             return
-        found = _collected(part, options.values)
-        held = _answer(found, lines, network, time.perf_counter() - began, options, choice)[0]
+        table = _break_table(part, options.values)
+        held = _make_restrictions(table, lines, network, time.perf_counter() - began, options, choice)[0]
         if options.seconds is None:
             yield held
             held = None
 
 
-def _collected(part: Part, values: bool) -> Collected:
-    kept = tuple(v.cpu() for v in part.values) if values else None
-    ends = torch.tensor([0, len(part.alphas)])
-    alphas, born, doubts = (t.cpu().contiguous() for t in (part.alphas, part.born, part.doubts))
-    return Collected(ends, alphas, born, doubts, kept, "")
+def _prepare(model: Any, lines: Lines, options: RestrictOptions) -> tuple[Network, EngineChoice]:
+    """Capture the model: the network that results refer to, and the engine for the one that is swept."""
+    points = [t[0] if len(t) else t.new_zeros(t.shape[1:]) for t in lines.starts]
+    with full_precision(kernels=False):
+        network = as_network(model, points, rewrite=options.rewrite, until=options.until)
+        check_shapes(lines, [network.nodes[i].shape for i in network.inputs])
+        swept = _move(network, model, points, options)
+    limits = _limits(swept, options)
+    return network, EngineChoice(swept, options.engine, limits, options.memory_budget, options.values)
 
 
-def _restricted(model: Any, lines: Lines, options: _Options) -> Restrictions:
-    began = time.perf_counter()
-    network, moved = _networks(model, lines, options)
-    choice = _choice(moved, options)
-    limits = choice.limits
-    shapes = [network.nodes[i].shape for i in network.outputs] if options.values else None
-    collector = Collector(len(lines), shapes, options.max_breaks, limits)
-    with reporter(options.progress) as report, precise():
-        found = collector.take(_reported(_swept(choice, lines, options), report, len(lines)))
-    return _answer(found, lines, network, time.perf_counter() - began, options, choice)
+def _move(network: Network, model: Any, points: list[Tensor], options: RestrictOptions) -> Network:
+    """The network on the device and in the precision of the sweep."""
+    if (options.device, options.dtype) == (torch.device("cpu"), torch.float64):
+        return network
+    return as_network(
+        model,
+        points,
+        rewrite=options.rewrite,
+        until=options.until,
+        device=options.device,
+        dtype=options.dtype,
+    )
 
 
-def _choice(moved: Network, options: _Options) -> Choice:
-    """The engine for a network where and as the sweep wants it."""
-    memory = options.memory if options.memory is not None else free_memory(options.device)
-    return Choice(moved, options.engine, _limits(moved, options), memory, options.values)
+def _limits(network: Network, options: RestrictOptions) -> SweepLimits:
+    points = sweep_plan(network).max_points(options.memory_budget)
+    if options.max_breaks is not None:
+        points = min(points, FIRST_PART_POINTS)
+    if options.seconds is not None:
+        points = min(points, DEADLINE_PART_POINTS)
+    deadline = float("inf") if options.seconds is None else time.monotonic() + options.seconds
+    return SweepLimits(points, deadline)
 
 
-def _swept(choice: Choice, lines: Lines, options: _Options) -> Iterator[Part]:
-    """The parts of all lines; patches in float32 are summed up in float64."""
-    if choice.local and options.dtype == torch.float32:
-        light = choice.network
-        choice.network = light.to(dtype=torch.float64)
-        return choice.sweep(lines.to(options.device, torch.float64), light)
+def _sweep(choice: EngineChoice, lines: Lines, options: RestrictOptions) -> Iterator[SweepPart]:
+    """The parts of all lines; float32 patches are summed in float64."""
+    if choice.uses_patches and options.dtype == torch.float32:
+        float32 = choice.network
+        choice.network = float32.to(dtype=torch.float64)
+        return choice.sweep(lines.to(options.device, torch.float64), float32)
     return choice.sweep(lines.to(options.device, options.dtype), None)
 
 
-def _answer(
-    found: Collected, lines: Lines, network: Network, seconds: float, options: _Options, choice: Choice
-) -> Restrictions:
-    told = (options.dtype, options.rewrite, options.until, choice.told)
-    return Restrictions(found, lines, network, seconds, network.units, *told)
+def _assembler(network: Network, lines: Lines, options: RestrictOptions, choice: EngineChoice) -> Assembler:
+    shapes = [network.nodes[i].shape for i in network.outputs] if options.values else None
+    return Assembler(len(lines), shapes, options.max_breaks, choice.limits)
 
 
-def _reported(parts: Iterator[Part], report: Report | None, lines: int) -> Iterator[Part]:
+def _in_full_precision(parts: Iterator[SweepPart]) -> Iterator[SweepPart]:
+    while True:
+        with full_precision():
+            part = next(parts, None)
+        if part is None:
+            return
+        yield part
+
+
+def _report_progress(parts: Iterator[SweepPart], report: ProgressCallback | None, lines: int) -> Iterator[SweepPart]:
     breaks = 0
     for part in parts:
         yield part
@@ -271,111 +279,65 @@ def _reported(parts: Iterator[Part], report: Report | None, lines: int) -> Itera
             report((int(part.line[-1]) + float(part.alphas[-1])) / max(lines, 1), breaks)
 
 
-def _networks(model: Any, lines: Lines, options: _Options) -> tuple[Network, Network]:
-    """The network for later questions, and where and how the sweep wants it."""
-    points = [t[0] if len(t) else t.new_zeros(t.shape[1:]) for t in lines.starts]
-    with precise(kernels=False):
-        return _captured(model, points, lines, options)
+def _break_table(part: SweepPart, values: bool) -> BreakTable:
+    kept = tuple(v.cpu() for v in part.values) if values else None
+    alphas, origins, ambiguous = (t.cpu().contiguous() for t in (part.alphas, part.origins, part.ambiguous))
+    return BreakTable(torch.tensor([0, len(part.alphas)]), alphas, origins, ambiguous, kept, "")
 
 
-def _captured(model: Any, points: list[Tensor], lines: Lines, options: _Options) -> tuple[Network, Network]:
-    network = as_network(model, points, rewrite=options.rewrite, until=options.until)
-    shape_checked(lines, [network.nodes[i].shape for i in network.inputs])
-    if options.device == torch.device("cpu") and options.dtype == torch.float64:
-        return network, network
-    moved = as_network(
-        model, points, rewrite=options.rewrite, until=options.until, device=options.device, dtype=options.dtype
-    )
-    return network, moved
-
-
-def _limits(network: Network, options: _Options) -> Limits:
-    memory = options.memory if options.memory is not None else free_memory(options.device)
-    points = plan(network).points(memory)
-    if options.max_breaks is not None:
-        points = min(points, EARLY)
-    if options.seconds is not None:
-        points = min(points, SOON)
-    deadline = float("inf") if options.seconds is None else time.monotonic() + options.seconds
-    return Limits(points, deadline)
-
-
-def free_memory(device: torch.device) -> int:
-    """The working set we allow ourselves where the caller names none, in bytes."""
-    if device.type == "cuda":
-        return free_on(device) // GPU_SHARE
-    try:
-        free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (ValueError, OSError, AttributeError):
-        free = 4 << 30
-    return min(free // CPU_SHARE, CPU_MOST)
-
-
-def _options(
-    model: Any,
-    dtype: torch.dtype,
-    device: torch.device | str | None,
-    memory: int | None,
-    values: bool,
-    progress: bool | Report,
-    rewrite: bool,
-    until: str | None,
-    max_breaks: int | None,
-    seconds: float | None,
-    engine: str,
-) -> _Options:
-    if dtype not in (torch.float64, torch.float32):
-        raise ArgumentError(
-            f"dtype must be torch.float64 or torch.float32, not {dtype}.",
-            where="argument dtype",
-            hint="float64 is the default; float32 is faster on some GPUs and finds false breaks.",
-        )
-    memory, max_breaks = whole_number("memory", memory), whole_number("max_breaks", max_breaks)
-    if seconds is not None and not (_is_number(seconds) and seconds >= 0):
-        raise _bad("seconds", seconds, "a number of at least 0")
-    if until is not None and not isinstance(model, nn.Module) and isinstance(model, Network):
-        raise ArgumentError(
-            "until= needs a module: a Network has no submodules.", where="argument until", hint="Give the module."
-        )
-    device = chosen_device(model, device)
-    return _Options(dtype, device, memory, values, progress, rewrite, until, max_breaks, seconds, engine)
-
-
-def whole_number(name: str, value: Any) -> int | None:
-    """A limit as a whole number of at least 1."""
-    if value is None:
-        return None
-    if not _is_number(value) or value < 1 or value != int(min(value, 2**62)):
-        raise _bad(name, value, "a whole number of at least 1")
-    return int(value)
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and value == value
-
-
-def _bad(name: str, value: Any, wanted: str) -> ArgumentError:
-    return ArgumentError(
-        f"{name} must be {wanted}, not {value!r}.", where=f"argument {name}", hint="Leave it out for no limit."
+def _make_restrictions(
+    table: BreakTable, lines: Lines, network: Network, seconds: float, options: RestrictOptions, choice: EngineChoice
+) -> Restrictions:
+    return Restrictions(
+        table,
+        lines,
+        network,
+        seconds,
+        network.units,
+        dtype=options.dtype,
+        rewrite=options.rewrite,
+        until=options.until,
+        engine=choice.description,
     )
 
 
-def chosen_device(model: Any, device: torch.device | str | None) -> torch.device:
-    """Where to sweep: where the caller says, or where the model's weights are."""
-    if device is None:
-        weight = next(iter(model.parameters()), None) if isinstance(model, nn.Module) else None
-        device = weight.device if weight is not None and not weight.is_meta else "cpu"
-    try:
-        found = torch.device(device)
-        if found.type == "cuda" and found.index is None:
-            found = torch.device("cuda", torch.cuda.current_device())
-        if found.type == "meta":
-            raise RuntimeError("it holds no numbers")
-        torch.empty(0, device=found)
-    except (RuntimeError, AssertionError, NotImplementedError) as problem:
-        raise ArgumentError(
-            f"The device {device} cannot be used: {str(problem).splitlines()[0]}",
-            where="argument device",
-            hint="Use 'cpu', or 'cuda' where there is a GPU.",
-        ) from problem
-    return found
+def _restrict_polygon(model: Any, polygon: PolygonInput, options: RestrictOptions) -> PlaneRestriction:
+    began = time.perf_counter()
+    points = [c[0] for c in polygon.corners]
+    with full_precision(kernels=False):
+        network = as_network(model, points, rewrite=options.rewrite, until=options.until)
+        check_polygon_shapes(polygon.corners, [network.nodes[i].shape for i in network.inputs])
+        swept = _move(network, model, points, options)
+    # in units of its extent; the two quotients differ in their last bit from the quotient of the difference
+    extent = float(np.ptp(polygon.coordinates, axis=0).max())
+    coordinates = polygon.coordinates / extent - polygon.coordinates[0] / extent
+    frame = PlaneFrame(tuple(c.to(options.device, options.dtype) for c in polygon.corners), coordinates)
+    assembler = PlaneAssembler(network, options.values)
+    # wherever the network is, the polygons are kept in the memory of the host
+    memory = free_memory(torch.device("cpu")) if options.memory is None else options.memory
+    max_corners = max(MIN_PART_CORNERS, sweep_plan(swept).max_points(memory))
+    with progress_reporter(options.progress) as report, full_precision():
+        done = 0.0
+        for part in sweep_plane(swept, frame, max_corners):
+            assembler.add(part)
+            if report is not None:
+                done += part.share()
+                report(min(done, 1.0), assembler.polygons)
+        cells = assembler.assemble(frame.coordinates)
+    geometry = (polygon.coordinates, polygon.origin, polygon.axes)
+    mesh = (cells.weights, cells.ends, cells.origins, cells.sides, cells.offsets, cells.rings)
+    return PlaneRestriction(
+        polygon.corners,
+        *map(torch.from_numpy, (*geometry, *mesh)),
+        stored_values=cells.values,
+        names=tuple(n.name for n in network.nodes),
+        network=network,
+        units=network.units,
+        several_inputs=network.several_inputs,
+        several_outputs=network.several_outputs,
+        dtype=options.dtype,
+        seconds=time.perf_counter() - began,
+        ambiguous=cells.ambiguous,
+        rewrite=options.rewrite,
+        until=options.until,
+    )

@@ -6,9 +6,9 @@ from __future__ import annotations
 class ExactlineError(Exception):
     """The base of all our errors; it prints as problem / where / try.
 
-    >>> print(LineError("Q holds NaN.", where="argument Q", hint="Give finite points."))
-    Q holds NaN.
-      where: argument Q
+    >>> print(LineError("start holds NaN.", where="argument start", hint="Give finite points."))
+    start holds NaN.
+      where: argument start
       try:   Give finite points.
     """
 
@@ -36,8 +36,8 @@ class LineError(ExactlineError):
     >>> import torch, exactline as xl
     >>> xl.restrict(torch.nn.ReLU(), [0.0], [1.0, 2.0])
     Traceback (most recent call last):
-    exactline.errors.LineError: Q has shape (1,) and R has shape (2,).
-      where: arguments Q, R
+    exactline.errors.LineError: start has shape (1,) and end has shape (2,).
+      where: arguments start, end
       try:   Both ends of a line need the same shape.
     """
 
@@ -68,7 +68,7 @@ class ArgumentError(ExactlineError):
     Traceback (most recent call last):
     exactline.errors.ArgumentError: There is no engine 'fast'.
       where: argument engine
-      try:   Give one of 'auto', 'dense', 'local', or leave it out.
+      try:   Give one of 'auto', 'dense', 'patches', or leave it out.
     """
 
     code = "argument"

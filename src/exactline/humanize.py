@@ -4,31 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-TITLES = {"relu": "ReLU", "leaky_relu": "LeakyReLU", "relu6": "ReLU6", "prelu": "PReLU", "rrelu": "RReLU"}
+OPERATOR_TITLES = {"relu": "ReLU", "leaky_relu": "LeakyReLU", "relu6": "ReLU6", "prelu": "PReLU", "rrelu": "RReLU"}
 
 
-def counted(count: int, what: str) -> str:
+def count_noun(count: int, what: str) -> str:
     """So many of something.
 
-    >>> counted(1, "piece"), counted(1234, "piece")
+    >>> count_noun(1, "piece"), count_noun(1234, "piece")
     ('1 piece', '1,234 pieces')
     """
     return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
-def duration(seconds: float) -> str:
+def format_seconds(seconds: float) -> str:
     """How long something took.
 
-    >>> duration(0.0123), duration(1.26)
+    >>> format_seconds(0.0123), format_seconds(1.26)
     ('12 ms', '1.3 s')
     """
     return f"{seconds * 1000:.0f} ms" if seconds < 1 else f"{seconds:.1f} s"
 
 
-def units_told(units: Mapping[str, int]) -> str:
+def format_units(units: Mapping[str, int]) -> str:
     """How many units of each kind.
 
-    >>> units_told({"relu": 1600, "max_pool2d": 16}), units_told({})
+    >>> format_units({"relu": 1600, "max_pool2d": 16}), format_units({})
     ('1,600 ReLU and 16 max_pool2d units', 'no units')
     """
-    return (" and ".join(f"{count:,} {TITLES.get(name, name)}" for name, count in units.items()) or "no") + " units"
+    return (
+        " and ".join(f"{count:,} {OPERATOR_TITLES.get(name, name)}" for name, count in units.items()) or "no"
+    ) + " units"

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from .errors import LineError
 
-Point: TypeAlias = Any  # a tensor, an array or nested numbers; a tuple of them for several inputs
+PointLike: TypeAlias = Any  # a tensor, an array or nested numbers; a tuple of them for several inputs
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Lines:
             shape = (-1, *[1] * (start.dim() - 1))
             a, b = start[line], end[line]
             part = alphas.to(a.dtype).view(shape)
-            points.append(between(a, b, part))
+            points.append(interpolate(a, b, part))
             # the step from the nearer end is rounded, then the sum; the ends themselves are exact
             near = torch.minimum(part, 1 - part)
             step = a.abs() * near + b.abs() * near
@@ -46,12 +46,12 @@ class Lines:
         return Lines(starts, ends)
 
 
-def between(a: Tensor, b: Tensor, part: Tensor, *, tame: bool = False) -> Tensor:
+def interpolate(a: Tensor, b: Tensor, part: Tensor, *, tame: bool = False) -> Tensor:
     """a + part (b - a): exact at both ends and for equal ends, and without overflow.
 
     Whoever knows that no difference overflows says so, ``tame``: a device is then not asked.
 
-    >>> between(torch.tensor([0.1]), torch.tensor([0.1]), torch.tensor([0.3]))
+    >>> interpolate(torch.tensor([0.1]), torch.tensor([0.1]), torch.tensor([0.3]))
     tensor([0.1000])
     """
     if a.dim() == 2 and a.device.type == "cpu":  # in steps that round alike wherever they are taken
@@ -65,14 +65,14 @@ def between(a: Tensor, b: Tensor, part: Tensor, *, tame: bool = False) -> Tensor
     return mixed
 
 
-def points_of(value: Point, name: str) -> tuple[Tensor, ...]:
+def as_points(value: PointLike, name: str) -> tuple[Tensor, ...]:
     """A user's point as float64 CPU tensors, one for each input."""
-    return tuple(_tensor(v, name) for v in value) if isinstance(value, tuple) else (_tensor(value, name),)
+    return tuple(_as_tensor(v, name) for v in value) if isinstance(value, tuple) else (_as_tensor(value, name),)
 
 
-def lines_of(starts: Point, ends: Point, names: tuple[str, str], *, many: bool) -> Lines:
+def as_lines(starts: PointLike, ends: PointLike, names: tuple[str, str], *, many: bool) -> Lines:
     """A user's end points as lines; with ``many`` the first dim counts them."""
-    first, second = points_of(starts, names[0]), points_of(ends, names[1])
+    first, second = as_points(starts, names[0]), as_points(ends, names[1])
     if len(first) != len(second):
         raise LineError(
             f"{names[0]} has {len(first)} inputs and {names[1]} has {len(second)}.",
@@ -97,7 +97,7 @@ def lines_of(starts: Point, ends: Point, names: tuple[str, str], *, many: bool) 
     return Lines(first, second)
 
 
-def shape_checked(lines: Lines, shapes: Sequence[tuple[int, ...]]) -> None:
+def check_shapes(lines: Lines, shapes: Sequence[tuple[int, ...]]) -> None:
     """Refuse lines whose points do not fit the network."""
     if len(shapes) != len(lines.starts):
         raise LineError(
@@ -116,7 +116,7 @@ def shape_checked(lines: Lines, shapes: Sequence[tuple[int, ...]]) -> None:
             )
 
 
-def _tensor(value: Any, name: str) -> Tensor:
+def _as_tensor(value: Any, name: str) -> Tensor:
     """One input of a point, refused unless it is a real, finite, dense array of numbers."""
     try:
         tensor = value.detach() if isinstance(value, Tensor) else torch.from_numpy(np.array(value))

@@ -7,4 +7,4 @@ from __future__ import annotations
 
 import threading
 
-changing = threading.RLock()
+settings_lock = threading.RLock()

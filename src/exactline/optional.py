@@ -9,10 +9,10 @@ from .errors import MissingError
 
 
 @contextmanager
-def needed(problem: str, *, where: str, hint: str) -> Generator[None]:
+def require_package(problem: str, *, where: str, hint: str) -> Generator[None]:
     """Imports that may fail; raises MissingError where one does.
 
-    >>> with needed("Dreams need a pillow.", where="bed", hint="pip install pillow"):
+    >>> with require_package("Dreams need a pillow.", where="bed", hint="pip install pillow"):
     ...     import not_a_package
     Traceback (most recent call last):
     exactline.errors.MissingError: Dreams need a pillow.

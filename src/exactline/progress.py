@@ -7,11 +7,11 @@ from collections.abc import Callable, Generator
 
 from .errors import ArgumentError, MissingError
 
-Report = Callable[[float, int], None]  # share of the work done, breaks so far
+ProgressCallback = Callable[[float, int], None]  # share of the work done, breaks so far
 
 
 @contextlib.contextmanager
-def reporter(progress: bool | Report) -> Generator[Report | None]:
+def progress_reporter(progress: bool | ProgressCallback) -> Generator[ProgressCallback | None]:
     """A function to call with the share done and the breaks so far, or None for silence."""
     if progress is False:
         yield None
@@ -29,7 +29,7 @@ def reporter(progress: bool | Report) -> Generator[Report | None]:
 
 
 @contextlib.contextmanager
-def _bar() -> Generator[Report]:
+def _bar() -> Generator[ProgressCallback]:
     try:
         from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
     except ImportError as problem:

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 import exactline as xl
 from exactline.attr import path_integral
-from exactline.lines import lines_of
+from exactline.lines import as_lines
 from exactline.network import as_network
 
 
@@ -99,7 +99,7 @@ def test_the_sum_is_the_change_within_the_estimate(name: str, ends: str):
     Q, R = (torch.tensor(e, dtype=torch.float64) for e in ENDS[ends])
     network = network_of(name)
     line = xl.restrict(network, Q, R)
-    found = path_integral(network, lines_of(Q[None], R[None], ("Q", "R"), many=True), torch.tensor([1]))
+    found = path_integral(network, as_lines(Q[None], R[None], ("Q", "R"), many=True), torch.tensor([1]))
     attributions = found.gradients[0][0] * (R - Q)
     change = line.values[-1, 1] - line.values[0, 1]  # type: ignore[index]
     size = attributions.abs().sum() + line.values[[0, -1], 1].abs().sum()  # type: ignore[index]

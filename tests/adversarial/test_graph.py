@@ -31,7 +31,7 @@ class Twice(nn.Module):
 
 def test_a_module_used_twice_breaks_at_both_uses():
     line = right(Twice().eval(), Q3 * 3, R3 * 3)
-    assert {birth.node for birth in line.born[1:-1]} == {"relu", "relu_1"}
+    assert {birth.node for birth in line.origins[1:-1]} == {"relu", "relu_1"}
 
 
 def test_until_a_module_used_twice_means_its_last_use():

@@ -93,7 +93,7 @@ def test_a_partial_answer_of_a_random_net_is_a_prefix_of_the_whole():
         part = xl.restrict(model, Q, R, max_breaks=most)
         assert (part.alphas - whole.alphas[:most]).abs().max() <= 1e-12
         assert torch.allclose(part.values, whole.values[:most], atol=1e-12)
-        assert [b and b.node for b in part.born] == [b and b.node for b in whole.born[:most]]
+        assert [b and b.node for b in part.origins] == [b and b.node for b in whole.origins[:most]]
         part.piece(0).affine()
         assert part.check(samples=20).worst <= 1e-12
         part.minimal()
@@ -109,7 +109,7 @@ def test_no_time_at_all_gives_an_empty_answer_that_can_be_asked():
     assert "0 pieces" in str(line)
     assert "stopped by seconds" in str(line)
     assert "stopped by seconds" in repr(line)
-    assert len(line.born) == len(line.alphas)
+    assert len(line.origins) == len(line.alphas)
     assert len(line.points) == len(line.alphas)
     assert len(line.values) == len(line.alphas)
 
@@ -257,8 +257,8 @@ def test_a_saved_line_comes_back_whole(tmp_path):
         assert torch.equal(back.alphas, line.alphas)
         assert torch.equal(back.values, line.values)
         assert torch.equal(back.points, line.points)
-        assert list(back.born) == list(line.born)
-        assert back.doubts.tolist() == line.doubts.tolist()
+        assert list(back.origins) == list(line.origins)
+        assert back.ambiguous_per_piece.tolist() == line.ambiguous_per_piece.tolist()
         assert (back.units, back.error, back.stopped, back.complete) == (line.units, line.error, "", True)
         assert str(back) == str(line)
         assert torch.equal(back.at(0.3), line.at(0.3))
@@ -287,8 +287,8 @@ def test_lines_of_every_kind_survive_a_file(tmp_path):
         line.save(path)
         back = xl.Restriction.load(path)
         assert torch.equal(back.alphas, line.alphas)
-        assert (back.kept is None) == (line.kept is None)
-        assert all(torch.equal(a, b) for a, b in zip(back.kept or (), line.kept or (), strict=True))
+        assert (back.stored_values is None) == (line.stored_values is None)
+        assert all(torch.equal(a, b) for a, b in zip(back.stored_values or (), line.stored_values or (), strict=True))
         facts = ("stopped", "complete", "is_minimal", "several_inputs", "several_outputs", "names", "units")
         assert [getattr(back, f) for f in facts] == [getattr(line, f) for f in facts]
         assert str(back) == str(line)
@@ -493,7 +493,7 @@ def test_the_certificate_is_not_complete_when_a_break_is_missing_or_added(model,
 
 def with_alphas(line: xl.Restriction, alphas: torch.Tensor) -> xl.Restriction:
     births, doubts = torch.zeros(len(alphas), 3, dtype=torch.int64), torch.zeros(len(alphas) - 1, dtype=torch.int64)
-    return replace(line, alphas=alphas, births=births, doubts=doubts, kept=None)
+    return replace(line, alphas=alphas, origin_table=births, ambiguous_per_piece=doubts, stored_values=None)
 
 
 def test_a_certificate_of_some_pieces_is_not_one_of_the_whole():
@@ -509,11 +509,15 @@ def test_a_certificate_of_some_pieces_is_not_one_of_the_whole():
 
 def test_a_check_sees_values_that_are_wrong():
     line = xl.restrict(mlp(3, 12, 2), Q3, R3)
-    spoilt = replace(line, kept=(line.values + 0.01,))
+    spoilt = replace(line, stored_values=(line.values + 0.01,))
     assert spoilt.check(samples=20).worst >= 0.009
     bent = line.alphas[[0, -1]]
     missing = replace(
-        line, alphas=bent, births=line.births[[0, -1]], doubts=line.doubts[:1], kept=(line.values[[0, -1]],)
+        line,
+        alphas=bent,
+        origin_table=line.origin_table[[0, -1]],
+        ambiguous_per_piece=line.ambiguous_per_piece[:1],
+        stored_values=(line.values[[0, -1]],),
     )
     assert len(line) > 3
     assert missing.check(samples=200).worst > 1e-3

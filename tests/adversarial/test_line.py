@@ -84,7 +84,7 @@ def test_a_line_of_length_1e_minus_300_through_the_origin_of_a_bias_free_net():
     x = torch.randn(5, dtype=torch.float64) * 1e-300
     line = xl.restrict(mlp(5, 20, 20, 3, bias=False, dtype=torch.float64), -x, 2 * x)
     assert breaks(line) == [0.0, pytest.approx(1 / 3, abs=1e-14), 1.0]
-    assert line.born[1].count >= 20
+    assert line.origins[1].count >= 20
 
 
 def test_a_line_of_length_1e300():
@@ -116,16 +116,16 @@ def test_two_breaks_that_no_float_can_tell_apart_merge():
     model = relus(dense([[3.0, 0.0], [3.0, 1.0]], [-1.0, -1.0]), dense([[1.0, 1.0]]))
     line = right(model, [0.0, -(2.0**-80)], [1.0, -(2.0**-80)])
     assert len(line) == 2
-    assert line.born[1].count == 2
+    assert line.origins[1].count == 2
 
 
 # -- numbers that are none --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
-@pytest.mark.parametrize("end", ["Q", "R"])
+@pytest.mark.parametrize("end", ["start", "end"])
 def test_points_that_are_not_finite_are_refused_by_name(bad, end):
-    ends = {"Q": [0.0, 1.0], "R": [1.0, 1.0]}
+    ends = {"start": [0.0, 1.0], "end": [1.0, 1.0]}
     ends[end] = [0.0, bad]
     error = refused(xl.LineError, xl.restrict, mlp(2, 3, 1), **ends)
     assert end in error.where
@@ -329,7 +329,7 @@ def test_a_bias_free_net_through_the_origin_has_exactly_three_breaks(widths, dty
     line = xl.restrict(mlp(*widths, bias=False, dtype=dtype), -x, 2 * x)
     assert len(line.alphas) == 3
     assert abs(breaks(line)[1] - 1 / 3) <= 1e-14
-    assert line.unresolved == 0
+    assert line.ambiguous == 0
 
 
 def test_a_bias_free_conv_pool_net_through_the_origin_has_exactly_three_breaks():
@@ -364,8 +364,8 @@ def test_a_small_bias_free_net_through_the_origin_counts_what_the_oracle_counts(
     line = right(model, -x, 2 * x)
     exact = xl.exact.restrict(model, -x, 2 * x)
     assert len(line) == 2
-    assert line.born[1].node == exact.born[1].node
-    assert line.born[1].unit == exact.born[1].unit
+    assert line.origins[1].node == exact.born[1].node
+    assert line.origins[1].unit == exact.born[1].unit
 
 
 def test_a_line_inside_a_hyperplane_is_not_broken_by_it():
@@ -388,7 +388,7 @@ def test_a_line_inside_many_hyperplanes_of_deeper_layers_is_not_broken_by_them(s
         dense(torch.randn(2, 12, dtype=torch.float64)),
     )
     line = right(model, torch.randn(3) * 3, torch.randn(3) * 3)
-    assert {birth.node for birth in line.born[1:-1]} <= {"relu"}
+    assert {birth.node for birth in line.origins[1:-1]} <= {"relu"}
 
 
 @pytest.mark.parametrize("offset", [1e-17, 1e-16, -3e-16, 1e-15])
@@ -404,10 +404,10 @@ def test_a_line_within_rounding_of_a_hyperplane_shows_no_sign_noise(offset):
     )
     Q, R = points(1.0, 1.0), points(-3.0, 3.0)
     line = xl.restrict(model, Q, R)
-    of_it = [birth for birth in line.born[1:-1] if birth.unit == 0 and birth.count == 1]
+    of_it = [birth for birth in line.origins[1:-1] if birth.unit == 0 and birth.count == 1]
     exact = xl.exact.restrict(model, Q, R)
     assert len(of_it) <= 1
-    assert mismatch(line.alphas, exact) is None or line.unresolved > 0
+    assert mismatch(line.alphas, exact) is None or line.ambiguous > 0
     assert abs(len(line) - len(exact)) <= 1
 
 
@@ -421,7 +421,7 @@ def test_a_line_within_rounding_of_a_hyperplane_after_a_deep_layer_adds_no_break
     second = torch.cat([scale[None], -torch.ones(1, 20)], 1)  # scale * relu(w x) - relu(scale * w x) == 0
     model = relus(dense(first), dense(second), dense([[1.0]]))
     line = right(model, torch.randn(4), torch.randn(4) * 2)
-    assert {birth.node for birth in line.born[1:-1]} == {"relu"}
+    assert {birth.node for birth in line.origins[1:-1]} == {"relu"}
 
 
 def test_breaks_exactly_at_both_ends_add_none():
@@ -447,7 +447,7 @@ def test_the_reversed_line_mirrors_the_breaks(seed):
     assert len(forth) == len(back)
     assert (forth.alphas + back.alphas.flip(0) - 1).abs().max() <= 1e-13
     assert torch.allclose(forth.values, back.values.flip(0), atol=1e-12)
-    there, here = list(forth.born[1:-1]), list(back.born[1:-1])
+    there, here = list(forth.origins[1:-1]), list(back.origins[1:-1])
     assert [b.node for b in there] == [b.node for b in reversed(here)]
 
 

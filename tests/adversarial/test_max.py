@@ -161,7 +161,7 @@ def test_ties_of_a_maximum_go_to_the_steepest(start, end, truth):
 def test_two_windows_that_share_elements_share_their_break():
     line = right(nn.MaxPool1d(2, stride=1), torch.tensor([[0.0, 1.0, 0.0]]), torch.tensor([[1.0, 0.0, 1.0]]))
     assert breaks(line) == [0.0, 0.5, 1.0]
-    assert line.born[1].count == 2
+    assert line.origins[1].count == 2
 
 
 def test_the_gradient_at_a_tie_along_a_piece_is_that_of_the_first_index():

@@ -36,7 +36,7 @@ def one_map_on_each_piece(model: nn.Module, Q: Tensor, R: Tensor, *, most: int =
     line = right(model, Q, R)
     twin = copy.deepcopy(model).double().eval()
     Q, R = Q.double(), R.double()
-    sure = [i for i in range(len(line)) if line.doubts[i] == 0 and line.piece(i).width > 1e-9]
+    sure = [i for i in range(len(line)) if line.ambiguous_per_piece[i] == 0 and line.piece(i).width > 1e-9]
     chosen = sure[:: max(1, -(-len(sure) // most))]
     for i in chosen:
         piece = line.piece(i)

@@ -141,7 +141,7 @@ def test_every_edge_is_born_where_its_unit_meets_its_knot():
     found = plane.network.evaluate(plane.input_points(ends), list(feeds.values()))
     knots = {"relu": [0.0], "hardtanh": [-0.3, 0.3], "leaky_relu": [0.0]}
     seen = set()
-    for edge, birth in enumerate(plane.born):
+    for edge, birth in enumerate(plane.origins):
         if birth is not None:
             seen.add(birth.node)
             pair = found[feeds[birth.node]][2 * edge : 2 * edge + 2, birth.unit]
@@ -156,7 +156,7 @@ def test_memory_changes_nothing_but_the_order(memory: int):
     holds(bound, SQUARE)
     assert np.array_equal(np.sort(free.areas.numpy()), np.sort(bound.areas.numpy()))
     assert len(free.weights) == len(bound.weights)
-    assert sorted(map(tuple, free.births.tolist())) == sorted(map(tuple, bound.births.tolist()))
+    assert sorted(map(tuple, free.origin_table.tolist())) == sorted(map(tuple, bound.origin_table.tolist()))
     one, two = free.decisions(), bound.decisions()
     assert [r.label for r in one] == [r.label for r in two]
     assert all(abs(a.area - b.area) <= 1e-13 for a, b in zip(one, two, strict=True))
@@ -185,7 +185,7 @@ def test_cones_with_their_tip_at_a_corner_or_amid_a_side():
         vertices = torch.tensor(rows, dtype=torch.float64)
         plane = xl.restrict_plane(model, vertices)
         holds(plane, vertices)
-        assert plane.unresolved == 0
+        assert plane.ambiguous == 0
 
 
 @pytest.mark.parametrize("size", [1e300, 1e160, 1e-160, 1e-300])
@@ -211,7 +211,7 @@ def test_equal_rivals_in_windows_are_not_called_unresolved():
     vertices = torch.randn(3, 1, 5, 5, dtype=torch.float64)
     plane = xl.restrict_plane(model, vertices)
     holds(plane, vertices)
-    assert plane.unresolved == 0
+    assert plane.ambiguous == 0
 
 
 def test_a_unit_that_is_nothing_but_rounding_is_called_unresolved():
@@ -220,7 +220,7 @@ def test_a_unit_that_is_nothing_but_rounding_is_called_unresolved():
     weight = torch.tensor([[0.1, 0.2, -0.3]], dtype=torch.float64)
     inside = torch.tensor([[1.0, 1.0, 1.0], [2.0, -1.0, 0.0]], dtype=torch.float64)
     model = relus(dense(torch.cat([weight, torch.eye(3, dtype=torch.float64)]), [0.0] * 4), dense([[1.0] * 4]))
-    assert xl.restrict_plane(model, (SQUARE + 3) @ inside).unresolved > 0
+    assert xl.restrict_plane(model, (SQUARE + 3) @ inside).ambiguous > 0
 
 
 def test_part_of_a_network_is_checked_against_itself(tmp_path: Path):
@@ -235,8 +235,8 @@ def test_part_of_a_network_is_checked_against_itself(tmp_path: Path):
 def test_float32_planes_say_so_and_are_near():
     model = mlp(2, 12, 12, 3)
     plane, better = (xl.restrict_plane(model, SQUARE, dtype=t) for t in (torch.float32, torch.float64))
-    assert plane.kept is not None
-    assert plane.kept[0].dtype == torch.float32
+    assert plane.stored_values is not None
+    assert plane.stored_values[0].dtype == torch.float32
     assert plane.check().worst <= 1e-5
     assert abs(float(plane.areas.sum()) - 4) <= 1e-10
     ours, theirs = plane.decisions().totals, better.decisions().totals
@@ -342,7 +342,7 @@ def used(plane: PlaneRestriction) -> None:
     plane.line([0.1, 0.1], [1.0, 1.0])
     plane.check(10)
     str(plane)
-    list(plane.born)
+    list(plane.origins)
 
 
 def test_damaged_files_are_refused_or_harmless(tmp_path: Path):

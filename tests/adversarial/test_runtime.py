@@ -377,8 +377,8 @@ def test_the_answer_does_not_depend_on_memory_for_tied_networks(seed):
     for memory in BUDGETS:
         line = xl.restrict(model, Q, R, memory=memory)
         same_line(line, truth)
-        assert [b and (b.node, b.unit) for b in line.born] == [b and (b.node, b.unit) for b in truth.born]
-        assert line.doubts.tolist() == truth.doubts.tolist()
+        assert [b and (b.node, b.unit) for b in line.origins] == [b and (b.node, b.unit) for b in truth.origins]
+        assert line.ambiguous_per_piece.tolist() == truth.ambiguous_per_piece.tolist()
 
 
 @pytest.mark.parametrize("seed", range(7))
@@ -433,7 +433,7 @@ def test_lines_swept_a_point_at_a_time_are_the_same(seed):
         tight = xl.restrict_many(model, starts, ends, memory=memory)
         assert tight.offsets.tolist() == many.offsets.tolist()
         assert (tight.alphas - many.alphas).abs().max() <= 1e-12
-        assert torch.equal(tight.found.born, many.found.born)
+        assert torch.equal(tight.breaks.origins, many.breaks.origins)
 
 
 def test_a_point_evaluated_alone_and_in_a_batch_of_1024_gives_the_same_breaks():
@@ -450,7 +450,7 @@ def test_without_values_the_breaks_and_births_are_the_same():
     model = mlp(3, 16, 16, 2)
     full, bare = right(model, Q3, R3), xl.restrict(model, Q3, R3, values=False)
     assert breaks(full) == breaks(bare)
-    assert list(full.born) == list(bare.born)
+    assert list(full.origins) == list(bare.origins)
     error = refused(xl.MissingError, lambda: bare.values)
     assert "values=True" in error.hint
     somewhere = torch.rand(50, dtype=torch.float64)

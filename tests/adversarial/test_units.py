@@ -39,8 +39,8 @@ def test_k_units_that_cross_together_are_one_break_that_counts_k(k):
     c[1::2] *= -1
     line = right(relus(dense(3 * c[:, None], -c), dense(torch.ones(1, k))), [0.0], [1.0])
     assert breaks(line) == [0.0, pytest.approx(1 / 3, abs=1e-16), 1.0]
-    assert line.born[1].count == k
-    assert line.born[1].unit == 0
+    assert line.origins[1].count == k
+    assert line.origins[1].unit == 0
 
 
 @pytest.mark.parametrize("k", [2, 100, 10_000])
@@ -50,7 +50,7 @@ def test_k_random_units_through_one_point_are_one_break_that_counts_k(k):
     line = xl.restrict(relus(dense(w), dense(torch.ones(1, k))), -x, 2 * x)
     assert len(line) == 2
     assert abs(breaks(line)[1] - 1 / 3) <= 1e-15
-    assert line.born[1].count == k
+    assert line.origins[1].count == k
 
 
 @pytest.mark.parametrize("k", [2, 100])
@@ -59,7 +59,7 @@ def test_k_pairs_of_units_at_k_places_are_k_breaks_that_count_two(k):
     weight = torch.full((2 * k, 1), float(2 * k + 2))
     line = right(relus(dense(weight, -places.repeat(2)), dense(torch.ones(1, 2 * k))), [0.0], [1.0])
     assert len(line) == k + 1
-    assert [birth.count for birth in line.born[1:-1]] == [2] * k
+    assert [birth.count for birth in line.origins[1:-1]] == [2] * k
 
 
 def test_one_alpha_from_different_layers_is_one_break_of_the_first():
@@ -72,7 +72,7 @@ def test_one_alpha_from_different_layers_is_one_break_of_the_first():
     )
     line = right(model, [0.0], [1.0])
     assert len(line) == 2
-    assert line.born[1].node == "relu"
+    assert line.origins[1].node == "relu"
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -87,7 +87,7 @@ def test_births_are_those_of_the_oracle_where_layers_share_breaks(seed):
     )
     Q, R = torch.randint(-3, 4, (2,)), torch.randint(-3, 4, (2,))
     line, exact = right(model, Q, R), xl.exact.restrict(model, Q, R)
-    ours, truth = ([(b.node, b.unit, b.count) for b in found[1:-1]] for found in (line.born, exact.born))
+    ours, truth = ([(b.node, b.unit, b.count) for b in found[1:-1]] for found in (line.origins, exact.born))
     assert ours == truth
 
 
@@ -101,7 +101,7 @@ def test_one_alpha_from_different_layers_leaves_no_sliver_in_random_nets(seed):
     second = torch.cat([torch.diag(factors), -torch.diag(factors)], 1)  # factor (relu(z) - relu(-z)) = factor z
     model = relus(dense(*both), dense(second), dense(torch.ones(1, 6)))
     line = right(model, torch.randint(-5, 6, (2,)) / 7, torch.randint(-5, 6, (2,)) / 3)
-    assert all(birth.node == "relu" for birth in line.born[1:-1])
+    assert all(birth.node == "relu" for birth in line.origins[1:-1])
 
 
 def test_duplicated_units_share_their_breaks():
@@ -112,13 +112,13 @@ def test_duplicated_units_share_their_breaks():
     several = right(relus(two, dense(torch.ones(1, 20))), Q, R)
     assert len(single) > 2
     same_line(single, several_without_values(several), apart=0.0)
-    assert [b.count for b in several.born[1:-1]] == [4 * b.count for b in single.born[1:-1]]
+    assert [b.count for b in several.origins[1:-1]] == [4 * b.count for b in single.origins[1:-1]]
 
 
 def several_without_values(line):
     from dataclasses import replace
 
-    return replace(line, kept=None)
+    return replace(line, stored_values=None)
 
 
 def test_negated_pairs_share_their_breaks_and_cancel():
@@ -128,7 +128,7 @@ def test_negated_pairs_share_their_breaks_and_cancel():
     )
     line = right(model, [-9.0, 8.0, 7.0], [8.0, -9.0, -7.0])
     assert len(line) > 2
-    assert all(birth.count == 2 for birth in line.born[1:-1])
+    assert all(birth.count == 2 for birth in line.origins[1:-1])
     assert len(line.minimal()) == 1  # relu(z) - relu(-z) = z
 
 
@@ -140,8 +140,8 @@ def test_a_touch_without_crossing_adds_no_break():
     model = relus(dense([[1.0], [-1.0]]), dense([[1.0, 1.0], [-1.0, -1.0]]), dense([[1.0, 1.0]]))
     line = right(model, [-1.0], [1.0])
     assert breaks(line) == [0.0, 0.5, 1.0]
-    assert line.born[1].node == "relu"
-    assert line.born[1].count == 2
+    assert line.origins[1].node == "relu"
+    assert line.origins[1].count == 2
 
 
 def test_a_touch_between_two_breaks_adds_no_break():
@@ -149,7 +149,7 @@ def test_a_touch_between_two_breaks_adds_no_break():
     model = relus(dense([[1.0], [-1.0]], [-0.25, 0.5]), dense([[1.0, 1.0]], [-0.25]), dense([[1.0]]))
     line = right(model, [0.0], [1.0])
     assert breaks(line) == [0.0, 0.25, 0.5, 1.0]
-    assert {birth.node for birth in line.born[1:-1]} == {"relu"}
+    assert {birth.node for birth in line.origins[1:-1]} == {"relu"}
 
 
 def test_a_unit_that_is_zero_at_one_end_only_adds_no_break():
@@ -191,7 +191,7 @@ def test_a_unit_that_crosses_twice_after_a_deeper_layer_breaks_twice():
     model = relus(dense([[1.0], [-1.0]], [-0.5, 0.5]), dense([[1.0, 1.0]], [-0.25]), dense([[1.0]]))
     line = right(model, [0.0], [1.0])
     assert breaks(line) == [0.0, 0.25, 0.5, 0.75, 1.0]
-    assert [b.node for b in line.born[1:-1]] == ["relu_1", "relu", "relu_1"]
+    assert [b.node for b in line.origins[1:-1]] == ["relu_1", "relu", "relu_1"]
 
 
 def test_crossings_one_ulp_apart_are_one_or_two_breaks_in_order():
@@ -419,7 +419,7 @@ def test_a_ramp_steeper_than_floats_resolve_does_not_spread_over_the_pieces_besi
     with torch.no_grad():
         truth = model(far[:, None])
     wrong = (line.at(far) - truth).abs().max()
-    told = line.unresolved > 0 or line.error >= wrong / 16
+    told = line.ambiguous > 0 or line.error >= wrong / 16
     assert wrong <= 1e-9 or told, f"off by {wrong:.1g}, and neither the estimate nor the count says so"
 
 
@@ -434,7 +434,7 @@ def test_several_such_ramps_at_one_place_do_not_spread_either(power, factors):
     with torch.no_grad():
         truth = model(far[:, None])
     wrong = float((line.at(far) - truth).abs().max())
-    assert wrong <= max(1e-9, line.error) or line.unresolved > 0, f"off by {wrong:.1g}, estimated {line.error:.1g}"
+    assert wrong <= max(1e-9, line.error) or line.ambiguous > 0, f"off by {wrong:.1g}, estimated {line.error:.1g}"
 
 
 @pytest.mark.parametrize("kind", STEPS)
@@ -526,7 +526,7 @@ def test_a_tent_of_depth_14_is_bit_exact():
     line = xl.restrict(tent_network(14), [0.0], [1.0])
     assert torch.equal(line.alphas, torch.arange(2**14 + 1, dtype=torch.float64) / 2**14)
     assert torch.equal(line.values.flatten(), (torch.arange(2**14 + 1) % 2).double())
-    assert line.unresolved == 0
+    assert line.ambiguous == 0
 
 
 @pytest.mark.slow

@@ -77,15 +77,15 @@ def is_right(
     """The breaks are the oracle's, the values are the oracle's and the module's, births are complete."""
     exact = xl.exact.restrict(model, Q, R, **options)
     wrong = mismatch(line.alphas, exact)
-    assert wrong is None, f"{wrong}\n{line}\nunresolved {line.unresolved}"
+    assert wrong is None, f"{wrong}\n{line}\nunresolved {line.ambiguous}"
     kept = line.values if isinstance(line.values, tuple) else (line.values,)
     for number, values in enumerate(kept):
         truth = _exact_values(exact, line.alphas, number).reshape(values.shape)
         scale = max(float(truth.abs().max()), 0.0) if truth.numel() else 0.0
         assert torch.isfinite(values).all()
         assert (values - truth).abs().le(close * scale + line.error).all(), f"output {number}: {values} is not {truth}"
-    assert [line.born[0], line.born[-1]] == [None, None]
-    assert all(birth is not None and birth.count >= 1 for birth in line.born[1:-1])
+    assert [line.origins[0], line.origins[-1]] == [None, None]
+    assert all(birth is not None and birth.count >= 1 for birth in line.origins[1:-1])
     if forward and isinstance(model, nn.Module):
         follows_the_module(line, model, close=close)
 
@@ -94,7 +94,7 @@ def is_right_or_says_so(model: Any, Q: Any, R: Any, **options: Any) -> Restricti
     """Where float64 cannot tell: either the breaks are the oracle's, or units are counted as unresolved."""
     line = xl.restrict(model, Q, R, **options)
     wrong = mismatch(line.alphas, xl.exact.restrict(model, Q, R, **_graph(options)))
-    assert wrong is None or line.unresolved > 0, f"{wrong}, and nothing is counted as unresolved"
+    assert wrong is None or line.ambiguous > 0, f"{wrong}, and nothing is counted as unresolved"
     return line
 
 
@@ -119,8 +119,8 @@ def same_line(one: Restriction, other: Restriction, *, apart: float = 1e-12) -> 
     """The same number of breaks, each in the same place, and the same values."""
     assert len(one) == len(other), f"{len(one)} pieces against {len(other)}"
     assert (one.alphas - other.alphas).abs().max() <= apart
-    if one.kept is not None and other.kept is not None:
-        for a, b in zip(one.kept, other.kept, strict=True):
+    if one.stored_values is not None and other.stored_values is not None:
+        for a, b in zip(one.stored_values, other.stored_values, strict=True):
             assert torch.allclose(a, b, rtol=1e-9, atol=1e-9 * float(a.abs().max()) if a.numel() else 0.0)
 
 

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 import exactline as xl
 from exactline.attr import PathIntegral, path_integral
-from exactline.lines import lines_of
+from exactline.lines import as_lines
 from exactline.network import as_network
 from exactline.zoo import tent_network
 from tests.oracle.families import FAMILIES, seeded, small_integers
@@ -20,7 +20,7 @@ PARTS = [pytest.param(part, marks=() if part < 3 else pytest.mark.slow) for part
 
 
 def integral(network: xl.Network, Q: Tensor, R: Tensor, target: int = 0, **options: object) -> PathIntegral:
-    lines = lines_of(Q[None], R[None], ("Q", "R"), many=True)
+    lines = as_lines(Q[None], R[None], ("Q", "R"), many=True)
     return path_integral(network, lines, torch.tensor([target]), **options)  # type: ignore[arg-type]
 
 
@@ -75,7 +75,7 @@ def test_integrals_do_not_depend_on_memory_or_company(memory: int, seeds: range)
         family, network, Q, R = random_case(seed)
         found = integral(network, Q, R)
         ends = torch.stack([Q, R, Q]), torch.stack([R, Q, Q])
-        lines = lines_of(*ends, ("Q", "R"), many=True)
+        lines = as_lines(*ends, ("Q", "R"), many=True)
         many = path_integral(network, lines, torch.zeros(3, dtype=torch.int64), memory=memory)
         scale = 1 + found.gradients[0].abs().max()
         apart = (many.gradients[0] - torch.stack([found.gradients[0][0]] * 2 + [many.gradients[0][2]])).abs().max()

@@ -9,13 +9,12 @@ import pytest
 import torch
 
 import exactline as xl
-from exactline.attr import adaptive_integrated_gradients, error_curve, integrate, path_integral
-from exactline.attr import piece_gradients as gradients_of_pieces
-from exactline.attr import recommend
+from exactline.attr import adaptive_integrated_gradients, error_curve, integrate, path_integral, recommend
 from exactline.attr.quadrature import LEAST, RULES, gauss_legendre
 from exactline.attr.sampling_rules import NAMES, Pieces, relative_error
+from exactline.engines.dense import piece_gradients as gradients_of_pieces
 from exactline.errors import ArgumentError
-from exactline.lines import lines_of
+from exactline.lines import as_lines
 from exactline.zoo import digits_images, digits_network
 
 
@@ -72,7 +71,7 @@ def test_little_memory_gives_the_same_gradients(line, monkeypatch):
     whole = Pieces.of(line, 1).steps
     calls: list[int] = []
     monkeypatch.setattr(gradients_of_pieces, "NUMBERS", 200)
-    monkeypatch.setattr(gradients_of_pieces, "patterns", lambda *_: calls.append(1))
+    monkeypatch.setattr(gradients_of_pieces, "activation_patterns", lambda *_: calls.append(1))
     assert torch.allclose(Pieces.of(line, 1).steps, whole, rtol=1e-13, atol=1e-14)
     assert not calls  # the parts of the sweep fit together: no piece was asked for again
 
@@ -96,7 +95,7 @@ def test_gauss_nodes_are_those_of_numpy():
 
 
 def test_all_rules_tend_to_the_exact_answer(line):
-    lines = lines_of(line.lines.starts[0], line.lines.ends[0], ("a", "b"), many=True)
+    lines = as_lines(line.lines.starts[0], line.lines.ends[0], ("a", "b"), many=True)
     exact = path_integral(line.network, lines, torch.tensor([1])).gradients[0][0]
     exact = exact * (lines.ends[0] - lines.starts[0])[0]
     pieces = Pieces.of(line, 1)

@@ -65,7 +65,7 @@ def test_values_class_margin_and_piece_are_the_librarys(page, tmp_path):
 def same_break(said, line, at):
     """Whether a break is told by its alpha, to the last bit, and its birth."""
     alpha, birth = said.split(": ")
-    born = line.born[at]
+    born = line.origins[at]
     told = "an end of the line" if born is None else f"{born.node}, unit {born.unit}"
     more = "" if born is None or born.count == 1 else f", first of {born.count} together"
     return (float(alpha), birth) == (float(line.alphas[at]), told + more)
@@ -237,7 +237,7 @@ def test_a_layer_that_is_hidden_is_passed_over(page, tmp_path):
     for box in boxes[:-1]:
         box.click()
     page.keys(Keys.HOME, on="slider")
-    final = [i for i, birth in enumerate(line.born) if birth is not None and birth.node == "relu_2"]
+    final = [i for i, birth in enumerate(line.origins) if birth is not None and birth.node == "relu_2"]
     for at in final[:3]:
         page.keys(Keys.ARROW_RIGHT, shift=True)
         assert page.state()["cursor"] == float(line.alphas[at])
@@ -257,7 +257,7 @@ def test_the_files_hold_what_is_shown(page, tmp_path):
     inside = torch.nonzero((line.alphas >= 0.4) & (line.alphas <= 0.5)).flatten().tolist()
     assert [row["kind"] for row in rows[1:-1]] == ["break"] * len(inside)
     for row, i in zip(rows[1:-1], inside, strict=True):
-        birth = line.born[i]
+        birth = line.origins[i]
         assert float(row["alpha"]) == float(line.alphas[i])
         assert (row["node"], int(row["unit"]), int(row["count"])) == (birth.node, birth.unit, birth.count)
         assert [float(v) for v in list(row.values())[7:]] == line.values[i].tolist()

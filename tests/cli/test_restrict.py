@@ -20,7 +20,7 @@ def test_restrict_as_json_says_what_the_library_says(run):
     found, line = json.loads(out), xl.restrict(xl.load("loan.nnet"), [20.0, 30.0], [30.0, 50.0])
     assert found["alphas"] == line.alphas.tolist()
     assert found["values"] == line.values.tolist()
-    assert found["births"] == [b and vars(b) for b in line.born]
+    assert found["births"] == [b and vars(b) for b in line.origins]
     assert (found["pieces"], found["complete"]) == (3, True)
 
 
@@ -45,9 +45,9 @@ def test_restrict_can_stop_at_a_layer_or_early(run):
 def test_restrict_says_which_engine_ran_and_takes_one(run):
     ends = ("--from", "20,30", "--to", "30,50", "--json")
     chosen = json.loads(run("restrict", "loan.nnet", *ends)[1])
-    forced = json.loads(run("restrict", "loan.nnet", *ends, "--engine", "local")[1])
+    forced = json.loads(run("restrict", "loan.nnet", *ends, "--engine", "patches")[1])
     assert chosen["engine"].startswith("dense (no maps")
-    assert forced["engine"].startswith("local (asked for")
+    assert forced["engine"].startswith("patches (asked for")
     assert forced["births"] == chosen["births"]
     assert forced["alphas"] == pytest.approx(chosen["alphas"], abs=1e-11)
     status, _, err = run("restrict", "loan.nnet", *ends, "--engine", "quick")

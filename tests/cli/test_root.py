@@ -18,7 +18,7 @@ import typer.main
 
 from exactline import cli
 from exactline.cli import selftest as health
-from exactline.cli.exit import INTERRUPTED, UNHEARD
+from exactline.console.exit import INTERRUPTED, UNHEARD
 from exactline.errors import ERRORS
 from exactline.zoo import loan_line
 from tests.cli.running import LOAN, called

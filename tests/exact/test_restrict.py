@@ -260,7 +260,7 @@ def test_branches_are_those_the_operator_itself_takes(op):
         for k, (lo, hi) in enumerate(pairwise(line.alphas)):
             if {lo.denominator, hi.denominator} <= {1, 2, 4, 8}:  # then floats are exact
                 before, after = (Q + float(alpha) * (R - Q) for alpha in (lo, hi))
-                assert torch.equal(line.pattern(k)[1], op.branch(before[None], after[None]))
+                assert torch.equal(line.pattern(k)[1], op.activation_pattern(before[None], after[None]))
 
 
 # every affine operator

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 import exactline as xl
-from exactline.engines.dense.error_model import SAFETY
+from exactline.engines.dense.error_model import PROBE_SAFETY
 from exactline.network.aten import RULES
 from exactline.network.capture import capture
 from tests.oracle.compare import TOLERANCE, mismatch
@@ -164,7 +164,7 @@ def test_the_gradient_is_constant_on_every_piece(sample):
     gradients = found.gradient(answer.points(alphas.flatten()))
     gradients = gradients.view(*alphas.shape, *gradients.shape[1:])
     for i in range(len(answer.line)):
-        if answer.line.doubts[i] == 0:
+        if answer.line.ambiguous_per_piece[i] == 0:
             matrix, _ = answer.line.piece(i).affine()
             assert within(gradients[i], matrix, GRADIENT * matrix.abs().max())
 
@@ -176,7 +176,7 @@ def test_the_minimal_partition_has_the_same_values(sample):
     fewest = answer.line.minimal()
     assert set(fewest.alphas.tolist()) <= set(answer.line.alphas.tolist())
     # a value is dropped that lies within SAFETY times its estimated error of the chord
-    assert within(fewest.at(answer.line.alphas), answer.line.values, SAFETY * answer.bound)
+    assert within(fewest.at(answer.line.alphas), answer.line.values, PROBE_SAFETY * answer.bound)
 
 
 @samples_of([s for s in ALL if s.dyadic])

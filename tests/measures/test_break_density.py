@@ -39,7 +39,7 @@ def test_counts_and_births_are_those_of_rational_arithmetic(seed):
         assert found.counts[j] == len(exact.alphas)
         line = xl.restrict(model, x, x + way)
         for name, counts in found.births.items():
-            assert counts[j] == sum(b is not None and b.node == name for b in line.born)
+            assert counts[j] == sum(b is not None and b.node == name for b in line.origins)
     assert torch.equal(sum(found.births.values()) + 2, found.counts)
 
 

@@ -21,14 +21,14 @@ EPS = torch.finfo(torch.float64).eps
 def anywhere(monkeypatch) -> list[bool]:
     """Every convolution is tried by products, however small; which were made so."""
     made: list[bool] = []
-    convolved = gemm.convolved
+    convolved = gemm.convolve_by_gemm
 
     def watched(*args):
         found = convolved(*args)
         made.append(found is not None)
         return found
 
-    for name, value in {"DEVICES": frozenset({"cpu"}), "CHANNELS": 1, "WORK": 0, "convolved": watched}.items():
+    for name, value in {"GEMM_DEVICES": frozenset({"cpu"}), "CHANNELS": 1, "WORK": 0, "convolved": watched}.items():
         monkeypatch.setattr(gemm, name, value)
     return made
 
@@ -53,7 +53,7 @@ def test_every_setting(spatial, biased, anywhere, monkeypatch):
     sizes = (9, 8, 7)[:spatial]
     kinds = product((1, 2, 3), (1, 2), ((0, 0), (1, 1), (1, 2)), (1, 2), (1, 2), (1 << 25, 1 << 12))
     for kernel, stride, padding, dilation, groups, columns in kinds:
-        monkeypatch.setattr(gemm, "COLUMNS", columns)
+        monkeypatch.setattr(gemm, "MAX_UNFOLDED_ELEMENTS", columns)
         x = torch.randn(5, 4, *sizes, dtype=torch.float64)
         weight = torch.randn(6, 4 // groups, *[kernel] * spatial, dtype=torch.float64)
         bias = torch.randn(6, dtype=torch.float64) if biased else None
@@ -63,7 +63,7 @@ def test_every_setting(spatial, biased, anywhere, monkeypatch):
             return function(padded, w, b, stride=stride, dilation=dilation, groups=groups)
 
         for values in (x, x.transpose(0, 1).contiguous().transpose(0, 1)):
-            found = gemm.convolved(values, weight, bias, settings(spatial, stride, padding, dilation, groups))
+            found = gemm.convolve_by_gemm(values, weight, bias, settings(spatial, stride, padding, dilation, groups))
             wanted = truth(x, weight, bias)
             if found is not None:
                 assert found.shape == wanted.shape
@@ -111,10 +111,10 @@ def test_a_sweep_and_its_gradients(anywhere, monkeypatch):
     line = xl.restrict(model.eval(), start, end, engine="dense")
     found = IntegratedGradients(model).attribute(end[None], start[None], target=1)
     assert any(anywhere)
-    monkeypatch.setattr(gemm, "DEVICES", frozenset())
+    monkeypatch.setattr(gemm, "GEMM_DEVICES", frozenset())
     plain = xl.restrict(model, start, end, engine="dense")
     assert (line.alphas - plain.alphas).abs().max() < 1e-12
-    assert torch.equal(line.births, plain.births)
+    assert torch.equal(line.origin_table, plain.origin_table)
     wanted = IntegratedGradients(model).attribute(end[None], start[None], target=1)
     assert (found - wanted).abs().max() < 1e-12
 
@@ -122,14 +122,14 @@ def test_a_sweep_and_its_gradients(anywhere, monkeypatch):
 def test_what_is_left_to_torch(monkeypatch):
     x, weight = torch.randn(2, 4, 9, 9, dtype=torch.float64), torch.randn(64, 4, 3, 3, dtype=torch.float64)
     known = settings(2, 1, (0, 0), 1, 1)
-    assert gemm.convolved(x, weight, None, known) is None  # a processor
-    monkeypatch.setattr(gemm, "DEVICES", frozenset({"cpu"}))
-    assert gemm.convolved(x, weight, None, known) is None  # little work
-    monkeypatch.setattr(gemm, "WORK", 0)
-    assert gemm.convolved(x, weight, None, known) is not None
-    assert gemm.convolved(x, weight[:12], None, known) is None  # few outputs
-    assert gemm.convolved(x, weight[:, :, :1, :1], None, known) is None  # a product already
-    assert gemm.convolved(x.float(), weight.float(), None, known) is None
-    assert gemm.convolved(x.clone().requires_grad_(), weight, None, known) is None
-    monkeypatch.setattr(gemm, "COLUMNS", 4 * 9 * 49 - 1)
-    assert gemm.convolved(x, weight, None, known) is None  # a single point is too large
+    assert gemm.convolve_by_gemm(x, weight, None, known) is None  # a processor
+    monkeypatch.setattr(gemm, "GEMM_DEVICES", frozenset({"cpu"}))
+    assert gemm.convolve_by_gemm(x, weight, None, known) is None  # little work
+    monkeypatch.setattr(gemm, "MIN_MULTIPLICATIONS", 0)
+    assert gemm.convolve_by_gemm(x, weight, None, known) is not None
+    assert gemm.convolve_by_gemm(x, weight[:12], None, known) is None  # few outputs
+    assert gemm.convolve_by_gemm(x, weight[:, :, :1, :1], None, known) is None  # a product already
+    assert gemm.convolve_by_gemm(x.float(), weight.float(), None, known) is None
+    assert gemm.convolve_by_gemm(x.clone().requires_grad_(), weight, None, known) is None
+    monkeypatch.setattr(gemm, "MAX_UNFOLDED_ELEMENTS", 4 * 9 * 49 - 1)
+    assert gemm.convolve_by_gemm(x, weight, None, known) is None  # a single point is too large

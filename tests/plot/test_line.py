@@ -20,7 +20,7 @@ class Line:
         self.alphas = torch.as_tensor(alphas, dtype=torch.float64)
         self.values = values
         self.names = ("input", "relu", *(f"relu_{i}" for i in range(30)))
-        self.born = [None, *(SimpleNamespace(node=node, unit=0, count=1) for node in nodes), None]
+        self.origins = [None, *(SimpleNamespace(node=node, unit=0, count=1) for node in nodes), None]
 
     def __len__(self):
         return len(self.alphas) - 1

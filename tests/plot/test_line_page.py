@@ -65,7 +65,7 @@ def test_the_page_holds_every_break_value_birth_and_interval(tmp_path):
     line = digits()
     data, decided = data_of(line.to_html(tmp_path / "a.html")), line.decisions()
     np.testing.assert_array_equal(unpacked(data["alphas"]), line.alphas.numpy())
-    np.testing.assert_array_equal(unpacked(data["births"]).reshape(3, -1).T, line.births.numpy())
+    np.testing.assert_array_equal(unpacked(data["births"]).reshape(3, -1).T, line.origin_table.numpy())
     assert [curve["output"] for curve in data["curves"]] == list(range(10))
     for curve in data["curves"]:
         np.testing.assert_array_equal(unpacked(curve["values"]), line.values[:, curve["output"]].numpy())
@@ -210,9 +210,13 @@ def test_files_that_cannot_be_written_and_lines_without_pieces(tmp_path):
     with pytest.raises(FileError):
         loan().to_html(tmp_path / "none" / "a.html")
     with pytest.raises(MissingError, match="not kept"):
-        replace(loan(), kept=None, network=None).to_html(tmp_path / "a.html", labels=["a", "b"])
+        replace(loan(), stored_values=None, network=None).to_html(tmp_path / "a.html", labels=["a", "b"])
     empty = replace(
-        loan(), alphas=loan().alphas[:1], births=loan().births[:1], doubts=loan().doubts[:0], stopped="seconds"
+        loan(),
+        alphas=loan().alphas[:1],
+        origin_table=loan().origin_table[:1],
+        ambiguous_per_piece=loan().ambiguous_per_piece[:0],
+        stopped="seconds",
     )
     with pytest.raises(MissingError, match="no pieces"):
         empty.to_html(tmp_path / "a.html")
@@ -239,7 +243,9 @@ def test_names_are_escaped_and_the_policy_allows_one_script_and_one_style(tmp_pa
 
 
 def test_the_parts_of_pages_are_ascii_and_say_what_they_are():
-    parts = [p for p in resources.files("exactline.plot").joinpath("assets").iterdir() if p.name.endswith((".js", ".css"))]
+    parts = [
+        p for p in resources.files("exactline.plot").joinpath("assets").iterdir() if p.name.endswith((".js", ".css"))
+    ]
     assert len(parts) >= 10
     for part in parts:
         text = part.read_text("ascii")

@@ -83,15 +83,15 @@ def test_every_polygon_is_drawn_once_with_its_corners():
 def test_edges_have_the_colour_of_their_node_and_later_ones_are_thinner():
     _, plane = deep()
     ax = plot_plane(plane)
-    nodes = sorted(set(plane.births[:, 0].tolist()) - {-1})
+    nodes = sorted(set(plane.origin_table[:, 0].tolist()) - {-1})
     lines = strokes(ax)
     assert len(lines) == len(nodes) == 2
     assert len({tuple(c.get_colors()[0]) for c in lines}) == 2
     for node, line in zip(nodes, lines, strict=True):
-        mine = plane.corners[plane.edges[plane.births[:, 0] == node]]
+        mine = plane.corners[plane.edges[plane.origin_table[:, 0] == node]]
         np.testing.assert_array_equal(np.array(line.get_segments()), mine)
     assert lines[0].get_linewidth()[0] > lines[1].get_linewidth()[0]
-    tally = [int((plane.births[:, 0] == node).sum()) for node in nodes]
+    tally = [int((plane.origin_table[:, 0] == node).sum()) for node in nodes]
     assert named(ax) == [f"{plane.names[node]} ({count:,})" for node, count in zip(nodes, tally, strict=True)]
 
 

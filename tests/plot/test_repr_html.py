@@ -33,7 +33,7 @@ def test_a_line_says_what_it_is_and_which_nodes_bore_its_breaks(tent):
     line = xl.restrict(tent, [0.0], [1.0])
     tables, text = read(line._repr_html_())
     assert str(line) in text
-    births = Counter(birth.node for birth in line.born if birth is not None).most_common()
+    births = Counter(birth.node for birth in line.origins if birth is not None).most_common()
     assert len(births) == ROWS + 2
     rest = sum(count for _, count in births[ROWS:])
     rows = [[name, f"{count:,}"] for name, count in births[:ROWS]] + [["2 more nodes", f"{rest:,}"]]

@@ -61,7 +61,9 @@ class Calls:
 
     def _restrict(self, client: Client) -> bool:
         found = client.restrict("acas", *self.ends)
-        return _equal((found.alphas, found.values, found.births), (self.one.alphas, self.one.values, self.one.births))
+        return _equal(
+            (found.alphas, found.values, found.origin_table), (self.one.alphas, self.one.values, self.one.origin_table)
+        )
 
     def _many(self, client: Client) -> bool:
         found = client.restrict_many("small", *self.points)

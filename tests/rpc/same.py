@@ -10,7 +10,7 @@ from torch import Tensor
 
 from exactline import PlaneRestriction, Restriction, Restrictions
 from exactline.decide.intervals import Table
-from exactline.results.plane_storage import ARRAYS
+from exactline.results.codec import PLANE_ARRAYS
 
 
 def same_tensor(ours: Tensor, theirs: Tensor) -> None:
@@ -30,9 +30,9 @@ def same_group(ours: tuple[Tensor, ...] | None, theirs: tuple[Tensor, ...] | Non
 def same_line(ours: Restriction, theirs: Restriction, *, error: bool = True) -> None:
     """Two restrictions of one line, ``ours`` by a client, whose network is not here."""
     assert type(ours) is Restriction
-    for name in ("alphas", "births", "doubts"):
+    for name in ("alphas", "origin_table", "ambiguous_per_piece"):
         same_tensor(getattr(ours, name), getattr(theirs, name))
-    same_group(ours.kept, theirs.kept)
+    same_group(ours.stored_values, theirs.stored_values)
     same_group(ours.lines.starts, theirs.lines.starts)
     same_group(ours.lines.ends, theirs.lines.ends)
     facts = (
@@ -51,7 +51,7 @@ def same_line(ours: Restriction, theirs: Restriction, *, error: bool = True) -> 
     assert ours.network is None
     assert theirs.network is not None
     assert ours.weights == theirs.network.checksum()
-    assert list(ours.born) == list(theirs.born)
+    assert list(ours.origins) == list(theirs.origins)
     if error:
         assert ours.error == theirs.error
 
@@ -59,10 +59,10 @@ def same_line(ours: Restriction, theirs: Restriction, *, error: bool = True) -> 
 def same_lines(ours: Restrictions, theirs: Restrictions) -> None:
     assert isinstance(ours, Restrictions)
     assert len(ours) == len(theirs)
-    for name in ("offsets", "alphas", "born", "doubts"):
-        same_tensor(getattr(ours.found, name), getattr(theirs.found, name))
-    same_group(ours.found.values, theirs.found.values)
-    assert ours.found.stopped == theirs.found.stopped
+    for name in ("offsets", "alphas", "origins", "ambiguous"):
+        same_tensor(getattr(ours.breaks, name), getattr(theirs.breaks, name))
+    same_group(ours.breaks.values, theirs.breaks.values)
+    assert ours.breaks.stopped == theirs.breaks.stopped
     for i in range(len(theirs)):
         same_line(ours[i], theirs[i], error=len(theirs) == 1)
 
@@ -76,11 +76,11 @@ def same_table(ours: Table, theirs: Table) -> None:
 
 def same_plane(ours: PlaneRestriction, theirs: PlaneRestriction) -> None:
     assert type(ours) is PlaneRestriction
-    for name in ARRAYS:
-        same_tensor(getattr(ours, name), getattr(theirs, name))
+    for field in PLANE_ARRAYS:
+        same_tensor(getattr(ours, field.attribute), getattr(theirs, field.attribute))
     same_group(ours.vertices, theirs.vertices)
-    same_group(ours.kept, theirs.kept)
-    for name in ("names", "units", "several_inputs", "several_outputs", "dtype", "unresolved", "rewrite", "until"):
+    same_group(ours.stored_values, theirs.stored_values)
+    for name in ("names", "units", "several_inputs", "several_outputs", "dtype", "ambiguous", "rewrite", "until"):
         assert getattr(ours, name) == getattr(theirs, name), name
     assert theirs.network is not None
     assert ours.checksum == theirs.network.checksum()

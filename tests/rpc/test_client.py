@@ -98,7 +98,7 @@ def test_options_do_what_they_do_in_the_library(client, network, options):
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=str)
-@pytest.mark.parametrize("engine", ["dense", "local"])
+@pytest.mark.parametrize("engine", ["dense", "patches"])
 def test_either_engine(client, network, engine, dtype):
     net = network("digits")
     starts, ends = lines(net, 2, seed=1)

@@ -7,10 +7,10 @@ from exactline.results.restriction import Restriction
 
 def assert_same(one: Restriction, two: Restriction) -> None:
     """Two restrictions of the same line, bit for bit."""
-    for name in ("alphas", "births", "doubts"):
+    for name in ("alphas", "origin_table", "ambiguous_per_piece"):
         assert torch.equal(getattr(one, name), getattr(two, name)), name
-    assert (one.kept is None) == (two.kept is None)
-    for a, b in zip(one.kept or (), two.kept or (), strict=True):
+    assert (one.stored_values is None) == (two.stored_values is None)
+    for a, b in zip(one.stored_values or (), two.stored_values or (), strict=True):
         assert torch.equal(a, b)
     for side in ("starts", "ends"):
         for a, b in zip(getattr(one.lines, side), getattr(two.lines, side), strict=True):

@@ -151,17 +151,17 @@ def test_a_line_that_kills_every_worker_is_recorded(tmp_path):
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_a_line_of_a_million_breaks_is_the_same_cut_over_two_workers():
-    from exactline.scale.split_line import restrict_cut
+    from exactline.scale.split_line import restrict
 
     start, end = torch.zeros(1, dtype=torch.float64), torch.ones(1, dtype=torch.float64)
     whole = xl.restrict(tent_network(20), start, end, engine="dense")
     began = time.perf_counter()
-    cut = restrict_cut(tent_network(20), start, end, workers=2)
+    cut = restrict(tent_network(20), start, end, workers=2)
     print(f"cut in {time.perf_counter() - began:.1f} s")
     assert len(cut) == len(whole) == 2**20
     assert torch.allclose(cut.alphas, whole.alphas, rtol=0, atol=1e-12)
-    assert torch.equal(cut.births, whole.births)
-    assert torch.equal(cut.doubts, whole.doubts)
+    assert torch.equal(cut.origin_table, whole.origin_table)
+    assert torch.equal(cut.ambiguous_per_piece, whole.ambiguous_per_piece)
     assert torch.equal(cut.values, whole.values)
 
 

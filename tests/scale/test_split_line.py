@@ -4,9 +4,9 @@ import pytest
 import torch
 
 import exactline as xl
-from exactline.engines.assemble import Collector
-from exactline.engines.dense.sweep import Limits
-from exactline.lines import lines_of
+from exactline.engines.assemble import Assembler
+from exactline.engines.dense.sweep import SweepLimits
+from exactline.lines import as_lines
 from exactline.network import as_network
 from exactline.results.restriction import Restriction
 from exactline.results.restrictions import Restrictions
@@ -18,13 +18,13 @@ from tests.oracle.families import FAMILIES, seeded, small_integers
 
 def cut_here(model, start, end, wanted: int, *, points: int = 1 << 20, apart: int = POINTS) -> tuple[Restriction, int]:
     """The same path as over workers, states packed and unpacked on the way, without Ray itself."""
-    lines = lines_of(start, end, ("Q", "R"), many=False)
+    lines = as_lines(start, end, ("Q", "R"), many=False)
     network = as_network(model, [t[0] for t in lines.starts])
     parcel = packed(network, None)
     states = stretches(network, lines, wanted, apart)
-    limits = Limits(1)
+    limits = SweepLimits(1)
     swept = [sweep_stretch(parcel, travelling(state), Errand(points, True, None))[0] for state in states]
-    found = Collector(1, [network.nodes[i].shape for i in network.outputs], None, limits).take(
+    found = Assembler(1, [network.nodes[i].shape for i in network.outputs], None, limits).collect(
         iter([part for parts in swept for part in parts])
     )
     return Restrictions(found, lines, network)[0], len(states)
@@ -33,8 +33,8 @@ def cut_here(model, start, end, wanted: int, *, points: int = 1 << 20, apart: in
 def assert_equal(cut: Restriction, whole: Restriction) -> None:
     assert len(cut) == len(whole)
     assert torch.allclose(cut.alphas, whole.alphas, rtol=0, atol=1e-12)
-    assert torch.equal(cut.births, whole.births)
-    for a, b in zip(cut.kept, whole.kept, strict=True):
+    assert torch.equal(cut.origin_table, whole.origin_table)
+    for a, b in zip(cut.stored_values, whole.stored_values, strict=True):
         assert torch.allclose(a, b, rtol=1e-10, atol=1e-10)
 
 
@@ -63,7 +63,10 @@ def test_networks_of_every_kind_are_the_same_cut_after_two_points(ties, seeds):
         whole, narrow = (xl.restrict(model, start, end, memory=m, engine="dense") for m in (None, 1))
         assert_equal(cut, whole)
         # what is in doubt may hang on how many points a sweep holds at once, cut or not
-        assert cut.doubts.tolist() in (whole.doubts.tolist(), narrow.doubts.tolist())
+        assert cut.ambiguous_per_piece.tolist() in (
+            whole.ambiguous_per_piece.tolist(),
+            narrow.ambiguous_per_piece.tolist(),
+        )
         stretched += count > 1
     assert stretched > len(seeds) // 3
 
@@ -78,4 +81,4 @@ def test_a_wide_network_is_the_same():
     assert count >= 4
     whole = xl.restrict(model, start, end, engine="dense")
     assert_equal(cut, whole)
-    assert torch.equal(cut.doubts, whole.doubts)
+    assert torch.equal(cut.ambiguous_per_piece, whole.ambiguous_per_piece)

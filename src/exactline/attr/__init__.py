@@ -8,9 +8,9 @@ from .inputs import ExactWarning as ExactWarning
 from .integrated_gradients import AttributionReport as AttributionReport
 from .integrated_gradients import IntegratedGradients as IntegratedGradients
 from .layer_gradients import LayerIntegratedGradients as LayerIntegratedGradients
+from .methods import plot as plot
 from .path_integrals import PathIntegral as PathIntegral
 from .path_integrals import path_integral as path_integral
-from .picture import plot as plot
 from .sampling_rules import error_curve as error_curve
 from .sampling_rules import integrate as integrate
 from .step_counts import Report as Report

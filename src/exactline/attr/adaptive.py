@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import ArgumentError
-from ..lines import Point, lines_of, points_of
+from ..lines import PointLike, as_lines, as_points
 from ..network.graph import Network
 
 GRADE = 1.5  # the first samples are at (j/k) ** GRADE: near a black baseline breaks are dense
@@ -43,8 +43,8 @@ def adaptive(
 
 def adaptive_integrated_gradients(
     model: Any,  # a module, or anything that maps batches (k, *in) to (k, *out)
-    x: Point,
-    baseline: Point = 0,
+    x: PointLike,
+    baseline: PointLike = 0,
     target: int | None = None,
     n: int = 32,
 ) -> Tensor | tuple[Tensor, ...]:
@@ -81,9 +81,9 @@ def adaptive_integrated_gradients(
         raise ArgumentError(
             f"n must be a whole number of at least 2, not {n!r}.", where="argument n", hint="It counts gradients."
         )
-    ends = points_of(x, "x")
+    ends = as_points(x, "x")
     starts = tuple(torch.full_like(e, baseline) for e in ends) if isinstance(baseline, (int, float)) else baseline
-    line = lines_of(starts, ends, ("baseline", "x"), many=False)
+    line = as_lines(starts, ends, ("baseline", "x"), many=False)
     place, kind = _home(model)
     with torch.enable_grad():
         size = _outputs(model, [e.to(place, kind) for e in line.ends])

@@ -8,9 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ..engines.dense.gradients import Layer, Watcher
 from ..errors import ArgumentError
-from ..progress import Report
-from .backward import Layer, Watcher
+from ..progress import ProgressCallback
 from .inputs import Model, asked, flat_targets, needless, one_output
 from .integrated_gradients import Tally, as_given, hanging_on, integral
 from .layers import LayerAttribution, no_layer, shaped
@@ -44,7 +44,7 @@ class LayerConductance(LayerAttribution):
         *,
         device: torch.device | str | None = None,
         memory: int | None = None,
-        progress: bool | Report = False,
+        progress: bool | ProgressCallback = False,
     ) -> Any:
         """Conductances of the shape of the layer's output or input, and with ``return_convergence_delta`` a delta (n,).
 
@@ -89,7 +89,7 @@ class InternalInfluence(LayerAttribution):
         *,
         device: torch.device | str | None = None,
         memory: int | None = None,
-        progress: bool | Report = False,
+        progress: bool | ProgressCallback = False,
     ) -> Any:
         """Influences of the shape of the layer's output or input.
 
@@ -132,7 +132,7 @@ class NeuronConductance(LayerAttribution):
         *,
         device: torch.device | str | None = None,
         memory: int | None = None,
-        progress: bool | Report = False,
+        progress: bool | ProgressCallback = False,
     ) -> Any:
         """Conductances of the shape of the inputs.
 

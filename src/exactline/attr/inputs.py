@@ -11,11 +11,11 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor, nn
 
-from ..api import chosen_device
 from ..errors import ArgumentError, CaptureError, LineError
-from ..fp_context import precise
-from ..lines import Lines, points_of, shape_checked
+from ..fp_context import full_precision
+from ..lines import Lines, as_points, check_shapes
 from ..network import Network, unwrapped
+from ..options import select_device
 
 Model: TypeAlias = Any  # a module, any callable, or a Network
 Capture: TypeAlias = Callable[[Model, Sequence[Tensor], torch.device], Network]
@@ -89,7 +89,7 @@ class Asked:
         plain = all(value is SLOT for value in self.extra)
         whole = model if plain else Closed(model, len(self.inputs), self.extra)
         try:
-            fixed = points_of(self.batched, "additional_forward_args")
+            fixed = as_points(self.batched, "additional_forward_args")
             lines = Lines((*self.lines.starts, *fixed), (*self.lines.ends, *fixed))
             found = self._group(torch.arange(len(lines)), whole, lines, capture)
         except (CaptureError, LineError):
@@ -105,9 +105,9 @@ class Asked:
             yield self._group(rows, closed, Lines(starts, ends), capture)
 
     def _group(self, rows: Tensor, model: Model, lines: Lines, capture: Capture) -> Group:
-        with precise(kernels=False):
+        with full_precision(kernels=False):
             network = capture(model, points(lines), self.device)
-        shape_checked(lines, [network.nodes[i].shape for i in network.inputs])
+        check_shapes(lines, [network.nodes[i].shape for i in network.inputs])
         return Group(rows, model, network, lines.to(self.device, torch.float64))
 
     def given_back(self, found: Tensor, like: int = 0) -> Tensor:
@@ -128,14 +128,14 @@ def asked(inputs: Any, baselines: Any, extra: Any, device: torch.device | str | 
     """
     single = not isinstance(inputs, tuple)
     given: tuple[Any, ...] = (inputs,) if single else inputs
-    tensors = tuple(x if isinstance(x, Tensor) else points_of((x,), "inputs")[0] for x in given)
+    tensors = tuple(x if isinstance(x, Tensor) else as_points((x,), "inputs")[0] for x in given)
     if not tensors or any(x.dim() == 0 for x in tensors) or len({len(x) for x in tensors}) > 1:
         raise LineError(
             "The number of examples is missing or differs between inputs.",
             where="argument inputs",
             hint="Give tensors of shape (n, *in), a tuple of them for several inputs.",
         )
-    ends = points_of(tensors, "inputs")
+    ends = as_points(tensors, "inputs")
     several: tuple[Any, ...] = baselines if isinstance(baselines, tuple) else (baselines,)
     several = several * len(ends) if baselines is None else several
     if len(several) != len(ends):
@@ -149,12 +149,12 @@ def asked(inputs: Any, baselines: Any, extra: Any, device: torch.device | str | 
     moving = [isinstance(v, Tensor) and v.dim() > 0 and len(v) == len(ends[0]) for v in values]
     slots = tuple(SLOT if m else v for v, m in zip(values, moving, strict=True))
     batched = tuple(v.detach() for v, m in zip(values, moving, strict=True) if m)
-    place = chosen_device(None, tensors[0].device if device is None else device)
+    place = select_device(None, tensors[0].device if device is None else device)
     return Asked(single, tensors, Lines(starts, ends), slots, batched, place)
 
 
 def _baseline(baseline: Any, x: Tensor) -> Tensor:
-    (found,) = points_of((0.0 if baseline is None else baseline,), "baselines")
+    (found,) = as_points((0.0 if baseline is None else baseline,), "baselines")
     if found.dim() and tuple(found.shape) not in (tuple(x.shape), (1, *x.shape[1:])):
         raise LineError(
             f"A baseline has shape {tuple(found.shape)}, its input {tuple(x.shape)}.",
@@ -225,7 +225,7 @@ def _wrong(problem: str, shape: tuple[int, ...]) -> ArgumentError:
 
 def values_at(network: Network, xs: Sequence[Tensor], places: Sequence[int]) -> list[Tensor]:
     """Values of some nodes for many examples, (n, *shape) each."""
-    with precise():
+    with full_precision():
         parts = [
             network.evaluate([x[first : first + CHUNK] for x in xs], places)
             for first in range(0, max(1, len(xs[0])), CHUNK)

@@ -9,12 +9,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..api import whole_number
+from ..engines.dense.gradients import Watcher
 from ..errors import ArgumentError
-from ..lines import Lines, points_of
+from ..lines import Lines, as_points
 from ..network import Network, as_network
-from ..progress import Report, reporter
-from .backward import Watcher
+from ..options import check_count
+from ..progress import ProgressCallback, progress_reporter
 from .inputs import Asked, Group, Model, asked, flat_targets, needless, one_output, outputs_at
 from .path_integrals import PathIntegral, path_integral
 
@@ -87,7 +87,7 @@ class Attribution:
         Raises ArgumentError where the target does not fit the output.
         """
         call = asked(end_point, start_point, additional_forward_args, None)
-        found = points_of(attributions if isinstance(attributions, tuple) else (attributions,), "attributions")
+        found = as_points(attributions if isinstance(attributions, tuple) else (attributions,), "attributions")
         count = len(call.lines)
         if any(not a.dim() or len(a) != count for a in found):
             raise ArgumentError(
@@ -140,7 +140,7 @@ class IntegratedGradients(Attribution):
         *,
         device: torch.device | str | None = None,
         memory: int | None = None,
-        progress: bool | Report = False,
+        progress: bool | ProgressCallback = False,
     ) -> Any:
         """Attributions of the shape of the inputs, and with ``return_convergence_delta`` also the delta (n,).
 
@@ -175,13 +175,13 @@ def integral(
     lines: Lines,
     targets: Tensor,  # (lines,)
     memory: int | None,
-    progress: bool | Report,
+    progress: bool | ProgressCallback,
     watch: dict[int, Watcher] | None = None,
     rival: dict[int, Watcher] | None = None,
 ) -> PathIntegral:
     """A path integral of the first output after its tail."""
-    memory = whole_number("memory", memory)
-    with reporter(progress) as report:
+    memory = check_count("memory", memory)
+    with progress_reporter(progress) as report:
         told: Callable[[int, int], None] | None = None
         if report is not None:
             told = lambda done, pieces: report(done / len(lines), pieces)  # noqa: E731

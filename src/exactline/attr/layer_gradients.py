@@ -8,10 +8,10 @@ import torch
 from torch import Tensor
 
 from ..errors import UnsupportedError
-from ..fp_context import precise
+from ..fp_context import full_precision
 from ..lines import Lines
 from ..network import Network, as_network
-from ..progress import Report
+from ..progress import ProgressCallback
 from .inputs import Group, asked, flat_targets, needless, one_output, points, values_at
 from .integrated_gradients import Tally, hanging_on, integral
 from .layers import LayerAttribution, shaped
@@ -43,7 +43,7 @@ class LayerIntegratedGradients(LayerAttribution):
         *,
         device: torch.device | str | None = None,
         memory: int | None = None,
-        progress: bool | Report = False,
+        progress: bool | ProgressCallback = False,
     ) -> Any:
         """Attributions of the shape of the layer's output or input, and with ``return_convergence_delta`` a delta (n,).
 
@@ -82,5 +82,5 @@ class LayerIntegratedGradients(LayerAttribution):
         starts, ends = (values_at(group.network, xs, places) for xs in (group.lines.starts, group.lines.ends))
         lines = Lines((*starts, *group.lines.ends), (*ends, *group.lines.ends))
         probe = self._probe(group.model, at_input, len(places))
-        with precise(kernels=False):
+        with full_precision(kernels=False):
             return lines, as_network(probe, points(lines), rewrite=False, device=device)

@@ -10,10 +10,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ..engines.dense.gradients import Layer, Watcher
 from ..errors import ArgumentError, UnsupportedError
 from ..network import Network, as_network, unwrapped
-from ..progress import Report
-from .backward import Layer, Watcher
+from ..progress import ProgressCallback
 from .inputs import Asked, Group, Model, flat_targets, one_output
 from .integrated_gradients import Attribution, Tally, integral
 from .layer_hook import Probe
@@ -79,7 +79,7 @@ class LayerAttribution(Attribution):
         at_input: bool,
         rule: Callable[[Layer], Tensor],  # (points, *shape), added up for every line
         memory: int | None,
-        progress: bool | Report,
+        progress: bool | ProgressCallback,
     ) -> tuple[list[Tensor], bool]:
         """A sum over all pieces for each of the layer's tensors, (n, *shape), and whether they are a tuple."""
         count, several = len(call.lines), False

@@ -8,16 +8,16 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ..api import free_memory
-from ..engines.dense.sweep import Limits
-from ..engines.patches.gradients import local_integral
-from ..engines.select import Choice
-from ..fp_context import precise
+from ..engines.dense.cotangents import Output, Smoothed
+from ..engines.dense.gradients import Backward, Seed, Watcher
+from ..engines.dense.sweep import SweepLimits
+from ..engines.patches.gradients import patch_integral
+from ..engines.select import EngineChoice
+from ..fp_context import full_precision
 from ..lines import Lines
 from ..network.graph import Network
-from ..numerics.plan import plan
-from .backward import Backward, Seed, Watcher
-from .cotangents import Output, Smoothed
+from ..numerics.plan import sweep_plan
+from ..options import free_memory
 
 SHARE = 3  # values, gradients and patterns stand side by side
 
@@ -67,10 +67,10 @@ def path_integral(
     kind = Smoothed if tail and network.tails[output] is not None else Output
     seed: Seed = kind(network, output, targets)
     memory = free_memory(network.device) if memory is None else memory
-    limits = Limits(plan(network).points(memory // SHARE))
-    if not watch and kind is Output and Choice(network, engine, limits, memory, False).local:
-        with precise():
-            found = local_integral(network, lines, targets, output, limits, memory, progress)
+    limits = SweepLimits(sweep_plan(network).max_points(memory // SHARE))
+    if not watch and kind is Output and EngineChoice(network, engine, limits, memory, False).uses_patches:
+        with full_precision():
+            found = patch_integral(network, lines, targets, output, limits, memory, progress)
         if found is not None:
             return PathIntegral(*found, 0, None)
 
@@ -82,7 +82,7 @@ def path_integral(
         columns = zip(*parts, strict=True) if parts else [[e] for e in empty]
         return tuple(torch.cat(list(column)) for column in columns), way
 
-    with precise():
+    with full_precision():
         found, way = go(False, watch or {})
         swing = None
         if way.stuck and doubts:

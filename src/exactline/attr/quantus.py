@@ -8,11 +8,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from ..api import chosen_device
 from ..errors import ArgumentError, LineError
-from ..fp_context import precise
-from ..lines import lines_of, points_of, shape_checked
+from ..fp_context import full_precision
+from ..lines import as_lines, as_points, check_shapes
 from ..network import as_network
+from ..options import select_device
 from .path_integrals import path_integral
 
 
@@ -45,16 +45,16 @@ def explain_func(
         )
     if baseline is not None and baselines is not None:
         raise ArgumentError("baseline and baselines are the same.", where="explain_func", hint="Give one of them.")
-    (x,) = points_of(_alone(inputs), "inputs")
+    (x,) = as_points(_alone(inputs), "inputs")
     if x.dim() == 0:
         raise LineError("The inputs are a single number.", where="argument inputs", hint="Give a batch (n, *in).")
     given = baseline if baseline is not None else 0.0 if baselines is None else baselines
-    (b,) = points_of(_alone(given), "baseline")
-    lines = lines_of(_spread(b, x), x, ("baseline", "inputs"), many=True)
-    place = chosen_device(model, device)
-    with precise(kernels=False):
+    (b,) = as_points(_alone(given), "baseline")
+    lines = as_lines(_spread(b, x), x, ("baseline", "inputs"), many=True)
+    place = select_device(model, device)
+    with full_precision(kernels=False):
         network = as_network(model, [x.new_zeros(x.shape[1:])], device=place)
-    shape_checked(lines, [network.nodes[i].shape for i in network.inputs])
+    check_shapes(lines, [network.nodes[i].shape for i in network.inputs])
     wanted = _targets(targets, len(x), network.nodes[network.outputs[0]].shape)
     found = path_integral(
         network, lines.to(network.device, network.dtype), wanted, tail=tail, memory=memory, doubts=False

@@ -14,12 +14,12 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from ..engines.dense.piece_gradients import piece_gradients
 from ..errors import ArgumentError
-from ..fp_context import precise
+from ..fp_context import full_precision
 from ..network.graph import Network
 from ..results.restriction import Restriction
 from .adaptive import adaptive
-from .piece_gradients import piece_gradients
 from .quadrature import LEAST, RULES
 
 NAMES = (*RULES, "adaptive")
@@ -81,7 +81,7 @@ class Pieces:
     def of(line: Restriction, target: int, output: int = 0) -> Pieces:
         """All gradients of one coordinate; (pieces, features) numbers are kept."""
         network, place = _place(line, target, output)
-        with precise():
+        with full_precision():
             moves = [b - a for a, b in zip(line.lines.starts, line.lines.ends, strict=True)]
             given = piece_gradients(network, line.lines, line.alphas, place, target)
             return Pieces(line, torch.cat([(g * m).flatten(1) for g, m in zip(given, moves, strict=True)], 1))

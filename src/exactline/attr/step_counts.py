@@ -11,7 +11,8 @@ from torch import Tensor
 
 from ..api import restrict_many
 from ..errors import ArgumentError
-from ..lines import Point, points_of
+from ..lines import PointLike, as_points
+from .methods import plot_error_curves
 from .sampling_rules import NAMES, Pieces, checked
 
 if TYPE_CHECKING:
@@ -72,15 +73,13 @@ class Report:
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw the mean error of each rule against the number of gradients."""
-        from ..plot.curves import plot_errors
-
-        return plot_errors(self, ax)
+        return plot_error_curves(self, ax)
 
 
 def recommend(
     model: Any,
-    inputs: Point,  # (inputs, *in), or a tuple of such
-    baselines: Point = 0,  # a number for all coordinates, or of the shape of inputs
+    inputs: PointLike,  # (inputs, *in), or a tuple of such
+    baselines: PointLike = 0,  # a number for all coordinates, or of the shape of inputs
     target: int | Sequence[int] | Tensor | None = None,
     tolerance: float = 0.05,
     *,
@@ -108,7 +107,7 @@ def recommend(
         raise ArgumentError(
             "A tolerance must be greater than 0.", where="arguments tolerance, within", hint="Try 0.05 and 0.01."
         )
-    ends = points_of(inputs, "inputs")
+    ends = as_points(inputs, "inputs")
     plain = isinstance(baselines, (int, float)) and not isinstance(baselines, bool)
     starts = tuple(torch.full_like(e, float(baselines)) for e in ends) if plain else baselines
     lines = restrict_many(model, starts, ends)

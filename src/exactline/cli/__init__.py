@@ -8,7 +8,9 @@ from typing import Annotated
 
 import typer
 
+from ..console.exit import dressed, flushed, heard
 from ..console.output import say, say_json
+from ..console.root import NAME, WIDTH, Asked, Root, UsageProblem, as_ours, asked, options
 from ..errors import ArgumentError, ExactlineError
 from ..paper.command_acas import study
 from ..paper.command_density import Greedy, density
@@ -19,13 +21,11 @@ from .convert import convert
 from .decide import decide
 from .demo import demo
 from .doctor import doctor
-from .exit import dressed, flushed, heard
 from .falsify import falsify
 from .info import info
 from .plane import plane
 from .report import report
 from .restrict import restrict
-from .root import NAME, WIDTH, Asked, Root, UsageProblem, as_ours, asked, options
 from .scale import scale
 from .serve import serve
 

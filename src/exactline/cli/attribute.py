@@ -15,7 +15,7 @@ import typer
 from ..console.options import POINT, AsJson, Device, File, Memory, Normalize, Shape
 from ..console.output import PICTURES, dims, ready, remark, say_json, say_rich
 from ..errors import ArgumentError, NumberError
-from ..humanize import counted
+from ..humanize import count_noun
 from .restrict import byte_count, given_point
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ def _line(network: Network, given: list[str], baseline: list[str]) -> Lines:
     import numpy as np
 
     from ..formats.points import is_number, read_point
-    from ..lines import lines_of
+    from ..lines import as_lines
 
     end = given_point(given, network, "--input")
     if len(baseline) == 1 and is_number(baseline[0]):
@@ -116,7 +116,7 @@ def _line(network: Network, given: list[str], baseline: list[str]) -> Lines:
         start = filled if isinstance(end, tuple) else filled[0]
     else:
         start = given_point(baseline, network, "--baseline")
-    return lines_of(start, end, ("--baseline", "--input"), many=False)
+    return as_lines(start, end, ("--baseline", "--input"), many=False)
 
 
 def _answer(
@@ -124,16 +124,16 @@ def _answer(
 ) -> Answer:
     import torch
 
-    from ..api import chosen_device
     from ..attr import path_integral
-    from ..fp_context import precise
+    from ..fp_context import full_precision
     from ..network import as_network
+    from ..options import select_device
 
     began = perf_counter()
-    moved = as_network(network, [], device=chosen_device(network, device))
+    moved = as_network(network, [], device=select_device(network, device))
     line = lines.to(moved.device, moved.dtype)
     made = network.tails[0] if tail else None
-    with precise():
+    with full_precision():
         values = [_outputs(moved, side, made is not None) for side in (line.ends, line.starts)]
     place = _target(values[0], target)
     found = path_integral(moved, line, torch.tensor([place]), tail=made is not None, memory=memory)
@@ -169,7 +169,7 @@ def _target(values: Tensor, target: int | None) -> int:
     count = len(values)
     if not count or (target is not None and not 0 <= target < count):
         raise ArgumentError(
-            f"There is no output {target or 0}: the network has {counted(count, 'output')}.",
+            f"There is no output {target or 0}: the network has {count_noun(count, 'output')}.",
             where="--target",
             hint=f"Give a number from 0 to {count - 1}." if count else "Give a network with outputs.",
         )
@@ -197,7 +197,7 @@ def _save(answer: Answer, path: Path) -> None:
 
     import numpy as np
 
-    from ..results.storage import write_atomically
+    from ..files import write_atomically
 
     groups = {
         "attributions": answer.attributions,
@@ -225,7 +225,7 @@ def _draw(answer: Answer, path: Path) -> None:
 def _report(answer: Answer) -> list[str]:
     change = answer.at_input - answer.at_baseline
     rows = [
-        f"{answer.of}: {counted(answer.pieces, 'piece')}, {answer.seconds:.2f} s",
+        f"{answer.of}: {count_noun(answer.pieces, 'piece')}, {answer.seconds:.2f} s",
         f"  at the input       {answer.at_input:.10g}",
         f"  at the baseline    {answer.at_baseline:.10g}",
         f"  difference         {change:.10g}",

@@ -10,7 +10,7 @@ import typer
 from ..console.options import Normalize, Shape
 from ..console.output import dims, say, say_json, writable
 from ..errors import FileError
-from ..humanize import counted
+from ..humanize import count_noun
 
 
 def convert(
@@ -38,4 +38,4 @@ def convert(
     if as_json:
         say_json({"source": str(source), "file": str(target), "layers": count, "weights": held, "bytes": size})
     else:
-        say(f"wrote {target}: {counted(count, 'layer')}, {counted(held, 'weight')}, {counted(size, 'byte')}")
+        say(f"wrote {target}: {count_noun(count, 'layer')}, {count_noun(held, 'weight')}, {count_noun(size, 'byte')}")

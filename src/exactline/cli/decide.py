@@ -24,7 +24,7 @@ from ..console.options import (
     Start,
 )
 from ..console.output import PICTURES, dims, listed, ready, remark, say_json, say_rich
-from ..humanize import counted
+from ..humanize import count_noun
 from .restrict import byte_count, given_point
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ def _label(interval: Interval, names: list[str]) -> str:
 
 def _summary(decided: Decisions) -> str:
     line, which = decided.line, "largest" if decided.order == "max" else "smallest"
-    parts = [counted(len(decided), "interval"), counted(len(line), "piece"), f"the {which} output decides"]
+    parts = [count_noun(len(decided), "interval"), count_noun(len(line), "piece"), f"the {which} output decides"]
     if not line.complete:
         parts.append(f"stopped by {line.stopped} at alpha {line.reached:.6g}")
     return ", ".join(parts)
@@ -159,8 +159,8 @@ def _save(decided: Decisions, names: list[str], path: Path) -> None:
     import csv
     import io
 
+    from ..files import write_atomically
     from ..plot.band import label_name
-    from ..results.storage import write_atomically
 
     intervals = list(decided)
     points = _starts(decided.line, intervals)

@@ -12,8 +12,8 @@ import typer
 
 from ..console.options import Bar
 from ..console.output import say, say_json, say_rich
+from ..console.root import WIDTH
 from ..paper.command_acas import bar
-from .root import WIDTH
 
 if TYPE_CHECKING:
     from rich.table import Table as Shown

@@ -54,7 +54,7 @@ def falsify(
             progress=False if move is None else lambda share, count, least: move(share, lines=count, margin=least),
         )
     if out is not None:
-        from ..results.storage import write_atomically
+        from ..files import write_atomically
 
         write_atomically(out, f"{found.vnncomp()}\n".encode())
         remark(f"saved to {out}")

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ..console.exit import dressed
 from ..console.options import Normalize, Shape
 from ..console.output import dims, say, say_json, say_rich
 from ..errors import ExactlineError, FileError, UnsupportedError
-from ..humanize import counted
-from .exit import dressed
+from ..humanize import count_noun
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -94,7 +94,7 @@ def _show(facts: Facts) -> None:
         from ..network.listing import layers, shaped, weights
 
         network = facts.network
-        held = counted(weights(network), "weight")
+        held = count_noun(weights(network), "weight")
         head = (
             f"{facts.file}: {shaped(network.input_shape)} -> {shaped(network.output_shape)}, {_units(network)}, {held}"
         )

@@ -14,7 +14,7 @@ from ..console.options import POINT, AsJsonTables, Bar, Device, File, Labels, Me
 from ..console.output import PICTURES, dims, listed, ready, remark, say_json, say_rich
 from ..console.progress_bar import moving
 from ..errors import ArgumentError
-from ..humanize import counted
+from ..humanize import count_noun
 from .plane_summary import document, report
 from .restrict import byte_count, given_point
 
@@ -157,7 +157,7 @@ def _points(asked: Asked, network: Network) -> list[Any]:
     if count < least or (most is not None and count > most) or count != int(count):
         wanted = f"{least * each} times" + ("" if most else " or more") if least * each > 1 else "once"
         raise ArgumentError(
-            f"{option} is given {counted(len(texts), 'time')}.", where=option, hint=f"Give it {wanted}."
+            f"{option} is given {count_noun(len(texts), 'time')}.", where=option, hint=f"Give it {wanted}."
         )
     return [given_point(texts[i : i + each], network, option) for i in range(0, len(texts), each)]
 

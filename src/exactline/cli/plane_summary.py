@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
-from ..humanize import counted
+from ..humanize import count_noun
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -20,7 +20,7 @@ def _births(made: PlaneRestriction) -> dict[str, int]:
     """How many edges each node bore, in the network's order."""
     import numpy as np
 
-    nodes, tally = np.unique(made.births.numpy()[:, 0], return_counts=True)
+    nodes, tally = np.unique(made.origin_table.numpy()[:, 0], return_counts=True)
     return {made.names[n]: k for n, k in zip(nodes.tolist(), tally.tolist(), strict=True) if n >= 0}
 
 
@@ -63,9 +63,9 @@ def document(file: str, made: PlaneRestriction, decided: Regions | None, names: 
             "area": _finite(float(made.areas[smallest])),
             "corners": made.polygon(smallest).corners.tolist(),
         },
-        "births": _births(made),
+        "origins": _births(made),
         "units": made.units,
-        "unresolved": made.unresolved,
+        "ambiguous": made.ambiguous,
         "seconds": made.seconds,
     }
 
@@ -115,5 +115,5 @@ def _birth_table(births: dict[str, int]) -> Table:
     for node, count in shown:
         table.add_row(Text(node), f"{count:,}")
     if rest := list(births.values())[ROWS:]:
-        table.add_row(counted(len(rest), "more node"), f"{sum(rest):,}")
+        table.add_row(count_noun(len(rest), "more node"), f"{sum(rest):,}")
     return table

@@ -89,9 +89,9 @@ def _loaded(path: Path, model: Path | None) -> tuple[Restriction | PlaneRestrict
     """What a file holds, as its header says."""
     from ..formats import load
     from ..results.plane import PlaneRestriction
-    from ..results.plane_storage import FORMAT as PLANE
     from ..results.restriction import Restriction
-    from ..results.storage import FORMAT as LINE
+    from ..results.storage import LINE_FORMAT as LINE
+    from ..results.storage import PLANE_FORMAT as PLANE
 
     kinds = {PLANE: (PlaneRestriction, "plane"), LINE: (Restriction, "line")}
     if (found := kinds.get(_format(path) or "")) is not None:

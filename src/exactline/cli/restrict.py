@@ -132,19 +132,19 @@ def _keep(line: Restriction, out: Path | None, plot: Path | None) -> None:
 
 
 def _document(file: str, line: Restriction) -> dict[str, Any]:
-    kept = None if line.kept is None else [v.tolist() for v in line.kept]
+    kept = None if line.stored_values is None else [v.tolist() for v in line.stored_values]
     return {
         "file": file,
         "pieces": len(line),
         "complete": line.complete,
         "stopped": line.stopped,
         "reached": line.reached,
-        "unresolved": line.unresolved,
+        "ambiguous": line.ambiguous,
         "error": line.error if isfinite(line.error) else None,
         "seconds": line.seconds,
         "engine": line.engine,
         "units": line.units,
         "alphas": line.alphas.tolist(),
-        "births": [b and {"node": b.node, "unit": b.unit, "count": b.count} for b in line.born],
+        "origins": [b and {"node": b.node, "unit": b.unit, "count": b.count} for b in line.origins],
         **({} if kept is None else {"values": kept if line.several_outputs else kept[0]}),
     }

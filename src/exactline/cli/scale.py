@@ -14,7 +14,7 @@ import typer
 from ..console.options import AsJson, File, Normalize, Shape
 from ..console.output import dims, say_json, say_rich
 from ..errors import ArgumentError
-from ..humanize import counted
+from ..humanize import count_noun
 from .restrict import byte_count
 
 if TYPE_CHECKING:
@@ -255,7 +255,7 @@ def told(now: Progress) -> str:
         f"{now.rate:,.3g} a second" if now.rate < 1000 else f"{now.rate:,.0f} a second",
     ]
     parts += [f"{now.breaks:,} breaks"]
-    parts += [counted(now.errors, "error")] if now.errors else []
+    parts += [count_noun(now.errors, "error")] if now.errors else []
     parts += [f"done in {_span(now.left)}"] if now.left is not None else []
     return ", ".join(parts)
 
@@ -276,7 +276,7 @@ def _tell(store: Store, as_json: bool) -> None:
 
     lines = [
         f"{document['done']:,} of {document['lines']:,} lines, {document['breaks']:,} breaks, "
-        f"{counted(document['shards'], 'shard')}, {document['bytes'] / 1e6:,.1f} MB in {store.path}",
+        f"{count_noun(document['shards'], 'shard')}, {document['bytes'] / 1e6:,.1f} MB in {store.path}",
         f"job {document['job']['name']}, {document['seconds']:,.1f} seconds of workers, "
         f"{'finished' if document['complete'] else 'not finished: run the same again to go on'}",
     ]
@@ -284,7 +284,7 @@ def _tell(store: Store, as_json: bool) -> None:
         lines.append(f"damaged: {name}, {problem}; run the same again to compute it anew")
     say_rich(*lines)
     if document["errors"]:
-        table = Table(title=f"{counted(document['failed'], 'line')} with an error", title_justify="left")
+        table = Table(title=f"{count_noun(document['failed'], 'line')} with an error", title_justify="left")
         for name in ("line", "tries", "problem"):
             table.add_column(name, justify="left" if name == "problem" else "right")
         for number, note in list(document["errors"].items())[:SHOWN]:

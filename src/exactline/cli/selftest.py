@@ -13,7 +13,7 @@ from time import perf_counter
 import torch
 
 from ..errors import ExactlineError
-from ..humanize import counted
+from ..humanize import count_noun
 
 NEEDED = ("exactline", "torch", "numpy", "safetensors", "typer", "rich")
 EXTRAS = {  # as in pyproject.toml: what pip install "exactline[name]" brings
@@ -80,7 +80,7 @@ def examine() -> Health:
 
 def devices() -> Iterator[Device]:
     """Where sweeps can run."""
-    threads = counted(torch.get_num_threads(), "thread")
+    threads = count_noun(torch.get_num_threads(), "thread")
     yield Device("cpu", f"{platform.machine()}, {platform.system()}, {threads}")
     for i in range(torch.cuda.device_count()):
         facts = torch.cuda.get_device_properties(i)
@@ -164,7 +164,7 @@ def _digits() -> str:
     _expect(read == truth, f"the ends are read as {read}, not {truth}")
     worst = line.check().worst
     _expect(worst <= CLOSE * max(1.0, float(torch.as_tensor(line.values).abs().max())), f"off torch by {worst:.2g}")
-    _expect(line.unresolved == 0, f"{line.unresolved} units are not resolved")
+    _expect(line.ambiguous == 0, f"{line.ambiguous} units are not resolved")
     proof = line.certify(3)
     _expect(proof.proved == 3, f"of 3 pieces {proof.proved} are proved")
     return f"{len(line):,} pieces, {worst:.0e} from torch, 3 pieces proved in rationals"
@@ -184,7 +184,7 @@ def _attribution() -> str:
 
 
 def _plane() -> str:
-    from ..api_plane import restrict_plane
+    from ..api import restrict_plane
 
     plane = restrict_plane(torch.nn.ReLU(), [[-1.0, -1.0], [1.0, -1.0], [1.0, 1.0], [-1.0, 1.0]])
     _expect(plane.areas.tolist() == [1.0] * 4, f"areas {plane.areas.tolist()} instead of four of 1")

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from ..console.output import say_json
-from ..optional import needed
+from ..optional import require_package
 from .restrict import byte_count
 
 LIMITS = "limits"  # the heading of options that are limits
@@ -48,7 +48,7 @@ def serve(
     Example: exactline serve --models networks/
     """
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # the log is ours
-    with needed("The server needs grpcio.", where="serve", hint='pip install "exactline[serve]"'):
+    with require_package("The server needs grpcio.", where="serve", hint='pip install "exactline[serve]"'):
         from ..rpc.limits import Limits
         from ..rpc.server.access import read_tokens
         from ..rpc.server.server import Server, Settings

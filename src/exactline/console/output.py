@@ -10,9 +10,9 @@ from typing import Any
 
 import typer
 
-from ..cli.exit import UNHEARD, hush
 from ..errors import ArgumentError, FileError, MissingError
-from ..humanize import counted
+from ..humanize import count_noun
+from .exit import UNHEARD, hush
 
 PICTURES = (".png", ".pdf", ".svg")
 
@@ -83,7 +83,7 @@ def listed(labels: str | None, count: int) -> list[str] | None:
     names = None if labels is None else [name.strip() for name in labels.split(",")]
     if names is not None and len(names) != count:
         raise ArgumentError(
-            f"That is {counted(len(names), 'name')} for {counted(count, 'output')}.",
+            f"That is {count_noun(len(names), 'name')} for {count_noun(count, 'output')}.",
             where="--labels",
             hint="Give one name for each output, with commas between.",
         )

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..arrays import Bools, Floats, Ints
 from ..errors import ArgumentError
-from ..humanize import counted
+from ..humanize import count_noun
 from .intervals import Decisions, ManyDecisions, Table
 from .ranking import Ordered, Rows, joined, ordered, ranked
 from .values import Given, of_line, of_lines
@@ -41,7 +41,7 @@ def _table(given: Given, order: str, top: Any) -> Table:
     whole = isinstance(top, (int, np.integer)) and not isinstance(top, bool)
     if not whole or not 1 <= top <= count:
         raise ArgumentError(
-            f"top is {top!r}; the network has {counted(count, 'output')}.",
+            f"top is {top!r}; the network has {count_noun(count, 'output')}.",
             where="argument top",
             hint=f"Give a whole number from 1 to {count}." if count else "Give a network with outputs.",
         )

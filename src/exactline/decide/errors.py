@@ -14,12 +14,12 @@ import numpy as np
 import torch
 
 from ..arrays import Floats, Ints
-from ..engines.dense.error_model import LOOK, SAFETY
-from ..fp_context import precise
+from ..engines.dense.error_model import MAX_PROBE_BYTES, PROBE_SAFETY
+from ..fp_context import full_precision
 from ..lines import Lines
 from ..network.graph import Network
-from ..numerics.plan import plan
-from ..numerics.roundoff_probes import PROBES, Walk
+from ..numerics.plan import sweep_plan
+from ..numerics.roundoff_probes import PROBE_COUNT, RoundoffProbes
 
 SAMPLES = 32  # points that tell how large errors are
 FAR = 64  # lines whose ends are looked at
@@ -56,7 +56,7 @@ class Trust:
         looked = self._look(owner, alphas)
         if looked is None:
             return np.broadcast_to(
-                2 * SAFETY * self.slack * self.known * np.abs(self.scale(owner))[:, None], first.shape
+                2 * PROBE_SAFETY * self.slack * self.known * np.abs(self.scale(owner))[:, None], first.shape
             )
         again, probes = looked
 
@@ -72,7 +72,7 @@ class Trust:
         """How far a linear functional of the outputs may be off at each point, (points,); each has its own weights."""
         looked = self._look(owner, alphas)
         if looked is None:
-            return SAFETY * self.slack * self.known * np.abs(self.scale(owner)) * np.abs(weights).sum(1)
+            return PROBE_SAFETY * self.slack * self.known * np.abs(self.scale(owner)) * np.abs(weights).sum(1)
         again, probes = looked
         found = np.abs(np.einsum("pno,no->pn", probes, weights)).max(0, initial=0.0)
         return found + AGAIN * np.abs(((values - again) * weights).sum(1))
@@ -86,7 +86,7 @@ class Trust:
     def level(self) -> float:
         """The largest error met at breaks spread over all lines, and at the ends of those that go furthest."""
         if self.network is None or not len(self.alphas):
-            return SAFETY * self.slack * self.known
+            return PROBE_SAFETY * self.slack * self.known
         spread = np.linspace(0, len(self.alphas) - 1, SAMPLES).astype(np.int64)
         first = np.searchsorted(self.owner, self._furthest)
         last = np.searchsorted(self.owner, self._furthest, side="right") - 1
@@ -117,17 +117,17 @@ class Trust:
             return None
         if not len(alphas):
             outputs = prod(self.network.nodes[self.place].shape)
-            return np.zeros((0, outputs)), np.zeros((PROBES, 0, outputs))
-        step = max(1, LOOK // ((PROBES + 1) * plan(self._network).bytes_live))
+            return np.zeros((0, outputs)), np.zeros((PROBE_COUNT, 0, outputs))
+        step = max(1, MAX_PROBE_BYTES // ((PROBE_COUNT + 1) * sweep_plan(self._network).bytes_live))
         parts = [slice(at, at + step) for at in range(0, len(alphas), step)]
         values, probes = zip(*(self._walked(owner[some], alphas[some]) for some in parts), strict=True)
         scale = self.scale(owner)[:, None]
-        return np.concatenate(values) * scale, np.concatenate(probes, 1) * (SAFETY * self.slack * scale)
+        return np.concatenate(values) * scale, np.concatenate(probes, 1) * (PROBE_SAFETY * self.slack * scale)
 
     def _walked(self, owner: Ints, alphas: Floats) -> tuple[Floats, Floats]:
-        with precise():
-            walk = Walk(self._network, *self._lines.at(torch.from_numpy(owner), torch.from_numpy(alphas)))
-            walk.to(self.place)
+        with full_precision():
+            walk = RoundoffProbes(self._network, *self._lines.at(torch.from_numpy(owner), torch.from_numpy(alphas)))
+            walk.advance_to(self.place)
             values, probes = (t[self.place].to(torch.float64) for t in (walk.values, walk.probes))
             outputs = probes.shape[2:].numel()
             return values.reshape(len(values), outputs).numpy(), probes.reshape(*probes.shape[:2], outputs).numpy()

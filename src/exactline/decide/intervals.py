@@ -5,16 +5,19 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, overload
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from ..errors import ArgumentError
-from ..humanize import counted
+from ..humanize import count_noun
+from .methods import plot_decisions
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
     from ..arrays import Bools, Floats, Ints
     from ..results.restriction import Restriction
     from ..results.restrictions import Restrictions
@@ -150,11 +153,9 @@ class Decisions(Sequence[Interval]):
             )
         return self[int(np.searchsorted(starts, alpha, side="right")) - 1]
 
-    def plot(self, ax: Any = None, *, labels: Sequence[str] | None = None) -> Any:
+    def plot(self, ax: Axes | None = None, *, labels: Sequence[str] | None = None) -> Axes:
         """Draw the intervals as a coloured band, the breaks as ticks and the outputs above; ``labels`` names these."""
-        from ..plot.band import plot_band
-
-        return plot_band(self, ax, names=labels)
+        return plot_decisions(self, ax, labels)
 
     def __len__(self) -> int:
         return self._span.stop - self._span.start
@@ -178,14 +179,14 @@ class Decisions(Sequence[Interval]):
         for interval in self:
             widths[interval.label] += interval.width  # pyright: ignore[reportArgumentType]
         shares = ", ".join(f"{label}: {share:.4g}" for label, share in widths.most_common(SHOWN))
-        return f"<Decisions: {counted(len(self), 'interval')}; shares of the line {{{shares}}}>"
+        return f"<Decisions: {count_noun(len(self), 'interval')}; shares of the line {{{shares}}}>"
 
     def __str__(self) -> str:
         which = "largest" if self.order == "max" else "smallest"
         what = f"the {which} output decides" if self.top == 1 else f"the {self.top} {which} outputs decide"
         rows = [f"  {interval}" for interval in self[:SHOWN]]
         rest = [f"  and {len(self) - SHOWN:,} more"] if len(self) > SHOWN else []
-        return "\n".join([f"{counted(len(self), 'interval')}, {what}", *rows, *rest])
+        return "\n".join([f"{count_noun(len(self), 'interval')}, {what}", *rows, *rest])
 
     @property
     def _span(self) -> slice:
@@ -230,4 +231,4 @@ class ManyDecisions(Sequence[Decisions]):
         return (self[i] for i in range(len(self)))
 
     def __repr__(self) -> str:
-        return f"<ManyDecisions: {len(self):,} lines, {counted(len(self.table.starts), 'interval')}>"
+        return f"<ManyDecisions: {len(self):,} lines, {count_noun(len(self.table.starts), 'interval')}>"

@@ -13,19 +13,19 @@ import torch
 from torch import Tensor
 
 from ..arrays import Floats, Ints
-from ..engines.dense.error_model import SAFETY, estimate
-from ..engines.dense.state import first_sizes
-from ..engines.polygons.error_model import sampled, usual
-from ..engines.polygons.growable import Rows, components
-from ..engines.polygons.merge import centres, mixed
+from ..engines.dense.error_model import PROBE_SAFETY, estimate_errors
+from ..engines.dense.state import input_magnitudes
+from ..engines.polygons.error_model import plane_filter, sample_weights
+from ..engines.polygons.growable import GrowableArray, connected_components
+from ..engines.polygons.merge import centroid_values, centroid_weights
 from ..engines.polygons.mesh import OUTSIDE, Mesh, ring_order
-from ..engines.polygons.state import Frame, State
-from ..engines.polygons.sweep import branch_out
+from ..engines.polygons.state import MeshState, PlaneFrame
+from ..engines.polygons.sweep import subdivide_at_node
 from ..errors import ArgumentError, MissingError
-from ..fp_context import precise
+from ..fp_context import full_precision
 from ..network.graph import Network, Node
-from ..numerics.plan import plan
-from ..numerics.static_filter import Size
+from ..numerics.plan import sweep_plan
+from ..numerics.static_filter import Magnitude
 from ..ops.maximum import Maximum
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ def regions(plane: PlaneRestriction, order: str) -> Regions:
     """The classes of a plane, exactly."""
     if order not in ("max", "min"):
         raise ArgumentError(f"There is no order {order!r}.", where="argument order", hint="Give 'max' or 'min'.")
-    network = plane.known_network("plane.decisions")
+    network = plane.require_network("plane.decisions")
     if len(network.outputs) != 1:
         raise ArgumentError(
             f"The network has {len(network.outputs)} outputs; which one decides?",
@@ -112,13 +112,13 @@ def regions(plane: PlaneRestriction, order: str) -> Regions:
     output = network.nodes[network.outputs[0]]
     if prod(output.shape) == 0:
         raise MissingError("The output is empty: nothing decides.", where="plane.decisions", hint="Give outputs.")
-    with precise():
+    with full_precision():
         judge = _judged(network, 1 if order == "max" else -1)
         state = _state(plane, judge)
         op = judge.nodes[state.node].op
         if not isinstance(op, Maximum):
             raise TypeError("the last node judges")
-        branch_out(judge, state, op, sys.maxsize)
+        subdivide_at_node(judge, state, op, sys.maxsize)
         labels, tied = _labels(judge, state, judge.nodes[state.node].inputs[0], 1 if order == "max" else -1)
     return _joined(plane, state, labels, tied, order)
 
@@ -131,7 +131,7 @@ def _judged(network: Network, sign: int) -> Network:
     return replace(network, nodes=(*network.nodes, node), outputs=(len(network.nodes),), tails=(None,), moved={})
 
 
-def _state(plane: PlaneRestriction, judge: Network) -> State:
+def _state(plane: PlaneRestriction, judge: Network) -> MeshState:
     """Where the cutting stood when the plane was finished."""
     source = judge.nodes[-1].inputs[0]
     everywhere = torch.arange(len(plane.weights))
@@ -142,27 +142,27 @@ def _state(plane: PlaneRestriction, judge: Network) -> State:
     births = np.zeros((len(plane.weights), 4), dtype=np.int64)
     births[:, 0], births[:, 3] = -1, 1
     spots = np.zeros((len(plane.weights), 2))
-    rows = (Rows(plane.weights.numpy().copy()), Rows(births), Rows(spots))
-    frame = Frame(plane.vertices, places)
+    rows = (GrowableArray(plane.weights.numpy().copy()), GrowableArray(births), GrowableArray(spots))
+    frame = PlaneFrame(plane.vertices, places)
     sizes = {source: _size(judge, frame, source)}
-    return State(frame, len(judge.nodes) - 1, _mesh(plane), *rows, live, sizes, usual(judge, frame))
+    return MeshState(frame, len(judge.nodes) - 1, _mesh(plane), *rows, live, sizes, plane_filter(judge, frame))
 
 
-def _size(judge: Network, frame: Frame, source: int) -> Size:
+def _size(judge: Network, frame: PlaneFrame, source: int) -> Magnitude:
     """How large the outputs and their errors can be, told by the values at a few points."""
-    facts, eps = plan(judge), torch.finfo(torch.float64).eps
-    points, _ = frame.points(sampled(frame))
-    sizes = first_sizes(dict(zip(judge.inputs, points, strict=True)))
-    inputs = [judge.nodes[i].inputs[0] for i in judge.breaking if i in facts.last]
+    facts, eps = sweep_plan(judge), torch.finfo(torch.float64).eps
+    points, _ = frame.points(sample_weights(frame))
+    sizes = input_magnitudes(dict(zip(judge.inputs, points, strict=True)))
+    inputs = [judge.nodes[i].inputs[0] for i in judge.breaking if i in facts.last_use]
     seen = judge.evaluate(points, inputs)
     for i, node in enumerate(judge.nodes[: source + 1]):
-        if i in sizes or i not in facts.last:
+        if i in sizes or i not in facts.last_use:
             continue
         if i in judge.breaking:
             largest = MORE * float(seen[node.inputs[0]].abs().max()) if seen[node.inputs[0]].numel() else 0.0
-            sizes[i] = Size(largest * facts.reach[i], sizes[node.inputs[0]].errors * facts.gain[i])
+            sizes[i] = Magnitude(largest * facts.value_gain[i], sizes[node.inputs[0]].errors * facts.error_gain[i])
         else:
-            sizes[i] = Size.after(facts, i, [sizes[j] for j in node.inputs], eps)
+            sizes[i] = Magnitude.after(facts, i, [sizes[j] for j in node.inputs], eps)
     return sizes[source]
 
 
@@ -183,21 +183,21 @@ def _mesh(plane: PlaneRestriction) -> Mesh:
     inside = order[beside[order] != OUTSIDE]
     rims = np.empty(len(rings), dtype=np.int64)
     rims[asked] = number[inside]
-    return Mesh(ends, plane.births.numpy().copy(), sides, offsets[:-1].copy(), count, rings, rims)
+    return Mesh(ends, plane.origin_table.numpy().copy(), sides, offsets[:-1].copy(), count, rings, rims)
 
 
-def _labels(judge: Network, state: State, source: int, sign: int) -> tuple[Ints, dict[int, tuple[int, ...]]]:
+def _labels(judge: Network, state: MeshState, source: int, sign: int) -> tuple[Ints, dict[int, tuple[int, ...]]]:
     """The output that decides on each polygon, (polygons,), and those that are tied with it there."""
     polygons = np.arange(len(state.mesh))
-    inside = sign * mixed(state.live[source], state, polygons).flatten(1)
+    inside = sign * centroid_values(state.live[source], state, polygons).flatten(1)
     best = inside.amax(1, keepdim=True)
     gap = best - inside
-    rough = state.usual.doubtful(state.node, torch.float64, float(inside.abs().max()), state.sizes[source])
+    rough = state.filter.threshold(state.node, torch.float64, float(inside.abs().max()), state.sizes[source])
     rows = torch.nonzero((gap <= rough).sum(1) > 1)[:, 0]
     equal = gap == 0
     if len(rows):
-        points, errors = state.frame.points(centres(state, rows.numpy()))
-        blur = SAFETY * estimate(judge, source, points, errors).flatten(1)
+        points, errors = state.frame.points(centroid_weights(state, rows.numpy()))
+        blur = PROBE_SAFETY * estimate_errors(judge, source, points, errors).flatten(1)
         top = blur.gather(1, inside[rows].argmax(1, keepdim=True))
         equal[rows] |= gap[rows] <= blur + top
     several = torch.nonzero(equal.sum(1) > 1)[:, 0].tolist()
@@ -206,17 +206,17 @@ def _labels(judge: Network, state: State, source: int, sign: int) -> tuple[Ints,
 
 
 def _joined(
-    plane: PlaneRestriction, state: State, labels: Ints, tied: dict[int, tuple[int, ...]], order: str
+    plane: PlaneRestriction, state: MeshState, labels: Ints, tied: dict[int, tuple[int, ...]], order: str
 ) -> Regions:
     mesh = state.mesh
     kinds: dict[tuple[int, ...], int] = {}
     kind = labels.copy()
     for p, group in tied.items():
         kind[p] = -1 - kinds.setdefault(group, len(kinds))
-    inner = mesh.neighbours()
+    inner = mesh.inner_edges()
     one, two = mesh.sides[inner].T
     same = kind[one] == kind[two]
-    company = components(len(mesh), one[same], two[same])
+    company = connected_components(len(mesh), one[same], two[same])
     leads, region = np.unique(company, return_inverse=True)
     corners = state.weights.all @ plane.outline.numpy()
     shares, rings = _rings(mesh, region, corners, len(leads), plane.extent)
@@ -230,7 +230,7 @@ def _joined(
     )
     rank = np.empty_like(order_)
     rank[order_] = np.arange(len(order_))
-    mesh.packed()
+    mesh.pack()
     arrays = (corners, np.append(mesh.first, len(mesh.corners)), mesh.corners.copy(), labels, rank[region])
     between = corners[mesh.ends[inner[~same]]]
     return Regions(made, Tiles(*map(torch.from_numpy, arrays)), torch.from_numpy(between), order)
@@ -241,14 +241,14 @@ def _rings(
 ) -> tuple[Floats, list[tuple[Tensor, ...]]]:
     """The area of every region, as if the extent were 1, and its boundary: the outer ring first."""
     places, sizes = mesh.places(np.arange(len(mesh)))
-    start, edge = mesh.corners[places], mesh.rims[places]
+    start, edge = mesh.corners[places], mesh.edges[places]
     owner = region[np.arange(len(mesh)).repeat(sizes)]
     beside = np.where(mesh.ends[edge, 0] == start, mesh.sides[edge, 1], mesh.sides[edge, 0])
     rim = (beside == OUTSIDE) | (region[beside] != owner)
     start, edge, owner = start[rim], edge[rim], owner[rim]
     stop = mesh.ends[edge].sum(1) - start
     following = _following(owner, start, stop, corners)
-    loop = components(len(start), np.arange(len(start)), following)
+    loop = connected_components(len(start), np.arange(len(start)), following)
     order = ring_order(loop, following)
     start, loop, owner = start[order], loop[order], owner[order]
     first = np.flatnonzero(np.insert(loop[1:] != loop[:-1], 0, True))

@@ -10,10 +10,10 @@ import torch
 
 from ..arrays import Floats, Ints
 from ..errors import ArgumentError, NumberError
-from ..fp_context import precise
+from ..fp_context import full_precision
 from ..lines import Lines
 from ..network.graph import Network
-from ..results.check import evaluated
+from ..results.check import evaluate_in_batches
 from .errors import Trust
 
 if TYPE_CHECKING:
@@ -48,10 +48,10 @@ def outputs_of_line(line: Restriction, output: int, where: str) -> Floats:  # (b
 
 
 def _every(line: Restriction, where: str) -> tuple[Tensor, ...]:
-    if line.kept is not None:
-        return line.kept
+    if line.stored_values is not None:
+        return line.stored_values
     owner = torch.zeros(len(line.alphas), dtype=torch.int64)
-    return _evaluated(line.known_network(where), line.lines, owner, line.alphas)
+    return _evaluated(line.require_network(where), line.lines, owner, line.alphas)
 
 
 def _flat(values: Tensor) -> Floats:
@@ -81,7 +81,7 @@ def of_line(line: Restriction, output: int | None, where: str) -> Given:
 def of_lines(lines: Restrictions, output: int | None, where: str) -> Given:
     """Many lines that were swept together."""
     owner = torch.repeat_interleave(torch.arange(len(lines)), lines.offsets[1:] - lines.offsets[:-1])
-    every = lines.found.values
+    every = lines.breaks.values
     if every is None:
         every = _evaluated(lines.network, lines.lines, owner, lines.alphas)
     chosen = _chosen(len(every), output, lines.network, where)
@@ -92,8 +92,8 @@ def of_lines(lines: Restrictions, output: int | None, where: str) -> Given:
 
 def _evaluated(network: Network, lines: Lines, owner: Tensor, alphas: Tensor) -> tuple[Tensor, ...]:
     """Values that were not kept."""
-    with precise():
-        return evaluated(network, lines.at(owner, alphas)[0])
+    with full_precision():
+        return evaluate_in_batches(network, lines.at(owner, alphas)[0])
 
 
 def _chosen(count: int, output: int | None, network: Network | None, where: str) -> int:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from .. import zoo
 from ..api import restrict
-from ..humanize import counted
+from ..humanize import count_noun
 from .chapter import Chapter, Page, Picture, Table, number
 from .draw_line import draw_line
 
@@ -31,13 +31,13 @@ def digits() -> Chapter:
     images, labels = zoo.digits_images()
     line = restrict(zoo.digits_network(), images[START], images[END])
     decided, measured = line.decisions(), line.check()
-    born = Counter(birth.node for birth in line.born if birth is not None)
+    born = Counter(birth.node for birth in line.origins if birth is not None)
     seen = [str(i.best) for i in decided]
     first, last = (int(labels[i]) for i in (START, END))
     texts = (
         f"A small convolutional network reads 8 x 8 digits. One image fades into another, from a {first} to a {last}. "
         f"What does the network read on the way? {_way(seen)}.",
-        f"On this line the network is affine in {counted(len(line), 'piece')}. The breaks between them are computed, "
+        f"On this line the network is affine in {count_noun(len(line), 'piece')}. The breaks between them are computed, "
         "not searched for, so the boundaries of the classes are exact and none can hide between two samples. Compared "
         f"with the network itself at {measured.points:,} points, the answer is off by at most {measured.worst:.0e}.",
     )
@@ -74,7 +74,7 @@ def digits() -> Chapter:
                 for i in decided
             ],
             "breaks_by_node": dict(born),
-            "unresolved": line.unresolved,
+            "ambiguous": line.ambiguous,
             "check": measured.worst,
         },
     )

@@ -110,7 +110,7 @@ def _breaks(ax: Axes, line: Restriction) -> None:
     from ..plot.plane_style import shaded
 
     places: dict[str, list[float]] = defaultdict(list)
-    for birth, alpha in zip(line.born, line.alphas.tolist(), strict=True):
+    for birth, alpha in zip(line.origins, line.alphas.tolist(), strict=True):
         if birth is not None:
             places[birth.node].append(alpha)
     nodes = [name for name in line.names if name in places]

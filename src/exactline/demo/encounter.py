@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..arrays import Floats
-from ..humanize import counted
+from ..humanize import count_noun
 from ..paper import acas
 from ..paper.acas import Missed, Study
 from ..paper.acas_plane import REACH, AdvisoryMap, mapped
@@ -150,7 +150,7 @@ def _said(hidden: list[Hidden]) -> str:
     if not hidden:
         return "Every region of the exact map holds one of them: on this scene the grid was fine enough."
     first, (x, y) = hidden[0], hidden[0].middle
-    count = "a region" if len(hidden) == 1 else counted(len(hidden), "region")
+    count = "a region" if len(hidden) == 1 else count_noun(len(hidden), "region")
     return (
         f"The exact map has {count} that none of the samples falls into. {'It' if len(hidden) == 1 else 'The largest'} "
         f"says “{first.advisory}” on {first.area:,.0f} square feet, {abs(x):,.0f} ft "
@@ -217,6 +217,6 @@ def _line(study: Study, path: Path) -> None:
 
 
 def _csv(study: Study, path: Path) -> None:
-    from ..results.storage import write_atomically
+    from ..files import write_atomically
 
     write_atomically(path, missed_csv(study).encode())

@@ -12,7 +12,7 @@ from .. import zoo
 from ..api import restrict
 from ..attr.integrated_gradients import IntegratedGradients
 from ..attr.sampling_rules import Pieces, relative_error
-from ..humanize import counted
+from ..humanize import count_noun
 from .chapter import Chapter, Picture, Table, number, percent
 from .draw_gradients import draw_curves, draw_heat
 
@@ -60,7 +60,7 @@ def gradients() -> Chapter:
     texts = (
         f"Why does the network read a {label}? Integrated gradients answer with a number for each pixel: the gradient, "
         "averaged on the way from a blank image to this one. Usually that average is taken over samples. But along the "
-        f"line there are only {counted(len(line), 'piece')} with one gradient each, so it can be added up exactly, and "
+        f"line there are only {count_noun(len(line), 'piece')} with one gradient each, so it can be added up exactly, and "
         "nobody needs to ask how many steps are enough.",
         f"With {usual.count} samples (captum's default rule and number) a pixel is off by {percent(usual.error)} on "
         f"average, and the attributions miss the change of the output by {abs(usual.off):.2g}. The exact ones "

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from .. import zoo
 from ..api import restrict
-from ..humanize import counted
+from ..humanize import count_noun
 from .chapter import Chapter, Page, Picture, Table, number
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def loan() -> Chapter:
         "A bank scores an applicant by age and income: two inputs, one layer of two ReLU units, two outputs. What "
         f"happens while somebody goes from age {start[0]:g} and income {start[1]:g} to age {end[0]:g} and income "
         f"{end[1]:g}?",
-        f"The network is a different straight line on each of {counted(len(line), 'piece')}. It changes at alpha = "
+        f"The network is a different straight line on each of {count_noun(len(line), 'piece')}. It changes at alpha = "
         f"{' and '.join(inner)}, where alpha is the share of the way, and nowhere else: with pencil and paper one "
         "finds 1/3 and 2/3.",
     )

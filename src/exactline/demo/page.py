@@ -47,7 +47,7 @@ samples. All numbers on this page were computed when it was made.</p>
 
 def page(path: Path, chapters: Sequence[Chapter], not_drawn: str, seconds: float) -> None:
     """Write the report, whole or not at all; its pictures lie beside it as PNG."""
-    from ..results.storage import write_atomically
+    from ..files import write_atomically
 
     style = resources.files("exactline.demo").joinpath("page.css").read_text("utf-8").strip()
     digest = base64.b64encode(sha256(style.encode()).digest()).decode()

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 
 from .. import zoo
-from ..api_plane import restrict_plane
-from ..humanize import counted
+from ..api import restrict_plane
+from ..humanize import count_noun
 from .chapter import Chapter, Page, Picture, Table, percent
 from .draw_plane import chosen_colours, draw_plane
 
@@ -59,7 +59,7 @@ def plane() -> Chapter:
     texts = (
         f"Three digits, a {names[0]}, a {names[1]} and a {names[2]}, span a triangle of images. In two dimensions a "
         "piece becomes a polygon, and a class a region with exact boundaries and an exact area.",
-        f"{_others(others)} {tellers}. The first cuts the triangle into {counted(len(sides[0].plane), 'polygon')}, "
+        f"{_others(others)} {tellers}. The first cuts the triangle into {count_noun(len(sides[0].plane), 'polygon')}, "
         f"the second into {len(sides[1].plane):,}.",
     )
     return Chapter(

@@ -7,14 +7,14 @@ from torch import Tensor
 
 from ..lines import Lines
 from ..network.graph import Network
-from ..numerics.plan import plan
-from ..numerics.static_filter import Size
+from ..numerics.plan import sweep_plan
+from ..numerics.static_filter import Magnitude
 from ..ops.base import Breaking, Input
-from .dense.error_model import StateNoise
-from .dense.state import State, first_sizes, unborn
+from .dense.error_model import PointErrorBounds
+from .dense.state import SweepState, input_magnitudes, new_points
 
 
-def patterns(
+def activation_patterns(
     network: Network,
     lines: Lines,
     line: Tensor,  # (k,) which line each piece is on
@@ -26,29 +26,29 @@ def patterns(
     Both ends go through the network along one and the same branch, so that rounding at an end cannot
     choose another.
     """
-    facts = plan(network)
+    facts = sweep_plan(network)
     alphas = torch.stack([starts, stops], 1).flatten().cpu().numpy()
-    state = State(lines, 0, *unborn(line.cpu().numpy().repeat(2), alphas))
+    state = SweepState(lines, 0, *new_points(line.cpu().numpy().repeat(2), alphas))
     points, _ = state.line_points(torch.arange(len(alphas), device=lines.starts[0].device))
     state.live = dict(zip(network.inputs, points, strict=True))
-    state.sizes = first_sizes(state.live)
+    state.sizes = input_magnitudes(state.live)
     found: dict[int, Tensor] = {}
     for i, node in enumerate(network.nodes):
-        if i not in facts.last or isinstance(node.op, Input):
+        if i not in facts.last_use or isinstance(node.op, Input):
             continue
         args = [state.live[j] for j in node.inputs]
         if isinstance(node.op, Breaking):
             x, source = args[0], node.inputs[0]
             largest = float(x.abs().max()) if x.numel() else 0.0
-            noise = StateNoise(network, state, source, largest, state.sizes[source])
-            state.sizes[i] = Size(largest * facts.reach[i], state.sizes[source].errors * facts.gain[i])
-            settled = node.op.settle(x, noise).x.view(x.shape)
-            found[i] = node.op.branch(settled[0::2], settled[1::2])
-            state.live[i] = node.op.follow(found[i].repeat_interleave(2, 0), settled)
+            noise = PointErrorBounds(network, state, source, largest, state.sizes[source])
+            state.sizes[i] = Magnitude(largest * facts.value_gain[i], state.sizes[source].errors * facts.error_gain[i])
+            settled = node.op.snap_to_knots(x, noise).x.view(x.shape)
+            found[i] = node.op.activation_pattern(settled[0::2], settled[1::2])
+            state.live[i] = node.op.apply_affine(found[i].repeat_interleave(2, 0), settled)
         else:
             state.live[i] = node.op.evaluate(*args)
-            state.sizes[i] = Size.after(facts, i, [state.sizes[j] for j in node.inputs], state.eps)
+            state.sizes[i] = Magnitude.after(facts, i, [state.sizes[j] for j in node.inputs], state.eps)
         for j in set(node.inputs):
-            if facts.last[j] == i:
+            if facts.last_use[j] == i:
                 del state.live[j]
     return found

@@ -8,28 +8,28 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
-from .dense.sweep import Limits, Part
+from .dense.sweep import SweepLimits, SweepPart
 
 
 @dataclass
-class Collector:
+class Assembler:
     """Gathers parts on the CPU and stops the sweep when there are breaks enough."""
 
     lines: int
     shapes: list[tuple[int, ...]] | None  # of the outputs; None where values are not kept
-    most: int | None  # breaks to keep at the most
-    limits: Limits
-    parts: list[Part] = field(default_factory=list)
+    max_breaks: int | None  # breaks to keep at the most
+    limits: SweepLimits
+    parts: list[SweepPart] = field(default_factory=list)
     breaks: int = 0
 
-    def take(self, parts: Iterator[Part]) -> Collected:
+    def collect(self, parts: Iterator[SweepPart]) -> BreakTable:
         for part in parts:
             self._add(part)
             if self.limits.stopped:
                 break
-        return self._joined()
+        return self._concatenate()
 
-    def settled(self, parts: Iterator[Part]) -> Iterator[Part]:
+    def stream(self, parts: Iterator[SweepPart]) -> Iterator[SweepPart]:
         """The parts one by one: each when the next has had its say about the point they share."""
         for part in parts:
             self._add(part)
@@ -40,18 +40,18 @@ class Collector:
         yield from self.parts
         self.parts = []
 
-    def _add(self, part: Part) -> None:
+    def _add(self, part: SweepPart) -> None:
         if part.continues and self.parts:
-            share(self.parts[-1], part)
-        part = trimmed(part, self.shapes is not None)
+            merge_shared_point(self.parts[-1], part)
+        part = trim(part, self.shapes is not None)
         count = len(part.alphas)
-        if self.most is not None and self.breaks + count > self.most:
-            part = part.first(self.most - self.breaks)
+        if self.max_breaks is not None and self.breaks + count > self.max_breaks:
+            part = part.first(self.max_breaks - self.breaks)
             self.limits.stopped = "max_breaks"
         self.breaks += len(part.alphas)
         self.parts.append(part)
 
-    def _joined(self) -> Collected:
+    def _concatenate(self) -> BreakTable:
         def join(pieces: list[Tensor], empty: Tensor) -> Tensor:
             return torch.cat(pieces) if pieces else empty
 
@@ -59,42 +59,46 @@ class Collector:
         offsets = torch.zeros(self.lines + 1, dtype=torch.int64)
         offsets[1:] = torch.bincount(line, minlength=self.lines).cumsum(0)
         alphas = join([p.alphas for p in self.parts], torch.zeros(0, dtype=torch.float64))
-        born = join([p.born for p in self.parts], torch.zeros(0, 3, dtype=torch.int64))
-        doubts = join([p.doubts for p in self.parts], torch.zeros(0, dtype=torch.int64))
+        origins = join([p.origins for p in self.parts], torch.zeros(0, 3, dtype=torch.int64))
+        ambiguous = join([p.ambiguous for p in self.parts], torch.zeros(0, dtype=torch.int64))
         values = None
         if self.shapes is not None:
             empty = [torch.zeros(0, *shape, dtype=torch.float64) for shape in self.shapes]
             values = tuple(join([p.values[k] for p in self.parts], none) for k, none in enumerate(empty))
-        return Collected(offsets, alphas, born, doubts, values, self.limits.stopped)
+        return BreakTable(offsets, alphas, origins, ambiguous, values, self.limits.stopped)
 
 
 @dataclass(frozen=True)
-class Collected:
+class BreakTable:
     """Breaks of all lines, flat."""
 
     offsets: Tensor  # (lines + 1,)
     alphas: Tensor  # (breaks,)
-    born: Tensor  # (breaks, 3)
-    doubts: Tensor  # (breaks,)
+    origins: Tensor  # (breaks, 3)
+    ambiguous: Tensor  # (breaks,)
     values: tuple[Tensor, ...] | None  # (breaks, *out) each
     stopped: str
 
 
-def trimmed(part: Part, values: bool) -> Part:
+def trim(part: SweepPart, values: bool) -> SweepPart:
     """A part on the CPU, without the point it shares with the one before it."""
     skip = 1 if part.continues else 0
     kept = tuple(v[skip:].cpu() for v in part.values) if values else ()
-    line, alphas, born, doubts = (t[skip:].cpu().contiguous() for t in (part.line, part.alphas, part.born, part.doubts))
-    return Part(line, alphas, born, doubts, kept, False, part.edges)
+    line, alphas, origins, ambiguous = (
+        t[skip:].cpu().contiguous() for t in (part.line, part.alphas, part.origins, part.ambiguous)
+    )
+    return SweepPart(line, alphas, origins, ambiguous, kept, False, part.edge_units)
 
 
-def share(last: Part, part: Part) -> None:
+def merge_shared_point(last: SweepPart, part: SweepPart) -> None:
     """A shared point ends one part and starts a piece of the other, which knows that piece: the first is told."""
-    last.doubts[-1] = part.doubts[0].cpu()
-    last.born[-1, 2] += int(part.born[0, 2]) - part.shared + _through(last.edges[1], part.edges[0])
+    last.ambiguous[-1] = part.ambiguous[0].cpu()
+    last.origins[-1, 2] += (
+        int(part.origins[0, 2]) - part.shared_crossings + _count_passing_units(last.edge_units[1], part.edge_units[0])
+    )
 
 
-def _through(before: dict[int, Tensor], after: dict[int, Tensor]) -> int:
+def _count_passing_units(before: dict[int, Tensor], after: dict[int, Tensor]) -> int:
     """Units on a knot at a shared point that come from one side of it and go to the other."""
     total = 0
     for node, coming in before.items():
@@ -104,16 +108,18 @@ def _through(before: dict[int, Tensor], after: dict[int, Tensor]) -> int:
     return total
 
 
-def linked(parts: Iterator[Part]) -> Iterator[Part]:
+def link_parts(parts: Iterator[SweepPart]) -> Iterator[SweepPart]:
     """Parts of one line, each beginning with the point that ended the one before it."""
-    last: Part | None = None
+    last: SweepPart | None = None
     for part in parts:
         if last is not None and not part.continues:
-            line, alphas, born, doubts = (
+            line, alphas, origins, ambiguous = (
                 torch.cat([getattr(last, name)[-1:], getattr(part, name)])
-                for name in ("line", "alphas", "born", "doubts")
+                for name in ("line", "alphas", "origins", "ambiguous")
             )
             values = tuple(torch.cat([a[-1:], b]) for a, b in zip(last.values, part.values, strict=True))
-            part = replace(part, line=line, alphas=alphas, born=born, doubts=doubts, values=values, continues=True)
+            part = replace(
+                part, line=line, alphas=alphas, origins=origins, ambiguous=ambiguous, values=values, continues=True
+            )
         yield part
         last = part

@@ -65,7 +65,7 @@ def load(path: str | os.PathLike[str], *, normalize: bool = True, shape: Sequenc
 
 def save(network: Network, path: str | os.PathLike[str]) -> None:
     """Write a network to a file: ``.onnx``, or ``.eran`` for networks that are one layer after another."""
-    from ..results.storage import write_atomically
+    from ..files import write_atomically
 
     file = Path(path)
     if file.suffix == ".onnx":

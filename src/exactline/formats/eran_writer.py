@@ -242,7 +242,7 @@ def _windows(op: Maximum, before: Shape) -> tuple[list[int], list[int], int] | N
             stride = [_strides(span, n, k) for span, n, k in zip(spans, out, kernel, strict=True)]
             for pair in ([a, b] for a in stride[0] for b in stride[1]):
                 table = windows.pool_windows(size, out, kernel, pair, [padding] * 2, [1, 1])
-                if torch.equal(windows.for_channels(table, channels, size), op.table.cpu()):
+                if torch.equal(windows.repeat_for_channels(table, channels, size), op.table.cpu()):
                     return kernel, pair, padding
     return None
 

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import ExactlineError, FileError, LineError
-from ..optional import needed
+from ..optional import require_package
 from . import limits
 from .open_file import opened
 
@@ -191,7 +191,7 @@ def is_number(text: str) -> bool:
 
 def _image(path: Path, part: str | None, shape: Shape) -> Array:
     """An image in the network's shape, from 0 (black) to 1."""
-    with needed("Images need Pillow.", where=str(path), hint='pip install "exactline[plot]", which brings it'):
+    with require_package("Images need Pillow.", where=str(path), hint='pip install "exactline[plot]", which brings it'):
         from PIL import Image
 
     data = opened(path)

@@ -10,9 +10,9 @@ from torch import Tensor
 
 from ..api import restrict_many
 from ..errors import ArgumentError, LineError
-from ..lines import Point, points_of
+from ..lines import PointLike, as_points
 from ..network import Network
-from ..progress import Report
+from ..progress import ProgressCallback
 from ..results.restrictions import Restrictions
 
 
@@ -78,14 +78,14 @@ class Density:
 
 def density(
     model: Any,
-    x: Point,
-    directions: Point,
+    x: PointLike,
+    directions: PointLike,
     *,
     length: float | None = None,
     many: bool | None = None,
     device: torch.device | str | None = None,
     memory: int | None = None,
-    progress: bool | Report = False,
+    progress: bool | ProgressCallback = False,
     rewrite: bool = True,
 ) -> Density:
     """Breaks for each Euclidean unit along the lines from x to x + direction, exactly.
@@ -112,7 +112,7 @@ def density(
 
 
 def _lines(
-    model: Any, x: Point, directions: Point, length: float | None, many: bool | None
+    model: Any, x: PointLike, directions: PointLike, length: float | None, many: bool | None
 ) -> tuple[Tensor, Tensor, Tensor, torch.Size]:
     """Both ends of every line (lines, *in), their lengths (lines,), and the shape of the answer."""
     if isinstance(x, tuple) or isinstance(directions, tuple):
@@ -121,7 +121,7 @@ def _lines(
             where="arguments x, directions",
             hint="Join several inputs into one.",
         )
-    ((start,), (way,)) = points_of(x, "x"), points_of(directions, "directions")
+    ((start,), (way,)) = as_points(x, "x"), as_points(directions, "directions")
     shape = way.shape[:2] if _many(model, start, way, many) else way.shape[:1]
     if len(shape) == 2:
         starts = start[:, None].expand(way.shape).reshape(-1, *start.shape[1:])
@@ -192,7 +192,7 @@ def _owners(lines: Restrictions) -> Tensor:  # (breaks,)
 
 def _births(lines: Restrictions, shape: torch.Size) -> dict[str, Tensor]:
     """How many breaks each breaking node bore on each line."""
-    born, owner = lines.found.born[:, 0], _owners(lines)
+    born, owner = lines.breaks.origins[:, 0], _owners(lines)
     found: dict[str, Tensor] = {}
     for place in lines.network.breaking:
         counts = torch.bincount(owner[born == place], minlength=len(lines))

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.export import ExportedProgram
 
 from ..errors import ArgumentError
-from ..locks import changing
+from ..locks import settings_lock
 from .capture import capture, readable
 from .fingerprint import fingerprint
 from .graph import Network as Network
@@ -54,7 +54,7 @@ def as_network(
         return simplified(read(readable(model), until), rewrite).to(place, dtype)
     module = unwrapped(model)
     key = (tuple(tuple(p.shape) for p in points), rewrite, until)
-    with changing:  # torch.export is not made for several threads at once
+    with settings_lock:  # torch.export is not made for several threads at once
         state = fingerprint(module)  # not while another thread captures: export dresses the weights up
         known = _cache.get(module)
         if known is None or known.state != state or len(known.networks) >= KEPT:

@@ -61,7 +61,7 @@ def _backward(op: Pointwise) -> Callable[[Any, Tensor], Tensor]:
     def backward(ctx: Any, grad: Tensor) -> Tensor:
         (x,) = ctx.saved_tensors
         slopes = torch.tensor([float(s) for s in op.slopes], dtype=grad.dtype, device=grad.device)
-        return grad * slopes[op.branch(x, x).long()]
+        return grad * slopes[op.activation_pattern(x, x).long()]
 
     return backward
 

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from ..errors import ArgumentError
 from ..ops.base import Affine, Breaking, Input, Op
+from . import methods
 
 Shape: TypeAlias = tuple[int, ...]
 
@@ -148,7 +149,7 @@ class Network:
             if not isinstance(node.op, Input):
                 args = [values[j] for j in node.inputs]
                 if pattern is not None and i in pattern and isinstance(node.op, Breaking):
-                    values[i] = node.op.follow(pattern[i], args[0])
+                    values[i] = node.op.apply_affine(pattern[i], args[0])
                 else:
                     values[i] = node.op.evaluate(*args)
             for j in set(node.inputs):
@@ -177,9 +178,7 @@ class Network:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the network as ``.onnx``, or as ``.eran`` where it is one layer after another."""
-        from ..formats import save
-
-        save(self, path)
+        methods.save_network(self, path)
 
     def checksum(self) -> str:
         """A short name for all the numbers in the network."""
@@ -202,6 +201,4 @@ class Network:
         return f"<Network {self.input_shape} -> {self.output_shape}: {len(self.nodes)} nodes, {units} units>"
 
     def _repr_html_(self) -> str:
-        from ..plot.repr_html import network_html
-
-        return network_html(self)
+        return methods.network_html(self)

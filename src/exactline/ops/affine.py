@@ -39,23 +39,23 @@ class Product(Affine):
     def linear(self, *xs: Tensor) -> Tensor:
         return self.call(xs[0], self.weight)
 
-    def added(self, *zeros: Tensor) -> Tensor:
+    def constant_part(self, *zeros: Tensor) -> Tensor:
         return zeros[0].new_zeros(()) if self.offset is None else self.offset
 
-    def pull(self, grad: Tensor, shapes: Sequence[Sequence[int]]) -> list[Tensor]:
+    def vjp(self, grad: Tensor, shapes: Sequence[Sequence[int]]) -> list[Tensor]:
         if self.call is F.linear:
             return [grad @ self.weight]
-        if self._folds(shapes[0]):
-            return [self._folded(grad, shapes[0])]
-        return super().pull(grad, shapes)
+        if self._uses_fold(shapes[0]):
+            return [self._fold(grad, shapes[0])]
+        return super().vjp(grad, shapes)
 
-    def _folds(self, shape: Sequence[int]) -> bool:
+    def _uses_fold(self, shape: Sequence[int]) -> bool:
         """Whether this is a convolution whose transpose is a matrix product and a fold: fast where torch's is slow."""
         known = self.settings
         plain = "stride" in known and not known.get("transposed", False) and len(shape) in (2, 3)
         return plain and known.get("padding_end", known["padding"]) == known["padding"]
 
-    def _folded(self, grad: Tensor, shape: Sequence[int]) -> Tensor:
+    def _fold(self, grad: Tensor, shape: Sequence[int]) -> Tensor:
         known, groups = self.settings, self.settings["groups"]
         flat = len(shape) == 2  # one spatial dim: fold knows only two
         kernel = self.weight.reshape(groups, self.weight.shape[0] // groups, -1)
@@ -69,19 +69,19 @@ class Product(Affine):
         dilation, padding, stride = both(known["dilation"]), both(known["padding"], 0), both(known["stride"])
         return F.fold(columns, size, wide, dilation, padding, stride).reshape(len(grad), *shape)
 
-    def spread(self, *errors: Tensor) -> Tensor:
-        squares, top = self._squares
+    def error_spread(self, *errors: Tensor) -> Tensor:
+        squares, top = self._squared_weights
         return root_sum_squares(lambda e: self.call(e, squares), errors[0], top)
 
     @cached_property
-    def _squares(self) -> tuple[Tensor, float]:
+    def _squared_weights(self) -> tuple[Tensor, float]:
         """Squared weights over their largest, and that largest weight."""
         top = float(self.weight.abs().max()) if self.weight.numel() else 1.0
         top = max(top, torch.finfo(self.weight.dtype).tiny)
         return (self.weight / top).square(), top
 
     @property
-    def terms(self) -> float:
+    def rounding_terms(self) -> float:
         outputs = self.weight.shape[0] if self.weight.dim() > 1 else self.weight.numel()
         return max(self.weight.numel() / max(outputs, 1), 1.0)
 
@@ -113,14 +113,14 @@ class Scale(Affine):
         # an offset may be wider than x: the linear part has the output's shape all the same
         return x if self.offset is None else x.expand(torch.broadcast_shapes(x.shape, self.offset.shape))
 
-    def pull(self, grad: Tensor, shapes: Sequence[Sequence[int]]) -> list[Tensor]:
+    def vjp(self, grad: Tensor, shapes: Sequence[Sequence[int]]) -> list[Tensor]:
         if self.weight is not None:
             grad = grad * self.weight
         if self.divisor is not None:
             grad = grad / self.divisor
-        return [summed(grad, shapes[0])]
+        return [sum_to_shape(grad, shapes[0])]
 
-    def spread(self, *errors: Tensor) -> Tensor:
+    def error_spread(self, *errors: Tensor) -> Tensor:
         return self.linear(errors[0]).abs()
 
     @property
@@ -157,10 +157,13 @@ class Combine(Affine):
     def linear(self, *xs: Tensor) -> Tensor:
         return self.evaluate(*xs)
 
-    def pull(self, grad: Tensor, shapes: Sequence[Sequence[int]]) -> list[Tensor]:
-        return [summed(grad, s) * f if f != 1 else summed(grad, s) for s, f in zip(shapes, self.factors, strict=True)]
+    def vjp(self, grad: Tensor, shapes: Sequence[Sequence[int]]) -> list[Tensor]:
+        return [
+            sum_to_shape(grad, s) * f if f != 1 else sum_to_shape(grad, s)
+            for s, f in zip(shapes, self.factors, strict=True)
+        ]
 
-    def spread(self, *errors: Tensor) -> Tensor:
+    def error_spread(self, *errors: Tensor) -> Tensor:
         total = errors[0] * abs(self.factors[0])
         for error, factor in zip(errors[1:], self.factors[1:], strict=True):
             total = torch.hypot(*torch.broadcast_tensors(total, error * abs(factor)))
@@ -187,11 +190,11 @@ class Average(Affine):
     def linear(self, *xs: Tensor) -> Tensor:
         return self.call(xs[0])
 
-    def spread(self, *errors: Tensor) -> Tensor:
+    def error_spread(self, *errors: Tensor) -> Tensor:
         return root_sum_squares(self.call, errors[0])
 
     @property
-    def terms(self) -> float:
+    def rounding_terms(self) -> float:
         return float(self.count)
 
 
@@ -212,32 +215,32 @@ class Rearrange(Affine):
         return self.name
 
     def evaluate(self, *xs: Tensor) -> Tensor:
-        out = self._picked(xs)
+        out = self._gather(xs)
         if self.constant is not None:
             out = torch.where(self.index >= 0, out, self.constant)
         return out.view(len(xs[0]), *self.shape)
 
     def linear(self, *xs: Tensor) -> Tensor:
-        out = self._picked(xs)
+        out = self._gather(xs)
         if self.constant is not None:
             out = torch.where(self.index >= 0, out, torch.zeros_like(self.constant))
         return out.view(len(xs[0]), *self.shape)
 
-    def pull(self, grad: Tensor, shapes: Sequence[Sequence[int]]) -> list[Tensor]:
+    def vjp(self, grad: Tensor, shapes: Sequence[Sequence[int]]) -> list[Tensor]:
         sizes = [torch.Size(s).numel() for s in shapes]
         total = grad.new_zeros(len(grad), sum(sizes))
         taken = self.index >= 0
         total.index_add_(1, self.index[taken], grad.reshape(len(grad), -1)[:, taken])
         return [g.reshape(len(grad), *s) for g, s in zip(total.split(sizes, 1), shapes, strict=True)]
 
-    def spread(self, *errors: Tensor) -> Tensor:
+    def error_spread(self, *errors: Tensor) -> Tensor:
         return self.linear(*errors)
 
     @property
-    def terms(self) -> float:
+    def rounding_terms(self) -> float:
         return 0.0
 
-    def _picked(self, xs: tuple[Tensor, ...]) -> Tensor:
+    def _gather(self, xs: tuple[Tensor, ...]) -> Tensor:
         flat = [x.reshape(len(x), -1) for x in xs]
         joined = flat[0] if len(flat) == 1 else torch.cat(flat, dim=1)
         if not joined.shape[1]:
@@ -257,17 +260,17 @@ class Reshape(Affine):
     def linear(self, *xs: Tensor) -> Tensor:
         return self.evaluate(*xs)
 
-    def pull(self, grad: Tensor, shapes: Sequence[Sequence[int]]) -> list[Tensor]:
+    def vjp(self, grad: Tensor, shapes: Sequence[Sequence[int]]) -> list[Tensor]:
         return [grad.reshape(len(grad), *shapes[0])]
 
-    def spread(self, *errors: Tensor) -> Tensor:
+    def error_spread(self, *errors: Tensor) -> Tensor:
         return self.evaluate(*errors)
 
     @property
-    def terms(self) -> float:
+    def rounding_terms(self) -> float:
         return 0.0
 
 
-def summed(grad: Tensor, shape: Sequence[int]) -> Tensor:
+def sum_to_shape(grad: Tensor, shape: Sequence[int]) -> Tensor:
     """Gradients (points, *wide) as gradients of what was broadcast from (points, *shape)."""
     return grad if tuple(grad.shape[1:]) == tuple(shape) else grad.sum_to_size(len(grad), *shape)

@@ -26,7 +26,7 @@ class Op(ABC):
         return type(self).__name__
 
     @property
-    def terms(self) -> float:
+    def rounding_terms(self) -> float:
         """How many roundings one output gathers on its way, as a root mean square."""
         return 1.0
 
@@ -35,7 +35,7 @@ class Op(ABC):
         changes = {}
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
-            moved = _moved(value, device, dtype)
+            moved = _move(value, device, dtype)
             if moved is not value:
                 changes[field.name] = moved
         return dataclasses.replace(self, **changes) if changes else self
@@ -58,10 +58,10 @@ class Affine(Op):
         """`evaluate` without its constant part."""
 
     @abstractmethod
-    def spread(self, *errors: Tensor) -> Tensor:
+    def error_spread(self, *errors: Tensor) -> Tensor:
         """The size of the output's error when the inputs carry independent ``errors``."""
 
-    def added(self, *zeros: Tensor) -> Tensor:
+    def constant_part(self, *zeros: Tensor) -> Tensor:
         """What is added, given zeros for every input; it may have to be expanded."""
         return self.evaluate(*zeros)
 
@@ -71,9 +71,11 @@ class Affine(Op):
         Otherwise it would depend on the processor whether it does: a fused multiply-add never forms the product.
         """
         zeros = (torch.zeros_like(x[:1]) for x in xs)
-        return (self.linear(*(x * SHRINK for x in xs)) + self.added(*zeros) * SHRINK) / SHRINK
+        return (
+            self.linear(*(x * OVERFLOW_SCALE for x in xs)) + self.constant_part(*zeros) * OVERFLOW_SCALE
+        ) / OVERFLOW_SCALE
 
-    def pull(self, grad: Tensor, shapes: Sequence[Sequence[int]]) -> list[Tensor]:
+    def vjp(self, grad: Tensor, shapes: Sequence[Sequence[int]]) -> list[Tensor]:
         """Gradients at the output, (points, *out), as gradients at every input, (points, *shape) each."""
         with torch.enable_grad():
             made = (torch.zeros(len(grad), *s, dtype=grad.dtype, device=grad.device) for s in shapes)
@@ -90,89 +92,91 @@ class Breaking(Op):
         """How many units can break, for an input of this shape."""
 
     @property
-    def steepness(self) -> float:
+    def max_slope(self) -> float:
         """The largest slope of any branch."""
         return 1.0
 
-    def overwrite(self, x: Tensor) -> Tensor:
+    def evaluate_inplace(self, x: Tensor) -> Tensor:
         """`evaluate` where the input is not needed any more and may be written over."""
         return self.evaluate(x)
 
-    def nearest(self, x: Tensor) -> Tensor | None:
+    def knot_distances(self, x: Tensor) -> Tensor | None:
         """How near to each knot any value comes, (knots,); None for an operator without knots."""
         return None
 
     @abstractmethod
-    def settle(self, x: Tensor, noise: Noise) -> Settled:
+    def snap_to_knots(self, x: Tensor, noise: ErrorBounds) -> SnappedInput:
         """Decide which values are on a knot, given how far they can be trusted."""
 
     @abstractmethod
-    def crossings(self, settled: Settled, noise: Noise) -> Crossings:
+    def crossings(self, settled: SnappedInput, noise: ErrorBounds) -> Crossings:
         """Every crossing between neighbouring points of one line."""
 
-    def passes(self, settled: Settled, noise: Noise) -> Passes | None:
+    def knot_passes(self, settled: SnappedInput, noise: ErrorBounds) -> KnotPasses | None:
         """Crossings that fall on points that exist already; None where there are none or they are not counted."""
         return None
 
     @abstractmethod
-    def carry(self, x: Tensor, errors: Tensor) -> Tensor:
+    def jvp(self, x: Tensor, errors: Tensor) -> Tensor:
         """Small errors (probes, points, *in) at some points, carried to the output along the branch taken."""
 
     @abstractmethod
-    def branch(self, before: Tensor, after: Tensor) -> Tensor:
+    def activation_pattern(self, before: Tensor, after: Tensor) -> Tensor:
         """The branch taken by every unit on pieces that run from ``before`` to ``after``."""
 
     @abstractmethod
-    def follow(self, pattern: Tensor, x: Tensor) -> Tensor:
+    def apply_affine(self, pattern: Tensor, x: Tensor) -> Tensor:
         """The affine map of a branch pattern, applied to any point."""
 
-    def rival(self, before: Tensor, after: Tensor) -> Tensor | None:
+    def other_side(self, before: Tensor, after: Tensor) -> Tensor | None:
         """The pattern with every unit that is on a knot along a whole piece on its other side; None: there is none."""
         return None
 
-    def pull(self, pattern: Tensor, grad: Tensor, shape: Sequence[int]) -> Tensor:
+    def vjp(self, pattern: Tensor, grad: Tensor, shape: Sequence[int]) -> Tensor:
         """Gradients at the output, (pieces, *out), as gradients at the input, (pieces, *shape)."""
         with torch.enable_grad():
             x = torch.zeros(len(grad), *shape, dtype=grad.dtype, device=grad.device, requires_grad=True)
-            (found,) = torch.autograd.grad(self.follow(pattern, x), x, grad)
+            (found,) = torch.autograd.grad(self.apply_affine(pattern, x), x, grad)
         return found
 
 
-HUGE = 2.0**1020  # values beyond this are scaled before they are added
-SHRINK = 2.0**-600  # by so much: products of two numbers of up to 2^800 do not overflow
+OVERFLOW_GUARD = 2.0**1020  # values beyond this are scaled before they are added
+OVERFLOW_SCALE = 2.0**-600  # by so much: products of two numbers of up to 2^800 do not overflow
 
 
-class Noise(ABC):
+class ErrorBounds(ABC):
     """How far the values that reach a breaking node can be trusted, point by point."""
 
-    joined: Tensor  # (points - 1,) whether a point and the next lie on one line
-    gaps: Tensor  # (k,) the points whose next one is on another line
-    broken: bool  # whether there are any
-    largest: float  # the size of the largest value
+    same_line: Tensor  # (points - 1,) whether a point and the next lie on one line
+    line_ends: Tensor  # (k,) the points whose next one is on another line
+    several_lines: bool  # whether there are any
+    magnitude: float  # the size of the largest value
     widths: Tensor  # (points - 1,) in alpha
-    doubtful: float  # values further than this from a knot are clear without a closer look
-    nearest: Sequence[float] | None = None  # how near to each knot any value comes, where that is known beforehand
+    threshold: float  # values further than this from a knot are clear without a closer look
+    knot_distances: Sequence[float] | None = (
+        None  # how near to each knot any value comes, where that is known beforehand
+    )
 
     @abstractmethod
     def bound(self, rows: Tensor) -> Tensor:
         """Error bounds (rows, elements) of the node's input at some points."""
 
-    def doubtful_at(self, elements: Tensor) -> Tensor | float:
+    def thresholds_at(self, elements: Tensor) -> Tensor | float:
         """The same limit for some elements, smaller for those whose weights are."""
-        return self.doubtful
+        return self.threshold
 
 
 @dataclass(frozen=True, eq=False)
-class Settled:
+class SnappedInput:
     """A breaking node's input once it is known which values sit on a knot."""
 
     x: Tensor  # (points, elements), values on a knot are exactly the knot
     sides: tuple[tuple[Tensor, Tensor | None], ...] = ()  # per knot: above, and below unless that is all the rest
-    unresolved: Tensor | None = None  # (points - 1,) units per piece not told from a knot
+    ambiguous: Tensor | None = None  # (points - 1,) units per piece not told from a knot
 
 
 @dataclass(frozen=True, eq=False)
-class Passes:
+class KnotPasses:
     """Units that go through a knot exactly at a point: how many at each, and at the outermost points half of it."""
 
     counts: Tensor  # (points,)
@@ -201,23 +205,23 @@ class Crossings:
         return Crossings(*(torch.cat([getattr(p, n) for p in parts]) for n in names))
 
 
-def flat(x: Tensor) -> Tensor:
+def flatten_units(x: Tensor) -> Tensor:
     """(n, *shape) as (n, elements), also where a point is a single number or nothing."""
     return x.unsqueeze(-1).flatten(1)
 
 
 def root_sum_squares(call: Callable[[Tensor], Tensor], errors: Tensor, top: float = 1.0) -> Tensor:
     """Independent errors through a ``call`` with squared coefficients, scaled so that no square overflows."""
-    size = flat(errors).amax(1) if errors.shape[1:].numel() else errors.new_ones(len(errors))
+    size = flatten_units(errors).amax(1) if errors.shape[1:].numel() else errors.new_ones(len(errors))
     size = size.clamp(min=torch.finfo(errors.dtype).tiny)
     out = call((errors / size.view(-1, *[1] * (errors.dim() - 1))).square())
     return out.clamp(min=0).sqrt() * (size * top).view(-1, *[1] * (out.dim() - 1))
 
 
-def _moved(value: Any, device: torch.device, dtype: torch.dtype) -> Any:
+def _move(value: Any, device: torch.device, dtype: torch.dtype) -> Any:
     if isinstance(value, Tensor):
         return value.to(device, dtype if value.is_floating_point() else None)
     if isinstance(value, tuple):
-        moved = tuple(_moved(v, device, dtype) for v in value)
+        moved = tuple(_move(v, device, dtype) for v in value)
         return value if all(a is b for a, b in zip(moved, value, strict=True)) else moved
     return value

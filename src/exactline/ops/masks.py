@@ -6,50 +6,50 @@ import numpy as np
 import torch
 from torch import Tensor
 
-HOSTS = frozenset({"cpu"})  # kinds of device whose memory NumPy sees
+HOST_DEVICES = frozenset({"cpu"})  # kinds of device whose memory NumPy sees
 
 
-def on_host(x: Tensor) -> bool:
+def is_on_host(x: Tensor) -> bool:
     """Whether a tensor can be looked at without waiting for a device."""
-    return x.device.type in HOSTS
+    return x.device.type in HOST_DEVICES
 
 
 def greater(x: Tensor, level: float | Tensor) -> Tensor:
     """x > level."""
-    if not on_host(x):
+    if not is_on_host(x):
         return x > level
     return torch.from_numpy(np.greater(x.numpy(), level.numpy() if isinstance(level, Tensor) else level))
 
 
 def less(x: Tensor, level: float | Tensor) -> Tensor:
     """x < level."""
-    if not on_host(x):
+    if not is_on_host(x):
         return x < level
     return torch.from_numpy(np.less(x.numpy(), level.numpy() if isinstance(level, Tensor) else level))
 
 
-def holds(mask: Tensor) -> bool:
+def all_true(mask: Tensor) -> bool:
     """Whether all of a mask is true."""
-    return bool(mask.numpy().all()) if on_host(mask) else bool(mask.all())
+    return bool(mask.numpy().all()) if is_on_host(mask) else bool(mask.all())
 
 
-def ranked(x: Tensor) -> Tensor:
+def argsort(x: Tensor) -> Tensor:
     """Places in ascending order of value."""
-    return torch.from_numpy(np.argsort(x.numpy())) if on_host(x) else torch.argsort(x)
+    return torch.from_numpy(np.argsort(x.numpy())) if is_on_host(x) else torch.argsort(x)
 
 
-def differ(a: Tensor, b: Tensor) -> Tensor:
+def xor(a: Tensor, b: Tensor) -> Tensor:
     """Where two masks are not the same."""
-    return torch.from_numpy(a.numpy() ^ b.numpy()) if on_host(a) else a ^ b
+    return torch.from_numpy(a.numpy() ^ b.numpy()) if is_on_host(a) else a ^ b
 
 
-def found(mask: Tensor) -> tuple[Tensor, Tensor]:
+def nonzero(mask: Tensor) -> tuple[Tensor, Tensor]:
     """Rows and columns of the true places of a matrix, row by row.
 
-    >>> found(torch.tensor([[False, True], [True, True]]))
+    >>> nonzero(torch.tensor([[False, True], [True, True]]))
     (tensor([0, 1, 1]), tensor([1, 0, 1]))
     """
-    if not on_host(mask):
+    if not is_on_host(mask):
         rows, columns = torch.nonzero(mask, as_tuple=True)
         return rows, columns
     flat = torch.from_numpy(np.flatnonzero(mask.numpy()))

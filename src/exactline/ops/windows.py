@@ -32,7 +32,7 @@ def pool_windows(
         torch.arange(o)[:, None] * s - p + torch.arange(k)[None] * d
         for o, k, s, p, d in zip(out, kernel, stride, padding, dilation, strict=True)
     ]
-    return _grid(per_dim, size)
+    return _combine_dims(per_dim, size)
 
 
 def adaptive_windows(size: Sequence[int], out: Sequence[int]) -> Tensor:
@@ -43,19 +43,19 @@ def adaptive_windows(size: Sequence[int], out: Sequence[int]) -> Tensor:
         start, stop = i * n // m, -(-(i + 1) * n // m)
         steps = start[:, None] + torch.arange(int((stop - start).max()))[None]
         per_dim.append(torch.where(steps < stop[:, None], steps, torch.full_like(steps, -1)))
-    return _grid(per_dim, size)
+    return _combine_dims(per_dim, size)
 
 
-def for_channels(windows: Tensor, channels: int, size: Sequence[int]) -> Tensor:
+def repeat_for_channels(windows: Tensor, channels: int, size: Sequence[int]) -> Tensor:
     """The same windows on every channel of a (channels, *size) tensor."""
     steps = torch.arange(channels)[:, None, None] * prod(size)
     return (windows[None] + steps).reshape(-1, windows.shape[1])
 
 
-def reduced_windows(shape: Sequence[int], dims: Sequence[int]) -> Tensor:
+def reduction_windows(shape: Sequence[int], dims: Sequence[int]) -> Tensor:
     """Windows of a reduction over some dims: one for each place of the others.
 
-    >>> reduced_windows((2, 2), [0])
+    >>> reduction_windows((2, 2), [0])
     tensor([[0, 2],
             [1, 3]])
     """
@@ -64,7 +64,7 @@ def reduced_windows(shape: Sequence[int], dims: Sequence[int]) -> Tensor:
     return positions.permute(*kept, *dims).reshape(prod(shape[d] for d in kept), -1)
 
 
-def _grid(per_dim: list[Tensor], size: Sequence[int]) -> Tensor:
+def _combine_dims(per_dim: list[Tensor], size: Sequence[int]) -> Tensor:
     """Combine the positions of each dim, (out, kernel) each with -1 or beyond for outside."""
     position = torch.zeros(1, 1, dtype=torch.int64)
     inside = torch.ones(1, 1, dtype=torch.bool)

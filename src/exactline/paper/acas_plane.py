@@ -11,7 +11,7 @@ from typing import Any
 
 from torch import Tensor
 
-from ..api_plane import grid
+from ..api import grid
 from ..decide.regions import Regions
 from ..errors import ArgumentError
 from ..results.plane import PlaneRestriction

@@ -94,7 +94,7 @@ def _settings(study: Maps) -> str:
         f"* Inputs are clipped to their ranges first: {ranges} (feet, radians, feet per second).",
         *(f"* **{text}**" for text in clipped(study)),
     ]
-    unresolved = sum(m.plane.unresolved for m in study.maps)
+    unresolved = sum(m.plane.ambiguous for m in study.maps)
     if unresolved:
         lines.append(f"* {unresolved:,} pairs of a polygon and a unit could not be told from a tie.")
     return "\n".join(lines)

@@ -118,7 +118,7 @@ def _settings(study: Study) -> str:
 
 def write_texts(folder: Path, texts: dict[str, str]) -> list[Path]:
     """Write files by name into a folder, each whole or not at all."""
-    from ..results.storage import write_atomically
+    from ..files import write_atomically
 
     for name, text in texts.items():
         write_atomically(folder / name, text.encode())

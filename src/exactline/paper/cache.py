@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import FileError
-from ..results.storage import write_atomically
+from ..files import write_atomically
 
 FOLDER = "kept"
 

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..cli.root import Commands
 from ..console.options import AsJsonTables, Bar, Pictures
 from ..console.output import remark, say_json, say_rich
 from ..console.progress_bar import moving
+from ..console.root import Commands
 from ..errors import ArgumentError, FileError, MissingError
-from ..humanize import counted
+from ..humanize import count_noun
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -124,7 +124,7 @@ def acas(
         say_json(_document(found, written))
         return
     say_rich(f"{found.advisor.name}; {found.advisor.note}", _table(found), _missed(found))
-    say_rich(f"{counted(len(written), 'file')} in {folder}: {', '.join(p.name for p in written)}")
+    say_rich(f"{count_noun(len(written), 'file')} in {folder}: {', '.join(p.name for p in written)}")
 
 
 def made(folder: Path) -> Path:
@@ -183,6 +183,6 @@ def _document(found: Study, written: list[Path]) -> dict[str, Any]:
 def _missed(found: Study) -> str:
     hidden = sum(m.off_grid for m in found.missed)
     return (
-        f"{counted(len(found.missed), 'interval')} between the {found.scene.samples} samples of their lines, "
+        f"{count_noun(len(found.missed), 'interval')} between the {found.scene.samples} samples of their lines, "
         f"{hidden:,} of them not shown by the grid around them either"
     )

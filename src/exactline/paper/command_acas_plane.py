@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..console.output import remark, say_json, say_rich
-from ..humanize import counted
+from ..humanize import count_noun
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -49,7 +49,7 @@ def maps(
             say_json(_document(found, reach, written))
             return
         say_rich(f"{found.advisor.name}; {found.advisor.note}; rho to {reach:.10g} ft", _table(found))
-        say_rich(f"{counted(len(written), 'file')} in {folder}: {', '.join(p.name for p in written)}")
+        say_rich(f"{count_noun(len(written), 'file')} in {folder}: {', '.join(p.name for p in written)}")
 
     return told
 

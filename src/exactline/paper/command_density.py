@@ -13,7 +13,7 @@ from typer.core import TyperCommand
 from ..console.options import AsJsonTables, Bar, Pictures
 from ..console.output import dims, remark, say_json, say_rich
 from ..errors import ArgumentError, MissingError
-from ..humanize import counted
+from ..humanize import count_noun
 from .command_acas import bar, made
 
 if TYPE_CHECKING:
@@ -110,13 +110,13 @@ def density(
         if folder is not None:
             written = _write(found, folder, pictures, lambda done, what: report(share + (1 - share) * done, what))
     if found.resumed:
-        remark(f"{counted(found.resumed, 'image')} had been finished before")
+        remark(f"{count_noun(found.resumed, 'image')} had been finished before")
     if as_json:
         say_json(_document(found, written))
         return
     say_rich(*_tables(found))
     if folder is not None:
-        say_rich(f"{counted(len(written), 'file')} in {folder}: {', '.join(p.name for p in written)}")
+        say_rich(f"{count_noun(len(written), 'file')} in {folder}: {', '.join(p.name for p in written)}")
 
 
 def _plan(

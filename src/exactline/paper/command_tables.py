@@ -14,7 +14,7 @@ import typer
 from ..console.options import AsJsonTables, Bar, Pictures
 from ..console.output import say_json, say_rich
 from ..errors import ArgumentError, MissingError
-from ..humanize import counted
+from ..humanize import count_noun
 from .command_acas import bar, made
 
 if TYPE_CHECKING:
@@ -234,7 +234,7 @@ def _acas(folder: Path, data: Path | None, pictures: bool, move: Report) -> list
         f"{found.advisor.name}; {found.advisor.note}.",
         f"{len(found.of('distance'))} distance lines: {mean:.2f} breaks on average ({least} to {most}), both ends"
         " counted.",
-        f"{counted(len(found.missed), 'interval')} of constant advice lie between the samples of their lines.",
+        f"{count_noun(len(found.missed), 'interval')} of constant advice lie between the samples of their lines.",
     )
     blocks: list[Any] = [Heading("Advice around an aircraft (figure 2)"), Points(points)]
     if pictures:
@@ -251,7 +251,7 @@ def _draw(figure: Any, path: Path) -> None:
 
     from matplotlib import rc_context
 
-    from ..results.storage import write_atomically
+    from ..files import write_atomically
     from .plot_linearity import PAPER as LOOKS
 
     data = io.BytesIO()
@@ -307,4 +307,4 @@ def _tell(folder: Path, shown: list[Table], remarks: list[str], files: list[str]
         say_json({"tables": tables, "remarks": remarks, "files": [str(folder / name) for name in files]})
         return
     say_rich(*(_rich(table) for table in shown), *remarks)
-    say_rich(f"{counted(len(files), 'file')} in {folder}: {', '.join(files)}")
+    say_rich(f"{count_noun(len(files), 'file')} in {folder}: {', '.join(files)}")

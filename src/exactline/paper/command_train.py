@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..cli.root import Commands
 from ..console.options import AsJson, Bar
 from ..console.output import remark, say_json, say_rich, writable
+from ..console.root import Commands
 from ..errors import FileError
-from ..humanize import counted
+from ..humanize import count_noun
 from .command_acas import bar, made
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def digits(
         _save(found.network, out, found.facts)
         remark(f"saved to {out}")
     if checkpoints is not None:
-        remark(f"{counted(found.epochs + 1, 'network')} in {checkpoints}, {name(0)} to {name(found.epochs)}")
+        remark(f"{count_noun(found.epochs + 1, 'network')} in {checkpoints}, {name(0)} to {name(found.epochs)}")
     if as_json:
         say_json(found.facts | {"seconds": found.seconds, "losses": list(found.losses)})
     else:
@@ -97,7 +97,7 @@ def _save(network: RobustNetwork, path: Path, facts: dict[str, Any]) -> None:
     if path.suffix == ".safetensors":
         from ..results.storage import write_arrays
 
-        write_arrays(path, dict(network.state_dict()), "exactline.digits.1", facts)
+        write_arrays(path, dict(network.state_dict()), facts, "exactline.digits.1")
         return
     import torch
 
@@ -110,7 +110,7 @@ def _table(found: Trained) -> Table:
     from rich.table import Table
 
     facts = found.facts
-    table = Table(title=f"{found.method}, seed {found.seed}, {counted(found.epochs, 'epoch')}", title_justify="left")
+    table = Table(title=f"{found.method}, seed {found.seed}, {count_noun(found.epochs, 'epoch')}", title_justify="left")
     table.add_column(f"of {facts['test images']} test digits")
     table.add_column("share", justify="right")
     within = f"within {facts['radius']:g} of each pixel"

@@ -13,7 +13,7 @@ import torch
 from ..arrays import Floats
 from ..errors import ArgumentError
 from ..formats.labelled_images import Labelled
-from ..fp_context import precise
+from ..fp_context import full_precision
 from ..measures.break_density import density
 from ..network import Network, as_network
 from .cache import Kept
@@ -150,7 +150,7 @@ def _row(subject: Subject, images: Labelled, index: int, plan: Plan, kept: Kept)
 def _found(network: Network, images: Labelled, index: int, plan: Plan) -> dict[str, Any]:
     point = images.points[index]
     x = torch.from_numpy(point)
-    with precise():
+    with full_precision():
         scores = network.evaluate([x[None]], network.outputs)[network.outputs[0]].reshape(-1)
         predicted = int(scores.argmax())
         label = predicted if images.labels is None else images.labels[index]

@@ -9,11 +9,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..api import CPU_MOST, restrict, restrict_many
+from ..api import restrict, restrict_many
 from ..arrays import Floats
-from ..attr.piece_gradients import piece_gradients
 from ..decide.intervals import ManyDecisions
-from ..fp_context import precise
+from ..engines.dense.piece_gradients import piece_gradients
+from ..fp_context import full_precision
+from ..options import MAX_CPU_BYTES
 from ..results.restriction import Restriction
 from .linearity import RANDOM, Linearity, ends_of
 from .published import Suite, digits_suite, linearity_suites
@@ -72,7 +73,7 @@ def _fans(suite: Suite, image: int) -> list[Fan]:
     for subject in suite.subjects:
         ends = ends_of(subject.network, suite.images, image)
         starts = np.repeat(point[None].numpy(), len(ends), 0)
-        lines = restrict_many(subject.network, starts, ends, memory=CPU_MOST)
+        lines = restrict_many(subject.network, starts, ends, memory=MAX_CPU_BYTES)
         lengths = np.sqrt(((ends - starts) ** 2).reshape(len(ends), -1).sum(1)).tolist()
         label = suite.images.labels[image]
         known = suite.name, subject.name, image, label, point, ends
@@ -84,8 +85,8 @@ def fade(data: Path | None, image: int = 0) -> Fade:
     """A digit faded in from black, in the normal network: the paper's for MNIST, or ours."""
     suite = digits_suite() if data is None else linearity_suites(data)[0]
     subject, label, point = suite.subjects[0], suite.images.labels[image], suite.images.point(image)
-    line = restrict(subject.network, torch.zeros_like(point), point, memory=CPU_MOST)
-    with precise():
+    line = restrict(subject.network, torch.zeros_like(point), point, memory=MAX_CPU_BYTES)
+    with full_precision():
         (gradients,) = piece_gradients(subject.network, line.lines, line.alphas, subject.network.outputs[0], label)
     attribution = point * torch.tensordot(line.alphas.diff(), gradients, 1)
     return Fade(suite.name, subject.name, image, label, line, point, gradients, attribution)

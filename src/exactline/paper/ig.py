@@ -14,9 +14,10 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from ..api import CPU_MOST, restrict
+from ..api import restrict
 from ..attr.sampling_rules import Pieces
 from ..errors import ArgumentError
+from ..options import MAX_CPU_BYTES
 from .cache import Kept
 from .published import Images, Subject, Suite, ig_suite
 from .syrenn_baseline import Coarse, Remembered, partitions
@@ -179,7 +180,7 @@ def _row(images: Images, subject: Subject, index: int, kept: Kept) -> Row:
 
 def _found(images: Images, subject: Subject, index: int) -> dict[str, Any]:
     point = images.point(index)
-    line = restrict(subject.network, point * 0, point, memory=CPU_MOST, values=False)
+    line = restrict(subject.network, point * 0, point, memory=MAX_CPU_BYTES, values=False)
     pieces = Remembered(line, Pieces.of(line, images.labels[index]).steps)
     stop = pieces.completeness()
     samples: dict[str, int | None] = {}

@@ -17,11 +17,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..api import CPU_MOST, restrict_many
+from ..api import restrict_many
 from ..arrays import Floats
-from ..attr.piece_gradients import piece_gradients
-from ..fp_context import precise
+from ..engines.dense.piece_gradients import piece_gradients
+from ..fp_context import full_precision
 from ..network import Network
+from ..options import MAX_CPU_BYTES
 from ..results.restriction import Restriction
 from .cache import Kept
 from .float32_sweep import plain_breaks
@@ -213,7 +214,7 @@ def _counted(images: Images, network: Network, index: int) -> dict[str, Any]:
     """The breaks of an image's lines, counted twice in float32: as carefully as we do, and with no care at all."""
     starts, ends = lines_of(images, network, index)
     ours = restrict_many(
-        network, starts, ends, memory=CPU_MOST, dtype=torch.float32, values=False, engine="dense"
+        network, starts, ends, memory=MAX_CPU_BYTES, dtype=torch.float32, values=False, engine="dense"
     ).pieces.tolist()
     pairs = zip(map(torch.from_numpy, starts), map(torch.from_numpy, ends), strict=True)
     return {"breaks32": [n + 1 for n in ours], "plain32": [len(plain_breaks(network, a, b)) for a, b in pairs]}
@@ -221,12 +222,12 @@ def _counted(images: Images, network: Network, index: int) -> dict[str, Any]:
 
 def _found(images: Images, network: Network, index: int) -> dict[str, Any]:
     point, label = images.point(index), images.labels[index]
-    with precise():
+    with full_precision():
         predicted = int(network.evaluate([point[None]], network.outputs)[network.outputs[0]].argmax())
     if predicted != label:
         return {"predicted": predicted}
     starts, ends = lines_of(images, network, index)
-    lines = restrict_many(network, starts, ends, memory=CPU_MOST)
+    lines = restrict_many(network, starts, ends, memory=MAX_CPU_BYTES)
     tangent, tangent32 = tangent_errors(network, lines[0], target_of(label, network))
     scores = lines[0].values
     return {
@@ -246,7 +247,7 @@ def tangent_errors(network: Network, line: Restriction, target: int) -> tuple[fl
     that is rounding.
     """
     coarse, start = network.to(dtype=torch.float32), line.lines.starts[0]
-    with precise():
+    with full_precision():
         (pieces,) = piece_gradients(network, line.lines, line.alphas, network.outputs[0], target)
         middles = (line.alphas[1:] + line.alphas[:-1]) / 2
         points = line.lines.at(torch.zeros(len(middles), dtype=torch.int64), middles)[0][0]

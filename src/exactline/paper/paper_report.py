@@ -97,7 +97,7 @@ def ig_blocks(found: ig.Study, pictures: Sequence[Picture] = ()) -> list[Block]:
 
 def save(folder: Path, title: str, blocks: Sequence[Block], made: Sequence[Table], page: bool = False) -> list[Path]:
     """Write the tables as .csv and the report as Markdown and, where asked for, as HTML; each whole or not at all."""
-    from ..results.storage import write_atomically
+    from ..files import write_atomically
 
     texts = {f"{table.name}.csv": table.csv() for table in made} | {"report.md": as_markdown(title, blocks)}
     if page:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ..arrays import Floats, Ints
 from ..decide.regions import Regions, Tiles
-from ..engines.polygons.growable import components
+from ..engines.polygons.growable import connected_components
 from .encounter import ADVISORIES
 
 ROUNDING = 1e-12  # of the whole, for corners that lie straight behind
@@ -49,7 +49,7 @@ def zones_of(decided: Regions, reach: float) -> tuple[tuple[Zone, ...], Tensor]:
     kinds: dict[tuple[int, ...], int] = {}
     kind = np.array([kinds.setdefault(r.tied or (r.label,), len(kinds)) for r in decided])
     same = kind[low] == kind[high]
-    company = components(count, low[same], high[same])
+    company = connected_components(count, low[same], high[same])
     leads, zone = np.unique(company, return_inverse=True)
     crossing = np.isin(np.arange(len(leads)), zone[low[same]])
     owner = zone[cells.regions.numpy()]

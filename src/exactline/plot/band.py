@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import ArgumentError
-from ..humanize import counted
-from ..optional import needed
+from ..humanize import count_noun
+from ..optional import require_package
 from .axes import axes_of
 from .line import BINS, COLOURS, DENSE, STYLE
 
@@ -37,7 +37,7 @@ def plot_band(decided: Decisions, ax: Axes | None = None, *, names: Sequence[str
 
     Raises MissingError where matplotlib is not installed, ArgumentError where names are too few.
     """
-    with needed("Pictures need matplotlib.", where="plot_band", hint='pip install "exactline[plot]"'):
+    with require_package("Pictures need matplotlib.", where="plot_band", hint='pip install "exactline[plot]"'):
         from matplotlib import rc_context
 
     values, alphas = decided.values, decided.line.alphas.numpy()
@@ -61,7 +61,7 @@ def checked_names(names: Sequence[str] | None, count: int) -> list[str]:
         return [str(i) for i in range(count)]
     if len(names) != count:
         raise ArgumentError(
-            f"That is {counted(len(names), 'name')} for {counted(count, 'output')}.",
+            f"That is {count_noun(len(names), 'name')} for {count_noun(count, 'output')}.",
             where="argument labels",
             hint="Give one name for each output.",
         )
@@ -151,7 +151,7 @@ def _frame(ax: Axes, values: Any, intervals: int, pieces: int) -> None:
     ax.set_yticks([at for at in ax.get_yticks() if low - pad <= at <= high + pad])  # the band has no values
     ax.set_ylim(high + pad - span, high + pad)
     ax.set_xlim(0, 1)
-    ax.set_xlabel(f"alpha ({counted(intervals, 'interval')}, {counted(pieces, 'piece')})")
+    ax.set_xlabel(f"alpha ({count_noun(intervals, 'interval')}, {count_noun(pieces, 'piece')})")
     ax.set_ylabel("output")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..optional import needed
+from ..optional import require_package
 from .axes import axes_of
 from .line import COLOURS, DASHES, STYLE
 
@@ -19,7 +19,7 @@ def plot_errors(report: Report, ax: Axes | None = None) -> Axes:
 
     Raises MissingError where matplotlib is not installed.
     """
-    with needed("Pictures need matplotlib.", where="plot_errors", hint='pip install "exactline[plot]"'):
+    with require_package("Pictures need matplotlib.", where="plot_errors", hint='pip install "exactline[plot]"'):
         from matplotlib import rc_context
 
     with rc_context(STYLE):

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..optional import needed
+from ..optional import require_package
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -27,9 +27,9 @@ def save_figures(
 
     Raises MissingError where matplotlib is not installed, FileError where a file cannot be written.
     """
-    from ..results.storage import write_atomically
+    from ..files import write_atomically
 
-    with needed("Pictures need matplotlib.", where=where, hint='pip install "exactline[plot]"'):
+    with require_package("Pictures need matplotlib.", where=where, hint='pip install "exactline[plot]"'):
         from matplotlib import rc_context
 
     written: list[Path] = []

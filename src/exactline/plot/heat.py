@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import ArgumentError
-from ..optional import needed
+from ..optional import require_package
 from .axes import axes_of
 from .line import COLOURS, STYLE
 
@@ -38,7 +38,7 @@ def plot_attribution(
 
     Raises MissingError where matplotlib is not installed, ArgumentError for shapes that differ or numbers not finite.
     """
-    with needed("Pictures need matplotlib.", where="plot_attribution", hint='pip install "exactline[plot]"'):
+    with require_package("Pictures need matplotlib.", where="plot_attribution", hint='pip install "exactline[plot]"'):
         from matplotlib import rc_context
 
     values = _numbers(attributions, "attributions")

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import ArgumentError, FileError
-from ..optional import needed
+from ..optional import require_package
 from .axes import axes_of, checked_axes
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def plot_line(
     Raises MissingError where matplotlib is not installed, ArgumentError for an output that is not there or too few
     labels.
     """
-    with needed("Pictures need matplotlib.", where="plot_line", hint='pip install "exactline[plot]"'):
+    with require_package("Pictures need matplotlib.", where="plot_line", hint='pip install "exactline[plot]"'):
         from matplotlib import rc_context
 
     alphas = line.alphas.numpy()
@@ -89,7 +89,7 @@ def save_picture(ax: Axes, path: str | Path) -> Path:
     """
     from matplotlib import rc_context
 
-    from ..results.storage import write_atomically
+    from ..files import write_atomically
 
     path, figure = Path(path), checked_axes(ax).get_figure(root=True)
     kind = path.suffix.lower().removeprefix(".")
@@ -119,7 +119,7 @@ def _coordinates(line: Restriction, output: int) -> NDArray[np.float64]:  # (bre
 def _ticks(line: Restriction, alphas: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]:
     """Where each node has its breaks, the first node on top."""
     nodes: dict[str, list[int]] = {}
-    for place, birth in islice(enumerate(line.born), 1, len(alphas) - 1):
+    for place, birth in islice(enumerate(line.origins), 1, len(alphas) - 1):
         if birth is not None:
             nodes.setdefault(birth.node, []).append(place)
     ticks = {node: alphas[nodes[node]] for node in line.names if node in nodes}

@@ -62,9 +62,9 @@ def write_report(
         "facts": str(line),
         "notes": [*shown.notes, *_notes(line)],
         "alphas": packed(line.alphas.numpy()),
-        "births": packed(line.births.numpy().T),
-        "doubts": packed(line.doubts.numpy()),
-        "nodes": bearers(line.births[:, 0].numpy(), line.names),
+        "births": packed(line.origin_table.numpy().T),
+        "doubts": packed(line.ambiguous_per_piece.numpy()),
+        "nodes": bearers(line.origin_table[:, 0].numpy(), line.names),
         "curves": shown.curves,
         "outputs": shown.count,
         "sure": shown.sure,
@@ -95,7 +95,7 @@ def _notes(line: Restriction) -> list[str]:
 
 
 def _shown(line: Restriction, labels: Sequence[str] | None, order: str, output: int) -> Shown:
-    if line.kept is None and line.network is None:
+    if line.stored_values is None and line.network is None:
         if labels is not None:
             raise MissingError(
                 "The values were not kept, so there is nothing to name.",
@@ -112,7 +112,9 @@ def _shown(line: Restriction, labels: Sequence[str] | None, order: str, output: 
         which = "those that lead or come second somewhere first" if decided is not None else "the largest"
         notes.append(f"{len(chosen)} of {values.shape[1]:,} outputs have a curve, {which}.")
     if line.several_outputs:
-        notes.append(f"Output {output} of the network's {len(line.kept or line.known_network('line').outputs)}.")
+        notes.append(
+            f"Output {output} of the network's {len(line.stored_values or line.require_network('line').outputs)}."
+        )
     looks = {number: _look(place) for place, number in enumerate(chosen)}
     places = {number: place for place, number in enumerate(sorted(chosen))}
     leads = set(_leaders(decided)) if decided is not None else set[int]()
@@ -133,7 +135,7 @@ def _shown(line: Restriction, labels: Sequence[str] | None, order: str, output: 
 
 
 def _finite(line: Restriction) -> bool:
-    return line.kept is None or all(bool(v.isfinite().all()) for v in line.kept)
+    return line.stored_values is None or all(bool(v.isfinite().all()) for v in line.stored_values)
 
 
 def _raw(line: Restriction, output: int) -> Floats:

@@ -26,7 +26,7 @@ def write_page(path: str | Path, data: dict[str, Any], title: str, parts: Sequen
 
     ``parts`` are its scripts in order; the first also names its body and its style.
     """
-    from ..results.storage import write_atomically
+    from ..files import write_atomically
 
     write_atomically(Path(path), _page(data, title, parts))
     return Path(path)

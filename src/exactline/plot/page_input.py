@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import ArgumentError
-from ..humanize import counted
+from ..humanize import count_noun
 from ..lines import Lines
 from .heat import image_of, place_name
 from .page import packed
@@ -43,7 +43,7 @@ def inputs_of(
 def _names(features: Sequence[str] | None, count: int) -> list[str] | None:
     if features is not None and len(features) != count:
         raise ArgumentError(
-            f"That is {counted(len(features), 'name')} for {counted(count, 'feature')}.",
+            f"That is {count_noun(len(features), 'name')} for {count_noun(count, 'feature')}.",
             where="argument features",
             hint="Give one name for each number of the input.",
         )

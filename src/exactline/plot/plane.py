@@ -9,8 +9,8 @@ import numpy as np
 
 from ..arrays import Floats
 from ..errors import ArgumentError
-from ..humanize import counted
-from ..optional import needed
+from ..humanize import count_noun
+from ..optional import require_package
 from .axes import axes_of
 from .band import checked_names
 from .line import STYLE
@@ -53,7 +53,7 @@ def plot_plane(
 
     Raises MissingError where matplotlib is not installed, ArgumentError for a style, names or colours that do not fit.
     """
-    with needed("Pictures need matplotlib.", where="plot_plane", hint='pip install "exactline[plot]"'):
+    with require_package("Pictures need matplotlib.", where="plot_plane", hint='pip install "exactline[plot]"'):
         from matplotlib import rc_context
     if style not in STYLES:
         raise ArgumentError(
@@ -92,7 +92,7 @@ def _draw_regions(ax: Axes, plane: PlaneRestriction) -> str:
     rows: list[Artist] = []
     for rank, (node, colour) in enumerate(zip(nodes, shaded(len(nodes)), strict=True)):
         width = size * (1 - 0.5 * rank / max(len(nodes) - 1, 1))
-        segments: Any = corners[plane.edges.numpy()[plane.births.numpy()[:, 0] == node]]
+        segments: Any = corners[plane.edges.numpy()[plane.origin_table.numpy()[:, 0] == node]]
         lines = LineCollection(segments, colors=colour, linewidths=width, zorder=BELOW / 2 - rank / 1000)
         ax.add_collection(lines, autolim=False)
         name = plain_text(f"{plane.names[node]} ({tally[rank]:,})")
@@ -102,12 +102,12 @@ def _draw_regions(ax: Axes, plane: PlaneRestriction) -> str:
         _legend(
             ax, [rows[i] for i in some], "edges born by" if len(rows) <= LEGEND else f"{LEGEND} of {len(rows)} nodes"
         )
-    return counted(len(plane), "polygon")
+    return count_noun(len(plane), "polygon")
 
 
 def _bearers(plane: PlaneRestriction) -> tuple[list[int], list[int]]:
     """Nodes that bore edges, in order, and how many each."""
-    nodes, tally = np.unique(plane.births.numpy()[:, 0], return_counts=True)
+    nodes, tally = np.unique(plane.origin_table.numpy()[:, 0], return_counts=True)
     return nodes[nodes >= 0].tolist(), tally[nodes >= 0].tolist()
 
 
@@ -149,7 +149,7 @@ def _draw_decisions(
     shown = [patch for share, patch in rows if share >= least][:LEGEND]
     which = "largest" if decided.order == "max" else "smallest"
     _legend(ax, shown, f"{which} output" if len(rows) <= LEGEND else f"{LEGEND} of {len(rows)} classes")
-    return f"{counted(len(decided), 'region')}, {counted(len(plane), 'polygon')}"
+    return f"{count_noun(len(decided), 'region')}, {count_noun(len(plane), 'polygon')}"
 
 
 def compound(rings: list[Floats]) -> Any:

@@ -63,7 +63,7 @@ def _decided(plane: PlaneRestriction, style: str, order: str) -> Regions | None:
     if style == "decisions":
         return plane.decisions(order)
     try:
-        return None if plane.kept is None else plane.decisions(order)
+        return None if plane.stored_values is None else plane.decisions(order)
     except ExactlineError:  # several outputs, or no network any more: the page does without
         return None
 
@@ -82,9 +82,9 @@ def _data(
         "rings": packed(plane.rings.numpy()),
         "edges": packed(plane.edges.numpy()),
         "sides": packed(plane.sides.numpy()),
-        "births": packed(plane.births.numpy()),
+        "births": packed(plane.origin_table.numpy()),
         "names": list(plane.names),
-        "nodes": bearers(plane.births[:, 0].numpy(), plane.names),
+        "nodes": bearers(plane.origin_table[:, 0].numpy(), plane.names),
         "light": list(TINTS),
         "dark": list(SHADES),
         "decisions": None if decided is None else _classes(plane, decided, labels, colors),

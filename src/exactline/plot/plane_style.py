@@ -54,9 +54,9 @@ def _alone(point: Any) -> Any:
 
 def outputs_of(plane: PlaneRestriction) -> int:
     """How many outputs compete."""
-    if plane.kept is not None:
-        return prod(plane.kept[0].shape[1:])
-    network = plane.known_network("the outputs of a plane")
+    if plane.stored_values is not None:
+        return prod(plane.stored_values[0].shape[1:])
+    network = plane.require_network("the outputs of a plane")
     return prod(network.nodes[network.outputs[0]].shape)
 
 

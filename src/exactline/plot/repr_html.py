@@ -8,7 +8,7 @@ from html import escape
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from ..humanize import counted
+from ..humanize import count_noun
 from ..network.listing import layers, shaped, weights
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ STYLE = """<style>
 
 def line_html(line: Restriction) -> str:
     """A line: what it says of itself, where its breaks lie, which nodes bore them."""
-    return _framed("Restriction", str(line), _strip(line.alphas), _births("breaks", line.births, line.names))
+    return _framed("Restriction", str(line), _strip(line.alphas), _births("breaks", line.origin_table, line.names))
 
 
 def lines_html(lines: Restrictions) -> str:
@@ -67,7 +67,7 @@ def plane_html(plane: PlaneRestriction) -> str:
         ("largest polygon, share", f"{float(shares.max()):.4g}"),
         ("smallest polygon, share", f"{float(shares.min()):.4g}"),
     ]
-    born = _births("edges", plane.births, plane.names)
+    born = _births("edges", plane.origin_table, plane.names)
     return _framed("PlaneRestriction", str(plane), _table("", ("", ""), sizes, right=(1,)), born)
 
 
@@ -93,7 +93,7 @@ def _births(what: str, births: Tensor, names: tuple[str, ...]) -> str:  # (n, 3)
     counts = Counter(node for node in births[:, 0].tolist() if node >= 0).most_common()
     rows = [(names[node], f"{count:,}") for node, count in counts[:ROWS]]
     if rest := counts[ROWS:]:
-        rows.append((counted(len(rest), "more node"), f"{sum(count for _, count in rest):,}"))
+        rows.append((count_noun(len(rest), "more node"), f"{sum(count for _, count in rest):,}"))
     return _table(f"{what} by node", ("node", what), rows, right=(1,))
 
 

@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
-from ..engines.dense.error_model import estimate
+from ..engines.dense.error_model import estimate_errors
 from ..errors import ArgumentError, MissingError
-from ..fp_context import precise
+from ..fp_context import full_precision
 from ..lines import Lines
 from ..network.graph import Network
 
 if TYPE_CHECKING:
     from .restriction import Restriction
 
-AT_ONCE = 1 << 24  # numbers in one batch
-LOOKS = 64  # breaks whose error is estimated
+MAX_BATCH_NUMBERS = 1 << 24  # numbers in one batch
+MAX_ESTIMATED_BREAKS = 64  # breaks whose error is estimated
 
 
 @dataclass(frozen=True)
@@ -47,9 +47,9 @@ class Check:
         )
 
 
-def check(line: Restriction, network: Network, samples: int, seed: int) -> Check:
+def check_line(line: Restriction, network: Network, samples: int, seed: int) -> Check:
     """Compare a restriction with a forward pass at breaks, midpoints, one-float neighbours and random alphas."""
-    counted(samples)
+    check_sample_count(samples)
     alphas = line.alphas
     if not len(line):
         raise MissingError(
@@ -68,7 +68,7 @@ def check(line: Restriction, network: Network, samples: int, seed: int) -> Check
         ),
         "random": low + (high - low) * torch.rand(samples, generator=generator, dtype=torch.float64),
     }
-    theirs_at, against = reference(network)
+    theirs_at, against = reference_network(network)
     tail = against == "the module"
     worst, scale, count = dict.fromkeys(places, 0.0), 0.0, 0
     for kind, asked in places.items():
@@ -83,7 +83,7 @@ def check(line: Restriction, network: Network, samples: int, seed: int) -> Check
     return Check(**worst, scale=scale, points=count, against=against)
 
 
-def counted(samples: int) -> None:
+def check_sample_count(samples: int) -> None:
     """Refuse what is no number of samples."""
     if isinstance(samples, bool) or not isinstance(samples, int) or samples < 0:
         raise ArgumentError(
@@ -91,18 +91,18 @@ def counted(samples: int) -> None:
         )
 
 
-def reference(network: Network) -> tuple[Callable[[list[Tensor]], tuple[Tensor, ...]], str]:
+def reference_network(network: Network) -> tuple[Callable[[list[Tensor]], tuple[Tensor, ...]], str]:
     """Whom to compare with, at batches of input points: the user's module in float64, or the captured network."""
     module = _double(network)
     if module is None:
-        return (lambda points: evaluated(network, points)), "the captured network"
+        return (lambda points: evaluate_in_batches(network, points)), "the captured network"
     return (lambda points: _outputs(module, points)), "the module"
 
 
-def evaluated(network: Network, points: list[Tensor]) -> tuple[Tensor, ...]:
+def evaluate_in_batches(network: Network, points: list[Tensor]) -> tuple[Tensor, ...]:
     """The captured network's outputs at some points, in batches."""
     found = []
-    with precise():
+    with full_precision():
         for some in zip(*(p.split(_step(network)) for p in points), strict=True):
             values = network.evaluate(some, network.outputs)
             found.append([values[i] for i in network.outputs])
@@ -112,11 +112,11 @@ def evaluated(network: Network, points: list[Tensor]) -> tuple[Tensor, ...]:
 def value_error(network: Network, lines: Lines, alphas: Tensor, dtype: torch.dtype) -> float:
     """The largest estimated error of an output, over breaks spread along a line."""
     worst = 0.0
-    some = _spread(alphas, LOOKS)
-    with precise():
+    some = _spread(alphas, MAX_ESTIMATED_BREAKS)
+    with full_precision():
         points, errors = lines.to(torch.device("cpu"), dtype).at(torch.zeros(len(some), dtype=torch.int64), some)
         for place in network.outputs:
-            size = estimate(network, place, points, errors)
+            size = estimate_errors(network, place, points, errors)
             worst = max(worst, float(size.max()) if size.numel() else 0.0)
     return worst
 
@@ -129,7 +129,7 @@ def _spread(alphas: Tensor, count: int) -> Tensor:
 
 def _step(network: Network) -> int:
     wide = max(torch.Size(node.shape).numel() for node in network.nodes)
-    return max(1, AT_ONCE // max(wide, 1))
+    return max(1, MAX_BATCH_NUMBERS // max(wide, 1))
 
 
 def _double(network: Network) -> nn.Module | None:
@@ -144,6 +144,6 @@ def _double(network: Network) -> nn.Module | None:
 
 
 def _outputs(module: nn.Module, points: list[Tensor]) -> tuple[Tensor, ...]:
-    with precise():
+    with full_precision():
         out = module(*points)
     return tuple(out) if isinstance(out, (tuple, list)) else (out,)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from ..arrays import Floats, Ints
-from ..engines.polygons.growable import spans, within
+from ..engines.polygons.growable import count_within, expand_ranges
 
-MOST = 16  # cells that a polygon reaches into on average, at most
-AT_ONCE = 1 << 22  # candidates looked at together
+MAX_CELLS_PER_POLYGON = 16  # cells that a polygon reaches into on average, at most
+MAX_CANDIDATES = 1 << 22  # candidates looked at together
 
 
 class Locator:
@@ -22,10 +22,10 @@ class Locator:
         while True:
             polygon, row, first, last = self._reach(ends, sides)
             total = int((last - first + 1).sum())
-            if total <= MOST * (len(offsets) - 1) or self.grid == 1:
+            if total <= MAX_CELLS_PER_POLYGON * (len(offsets) - 1) or self.grid == 1:
                 break
             self.grid = max(1, self.grid // 2)
-        cell = spans(row * self.grid + first, last - first + 1)
+        cell = expand_ranges(row * self.grid + first, last - first + 1)
         owner = polygon.repeat(last - first + 1)
         order = np.argsort(cell, kind="stable")
         self.polygon = owner[order]
@@ -42,7 +42,7 @@ class Locator:
         pad = 1e-9 * self.grid
         low, high = self._cell(one[:, 1] - pad), self._cell(two[:, 1] + pad)
         count = high - low + 1
-        edge, row = np.arange(len(ends)).repeat(count), spans(low, count)
+        edge, row = np.arange(len(ends)).repeat(count), expand_ranges(low, count)
         base, step = one[edge], (two - one)[edge]
         with np.errstate(all="ignore"):  # a level edge is all in one row, or in two by the pad
             part = [
@@ -69,9 +69,9 @@ class Locator:
         found, depth = np.zeros(len(points), dtype=np.int64), np.full(len(points), -np.inf)
         ends, at = count.cumsum(), 0
         while at < len(points):
-            to = max(at + 1, int(np.searchsorted(ends, (ends[at - 1] if at else 0) + AT_ONCE, side="right")))
+            to = max(at + 1, int(np.searchsorted(ends, (ends[at - 1] if at else 0) + MAX_CANDIDATES, side="right")))
             which = np.arange(at, to).repeat(count[at:to])
-            candidate = self.polygon[spans(self.start[cell[at:to]], count[at:to])]
+            candidate = self.polygon[expand_ranges(self.start[cell[at:to]], count[at:to])]
             deep = self.depth(points[which], candidate)
             order = np.lexsort((-deep, which))
             lead = order[np.unique(which[order], return_index=True)[1]]
@@ -84,7 +84,7 @@ class Locator:
         first, count = self.offsets[polygon], self.offsets[polygon + 1] - self.offsets[polygon]
         if not len(count):
             return np.zeros(0)
-        step, base, size = within(count), first.repeat(count), count.repeat(count)
+        step, base, size = count_within(count), first.repeat(count), count.repeat(count)
         here, there = self.rings[base + step], self.rings[base + (step + 1) % size]
         way, away = self.places[there] - self.places[here], points.repeat(count, 0) - self.places[here]
         cross = way[:, 0] * away[:, 1] - way[:, 1] * away[:, 0]

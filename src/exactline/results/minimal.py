@@ -5,16 +5,16 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ..engines.dense.error_model import SAFETY, estimate
-from ..fp_context import precise
+from ..engines.dense.error_model import PROBE_SAFETY, estimate_errors
+from ..fp_context import full_precision
 from ..lines import Lines
 from ..network.graph import Network
-from ..ops.base import flat
+from ..ops.base import flatten_units
 
-AT_ONCE = 1 << 12  # breaks whose error is estimated together
+MAX_ESTIMATED_BREAKS = 1 << 12  # breaks whose error is estimated together
 
 
-def kept_breaks(
+def minimal_breaks(
     network: Network,
     lines: Lines,
     alphas: Tensor,  # (breaks,)
@@ -24,9 +24,9 @@ def kept_breaks(
     count = len(alphas)
     if count <= 2:
         return torch.arange(count)
-    height = torch.cat([flat(v) for v in values], 1)
+    height = torch.cat([flatten_units(v) for v in values], 1)
     bound = torch.cat([_bound(network, lines, alphas, i) for i in network.outputs], 1)
-    sure = _needed(alphas, height, bound)
+    sure = _required(alphas, height, bound)
     kept = [0]
     start = 0
     for stop in [*(torch.nonzero(sure)[:, 0] + 1).tolist(), count - 1]:
@@ -35,7 +35,7 @@ def kept_breaks(
     return torch.tensor(kept)
 
 
-def _needed(alphas: Tensor, height: Tensor, bound: Tensor) -> Tensor:
+def _required(alphas: Tensor, height: Tensor, bound: Tensor) -> Tensor:
     """Inner breaks whose bend is more than the bounds of three neighbours can explain, (breaks - 2,)."""
     part = ((alphas[1:-1] - alphas[:-2]) / (alphas[2:] - alphas[:-2]))[:, None]
     bend = (torch.lerp(height[:-2], height[2:], part) - height[1:-1]).abs()
@@ -65,8 +65,8 @@ def _greedy(alphas: Tensor, height: Tensor, bound: Tensor, start: int, stop: int
 
 def _bound(network: Network, lines: Lines, alphas: Tensor, place: int) -> Tensor:
     found = []
-    with precise():
-        for some in alphas.split(AT_ONCE):
+    with full_precision():
+        for some in alphas.split(MAX_ESTIMATED_BREAKS):
             points, errors = lines.at(torch.zeros(len(some), dtype=torch.int64), some)
-            found.append(flat(estimate(network, place, points, errors)) * SAFETY)
+            found.append(flatten_units(estimate_errors(network, place, points, errors)) * PROBE_SAFETY)
     return torch.cat(found)

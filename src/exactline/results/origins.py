@@ -10,7 +10,7 @@ from torch import Tensor
 
 
 @dataclass(frozen=True)
-class Birth:
+class Origin:
     """What gave rise to a break."""
 
     node: str  # the first node in sweep order that crosses here
@@ -19,7 +19,7 @@ class Birth:
 
 
 @dataclass(frozen=True)
-class Born(Sequence["Birth | None"]):
+class Origins(Sequence["Origin | None"]):
     """The birth of every break; None at the ends of the line."""
 
     table: Tensor  # (breaks, 3) node or -1, unit, count
@@ -29,15 +29,15 @@ class Born(Sequence["Birth | None"]):
         return len(self.table)
 
     @overload
-    def __getitem__(self, index: int) -> Birth | None: ...
+    def __getitem__(self, index: int) -> Origin | None: ...
     @overload
-    def __getitem__(self, index: slice) -> Born: ...
-    def __getitem__(self, index: int | slice) -> Birth | Born | None:
+    def __getitem__(self, index: slice) -> Origins: ...
+    def __getitem__(self, index: int | slice) -> Origin | Origins | None:
         if isinstance(index, slice):
-            return Born(self.table[index], self.names)
+            return Origins(self.table[index], self.names)
         node, unit, count = self.table[index].tolist()
-        return None if node < 0 else Birth(self.names[node], unit, count)
+        return None if node < 0 else Origin(self.names[node], unit, count)
 
-    def __iter__(self) -> Iterator[Birth | None]:
+    def __iter__(self) -> Iterator[Origin | None]:
         for node, unit, count in self.table.tolist():
-            yield None if node < 0 else Birth(self.names[node], unit, count)
+            yield None if node < 0 else Origin(self.names[node], unit, count)

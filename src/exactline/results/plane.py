@@ -14,17 +14,20 @@ import torch
 from torch import Tensor
 
 from ..arrays import Floats, Ints
-from ..engines.polygons.polygon_input import place_of, places_of
+from ..engines.polygons.polygon_input import as_coordinate_rows, as_coordinates
 from ..errors import ArgumentError, LineError, MissingError, PlaneError
-from ..humanize import counted, duration, units_told
-from ..lines import Lines, points_of
+from ..humanize import count_noun, format_seconds, format_units
+from ..lines import Lines, as_points
 from ..network.graph import Network
+from . import methods
 from .locate import Locator
 from .polygon import Polygon
-from .restriction import Born, Restriction
-from .triangles import area_of, fan
+from .restriction import Origins, Restriction
+from .triangles import polygon_area, triangulate
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
     from ..decide.regions import Regions
     from .plane_check import PlaneCheck
 
@@ -49,11 +52,11 @@ class PlaneRestriction:
     axes: Tensor  # (2, n)
     weights: Tensor  # (corners, k) every corner as a mixture of the vertices
     edges: Tensor  # (edges, 2) corners
-    births: Tensor  # (edges, 3) node or -1, unit, count
+    origin_table: Tensor  # (edges, 3) node or -1, unit, count
     sides: Tensor  # (edges, 2) polygons to the left and to the right of an edge, -1 outside
     offsets: Tensor  # (polygons + 1,) where the corners of each polygon begin
     rings: Tensor  # corners of all polygons, counterclockwise, one polygon after another
-    kept: tuple[Tensor, ...] | None  # (corners, *out) each; None where values were not kept
+    stored_values: tuple[Tensor, ...] | None  # (corners, *out) each; None where values were not kept
     names: tuple[str, ...]  # of the network's nodes
     network: Network | None = None
     units: dict[str, int] = field(default_factory=dict)
@@ -61,7 +64,7 @@ class PlaneRestriction:
     several_outputs: bool = False
     dtype: torch.dtype = torch.float64
     seconds: float = 0.0
-    unresolved: int = 0  # pairs of a polygon and a unit that cannot be told from a knot on it
+    ambiguous: int = 0  # pairs of a polygon and a unit that cannot be told from a knot on it
     rewrite: bool = True
     until: str | None = None
     checksum: str = ""  # of the network's numbers, where the network itself is not known
@@ -94,23 +97,23 @@ class PlaneRestriction:
     @property
     def points(self) -> Values:
         """(corners, *in) input points of the corners."""
-        return self.mixed(self.weights)
+        return self.mix(self.weights)
 
     @property
     def values(self) -> Values:
         """(corners, *out) the network's values there, before any smooth tail."""
-        if self.kept is None:
+        if self.stored_values is None:
             raise MissingError(
                 "The values were not kept.",
                 where="plane.values",
                 hint="Call restrict_plane with values=True, or ask plane.at(points).",
             )
-        return self.kept if self.several_outputs else self.kept[0]
+        return self.stored_values if self.several_outputs else self.stored_values[0]
 
     @property
-    def born(self) -> Born:
+    def origins(self) -> Origins:
         """Which node and unit gave rise to each edge; None on the outline."""
-        return Born(self.births, self.names)
+        return Origins(self.origin_table, self.names)
 
     @property
     def areas(self) -> Tensor:
@@ -120,7 +123,7 @@ class PlaneRestriction:
     @property
     def shares(self) -> Tensor:
         """(polygons,) each area as a share of the whole."""
-        return self._unit_areas / area_of(self.outline / self.extent)
+        return self._unit_areas / polygon_area(self.outline / self.extent)
 
     @cached_property
     def _unit_areas(self) -> Tensor:
@@ -135,12 +138,12 @@ class PlaneRestriction:
     @property
     def area(self) -> float:
         """Of the whole."""
-        return area_of(self.outline / self.extent) * self.extent * self.extent
+        return polygon_area(self.outline / self.extent) * self.extent * self.extent
 
     def coordinates(self, points: Any) -> Tensor:
         """Plane coordinates (n, 2) of input points (n, *in), dropped straight onto the plane."""
         try:
-            given = points_of(points, "points")
+            given = as_points(points, "points")
         except LineError as problem:
             raise PlaneError(problem.problem, where=problem.where, hint=problem.hint) from problem
         if any(p.dim() == 0 for p in given) or len({len(p) for p in given}) != 1:
@@ -162,7 +165,7 @@ class PlaneRestriction:
         >>> plane.locate(plane.coordinates([[0.5, -0.5]]))
         tensor([2])
         """
-        return torch.from_numpy(self._located(places_of(points)))
+        return torch.from_numpy(self._locate(as_coordinate_rows(points)))
 
     def at(self, points: Any, *, tail: bool = False) -> Values:
         """The network's exact values (n, *out) at points (n, 2) of the plane.
@@ -172,19 +175,19 @@ class PlaneRestriction:
         >>> plane.at(plane.coordinates([[0.5, -0.5]]))
         tensor([[0.5000, 0.0000]], dtype=torch.float64)
         """
-        places = places_of(points)
-        triangle, share = self._triangles(places, self._located(places))
+        places = as_coordinate_rows(points)
+        triangle, share = self._triangles(places, self._locate(places))
         outs = tuple(
             sum((share[:, k].to(v.dtype).view(-1, *[1] * (v.dim() - 1)) * v[i] for k, (v, i) in enumerate(row)))
             for row in zip(*(self._outputs(triangle[:, k]) for k in range(3)), strict=True)
         )
         found = tuple(torch.as_tensor(o) for o in outs)
         if tail:
-            tails = self.known_network("plane.at(tail=True)").tails
+            tails = self.require_network("plane.at(tail=True)").tails
             found = tuple(o if t is None else t.apply(o) for o, t in zip(found, tails, strict=True))
         return found if self.several_outputs else found[0]
 
-    def mixed(self, weights: Tensor) -> Values:
+    def mix(self, weights: Tensor) -> Values:
         """Input points (n, *in) as mixtures (n, k) of the vertices."""
         points = self.input_points(weights)
         return tuple(points) if self.several_inputs else points[0]
@@ -200,7 +203,7 @@ class PlaneRestriction:
 
     def lift(self, points: Any) -> Values:
         """Input points (n, *in) of points (n, 2) of the plane."""
-        return self.mixed(torch.from_numpy(self._shares(places_of(points))))
+        return self.mix(torch.from_numpy(self._shares(as_coordinate_rows(points))))
 
     def line(self, a: Any, b: Any) -> Restriction:
         """The network on the line between two points (2,) of the plane, read off the polygons.
@@ -210,21 +213,21 @@ class PlaneRestriction:
         >>> len(plane.line([0.1, 0.2], [1.9, 1.7]))
         3
         """
-        from .transversal import crossed
+        from .transversal import edges_crossed
 
-        ends = places_of([place_of(a, "a"), place_of(b, "b")])
-        self._located(ends)
+        ends = as_coordinate_rows([as_coordinates(a, "a"), as_coordinates(b, "b")])
+        self._locate(ends)
         unit = ends / self.extent
-        alpha, edge, count = crossed(self._unit, self.edges.numpy(), self.sides.numpy(), unit[0], unit[1])
+        alpha, edge, count = edges_crossed(self._unit, self.edges.numpy(), self.sides.numpy(), unit[0], unit[1])
         alphas = torch.from_numpy(np.concatenate([[0.0], alpha, [1.0]]))
         births = torch.tensor([[-1, 0, 0]]).repeat(len(alphas), 1)
-        births[1:-1] = self.births[torch.from_numpy(edge)]
+        births[1:-1] = self.origin_table[torch.from_numpy(edge)]
         births[1:-1, 2] = torch.maximum(births[1:-1, 2], torch.from_numpy(count) // 2)
         starts, stops = zip(
             *((p[:1], p[1:]) for p in self.input_points(torch.from_numpy(self._shares(ends)))), strict=True
         )
         places = ends[0] + alphas.numpy()[:, None] * (ends[1] - ends[0])
-        values = self.at(places) if self.kept is not None else None
+        values = self.at(places) if self.stored_values is not None else None
         kept = None if values is None else values if isinstance(values, tuple) else (values,)
         return Restriction(
             alphas,
@@ -251,55 +254,49 @@ class PlaneRestriction:
         >>> plane.decisions().totals
         {0: 2.5, 1: 1.5}
         """
-        from ..decide.regions import regions
-
-        return regions(self, order)
+        return methods.decide_plane(self, order)
 
     def check(self, samples: int = 1000, seed: int = 0) -> PlaneCheck:
         """How far this answer is from the network's own forward pass, and whether its polygons fill the whole."""
-        from .plane_check import check
+        from .plane_check import check_plane
 
-        return check(self, samples, seed)
+        return check_plane(self, samples, seed)
 
     def save(self, path: str | Path) -> None:
         """Write everything but the network to a safetensors file, atomically."""
-        from .plane_storage import save
+        from .storage import save_plane
 
-        save(self, Path(path))
+        save_plane(self, Path(path))
 
     @staticmethod
     def load(path: str | Path, model: Any = None) -> PlaneRestriction:
         """Read a saved plane; give the model again for what needs the network."""
-        from .plane_storage import load
+        from .storage import load_plane
 
-        return load(Path(path), model)
+        return load_plane(Path(path), model)
 
     def plot(
         self,
-        ax: Any = None,
+        ax: Axes | None = None,
         *,
         style: str = "regions",
         order: str = "max",
         labels: Sequence[str] | None = None,
         colors: Sequence[str] | None = None,
         points: Any = None,
-    ) -> Any:
+    ) -> Axes:
         """Draw the polygons: their edges by the node that bore them, or the classes with ``style="decisions"``."""
-        from ..plot.plane import plot_plane
-
-        return plot_plane(self, ax, style=style, order=order, labels=labels, colors=colors, points=points)
+        return methods.plot_plane(self, ax, style=style, order=order, labels=labels, colors=colors, points=points)
 
     def to_html(self, path: str | Path, **options: Any) -> Path:
         """Write one web page to move and zoom in; the options are those of ``plot``, and ``title``."""
-        from ..plot.plane_page import write_page
-
-        return write_page(self, path, **options)
+        return methods.write_plane_page(self, path, **options)
 
     def with_network(self, network: Network) -> PlaneRestriction:
         """The same answer, with the network to ask further."""
         return replace(self, network=network)
 
-    def known_network(self, what: str) -> Network:
+    def require_network(self, what: str) -> Network:
         if self.network is None:
             raise MissingError(
                 "The network is not known: neither a saved file nor a server sends it along.",
@@ -311,11 +308,11 @@ class PlaneRestriction:
     def __str__(self) -> str:
         return ", ".join(
             [
-                counted(len(self), "polygon"),
+                count_noun(len(self), "polygon"),
                 f"{len(self.weights):,} corners",
-                units_told(self.units),
-                duration(self.seconds),
-                f"{self.unresolved:,} unresolved",
+                format_units(self.units),
+                format_seconds(self.seconds),
+                f"{self.ambiguous:,} unresolved",
             ]
         )
 
@@ -323,9 +320,7 @@ class PlaneRestriction:
         return f"<PlaneRestriction: {self}>"
 
     def _repr_html_(self) -> str:
-        from ..plot.repr_html import plane_html
-
-        return plane_html(self)
+        return methods.plane_html(self)
 
     @cached_property
     def extent(self) -> float:
@@ -341,7 +336,7 @@ class PlaneRestriction:
     def _locator(self) -> Locator:
         return Locator(self._unit, *(t.numpy() for t in (self.edges, self.sides, self.offsets, self.rings)))
 
-    def _located(self, places: Floats) -> Ints:
+    def _locate(self, places: Floats) -> Ints:
         found, deep = self._locator(places / self.extent)
         slack = 1e-12
         if (deep < -slack).any():
@@ -357,25 +352,25 @@ class PlaneRestriction:
         """Three corners of the polygon around each point, (n, 3), and the shares of each, (n, 3)."""
         rings, offsets = self.rings.numpy(), self.offsets.numpy()
         count = offsets[polygon + 1] - offsets[polygon]
-        return fan(places / self.extent, rings, offsets[polygon], count, self._unit)
+        return triangulate(places / self.extent, rings, offsets[polygon], count, self._unit)
 
     def _shares(self, places: Floats) -> Floats:
         """Mixtures (n, k) of the vertices for points of the plane."""
-        self._located(places)
+        self._locate(places)
         count = len(self.outline)
         ring, none = np.arange(count), np.zeros(len(places), dtype=np.int64)
         outline = (self.outline / self.extent).numpy()
-        triangle, share = fan(places / self.extent, ring, none, none + count, outline)
+        triangle, share = triangulate(places / self.extent, ring, none, none + count, outline)
         made = np.zeros((len(places), count))
         np.put_along_axis(made, triangle.numpy(), share.numpy(), 1)
         return made
 
     def _outputs(self, corners: Tensor) -> list[tuple[Tensor, Tensor]]:
         """For each output a table of values and the rows in it of some corners."""
-        if self.kept is not None:
-            return [(v, corners) for v in self.kept]
-        from .check import evaluated
+        if self.stored_values is not None:
+            return [(v, corners) for v in self.stored_values]
+        from .check import evaluate_in_batches
 
-        network = self.known_network("plane.at")
+        network = self.require_network("plane.at")
         some, rows = torch.unique(corners, return_inverse=True)
-        return [(v, rows) for v in evaluated(network, self.input_points(self.weights[some]))]
+        return [(v, rows) for v in evaluate_in_batches(network, self.input_points(self.weights[some]))]

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from ..fp_context import precise
-from .check import counted, reference
+from ..fp_context import full_precision
+from .check import check_sample_count, reference_network
 
 if TYPE_CHECKING:
     from .plane import PlaneRestriction
@@ -39,11 +39,11 @@ class PlaneCheck:
         )
 
 
-def check(plane: PlaneRestriction, samples: int, seed: int) -> PlaneCheck:
+def check_plane(plane: PlaneRestriction, samples: int, seed: int) -> PlaneCheck:
     """Compare a plane with a forward pass at corners, at polygons' centres and at random points."""
-    counted(samples)
-    network = plane.known_network("plane.check")
-    theirs, against = reference(network)
+    check_sample_count(samples)
+    network = plane.require_network("plane.check")
+    theirs, against = reference_network(network)
     tail = against == "the module"
     generator = np.random.default_rng(seed)
     count = len(plane.outline)
@@ -56,7 +56,7 @@ def check(plane: PlaneRestriction, samples: int, seed: int) -> PlaneCheck:
         "random": torch.from_numpy(generator.dirichlet(np.ones(count), samples)),
     }
     worst, scale, total = dict.fromkeys(kinds, 0.0), 0.0, 0
-    with precise():
+    with full_precision():
         for kind, some in kinds.items():
             ours = plane.at(some @ plane.outline, tail=tail)
             total += len(some)

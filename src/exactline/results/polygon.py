@@ -49,7 +49,7 @@ class Polygon:
     @property
     def points(self) -> Values:
         """(corners, *in) in input space."""
-        return self.plane.mixed(self.weights)
+        return self.plane.mix(self.weights)
 
     @property
     def values(self) -> Values:
@@ -75,7 +75,7 @@ class Polygon:
 
     def _piece(self) -> Piece:
         """A stretch inside the polygon, from one side of it to the other through the middle."""
-        network = self.plane.known_network("polygon.affine")
+        network = self.plane.require_network("polygon.affine")
         weights = self.weights.numpy()
         middle = weights.mean(0)
         far = int(np.abs(weights - middle).max(1).argmax())

@@ -13,14 +13,19 @@ import torch
 from torch import Tensor
 
 from ..errors import ArgumentError, MissingError
-from ..humanize import counted, duration, units_told
-from ..lines import Lines, between
+from ..exact.certify import certify
+from ..fp_context import full_precision
+from ..humanize import count_noun, format_seconds, format_units
+from ..lines import Lines, interpolate
 from ..network.graph import Network
-from .origins import Birth as Birth
-from .origins import Born as Born
+from . import methods
+from .origins import Origin as Origin
+from .origins import Origins as Origins
 from .piece import Piece
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
     from ..decide.extrema import Crossings, Extrema
     from ..decide.intervals import Decisions
     from ..exact.certify import Certificate
@@ -35,15 +40,15 @@ class Restriction:
 
     >>> import exactline as xl
     >>> line = xl.restrict(torch.nn.ReLU(), [-1.0, -3.0], [1.0, 1.0])
-    >>> line.alphas.tolist(), line.values[-1].tolist(), line.born[1].node
+    >>> line.alphas.tolist(), line.values[-1].tolist(), line.origins[1].node
     ([0.0, 0.5, 0.75, 1.0], [1.0, 1.0], 'relu')
     """
 
     alphas: Tensor  # (breaks,) float64, ascending, from 0 to 1 (or to where the sweep was stopped)
     lines: Lines  # one line
-    births: Tensor  # (breaks, 3) node or -1, unit, count
-    doubts: Tensor  # (pieces,) units not told from a knot on each piece
-    kept: tuple[Tensor, ...] | None  # (breaks, *out) each; None where values were not kept
+    origin_table: Tensor  # (breaks, 3) node or -1, unit, count
+    ambiguous_per_piece: Tensor  # (pieces,) units not told from a knot on each piece
+    stored_values: tuple[Tensor, ...] | None  # (breaks, *out) each; None where values were not kept
     names: tuple[str, ...]  # of the network's nodes
     network: Network | None = None
     units: dict[str, int] = field(default_factory=dict)
@@ -73,20 +78,20 @@ class Restriction:
         return float(self.alphas[-1]) if len(self.alphas) else 0.0
 
     @property
-    def unresolved(self) -> int:
+    def ambiguous(self) -> int:
         """Units that could not be told from a knot along a piece, summed over pieces."""
-        return int(self.doubts.sum())
+        return int(self.ambiguous_per_piece.sum())
 
     @property
-    def born(self) -> Born:
+    def origins(self) -> Origins:
         """Which node and unit gave rise to each break.
 
         >>> import exactline as xl
         >>> line = xl.restrict(torch.nn.ReLU(), [-1.0, -3.0], [1.0, 1.0])
-        >>> line.born[1], line.born[0]
-        (Birth(node='relu', unit=0, count=1), None)
+        >>> line.origins[1], line.origins[0]
+        (Origin(node='relu', unit=0, count=1), None)
         """
-        return Born(self.births, self.names)
+        return Origins(self.origin_table, self.names)
 
     @property
     def values(self) -> Values:
@@ -97,13 +102,13 @@ class Restriction:
         >>> line.values[-1]
         tensor([1., 1.], dtype=torch.float64)
         """
-        if self.kept is None:
+        if self.stored_values is None:
             raise MissingError(
                 "The values were not kept.",
                 where="line.values",
                 hint="Call restrict with values=True, or ask line.at(alpha).",
             )
-        return self.kept if self.several_outputs else self.kept[0]
+        return self.stored_values if self.several_outputs else self.stored_values[0]
 
     @property
     def points(self) -> Values:
@@ -114,9 +119,7 @@ class Restriction:
         >>> line.points[1]
         tensor([ 0., -1.], dtype=torch.float64)
         """
-        from ..fp_context import precise
-
-        with precise():
+        with full_precision():
             found = tuple(self._points(self.alphas))
         return found if self.several_inputs else found[0]
 
@@ -127,10 +130,8 @@ class Restriction:
         >>> xl.restrict(torch.nn.ReLU(), [-1.0], [1.0]).at(0.75)
         tensor([0.5000], dtype=torch.float64)
         """
-        from ..fp_context import precise
-
-        with precise():
-            return self._at(_alphas(alpha), tail)
+        with full_precision():
+            return self._at(_as_alphas(alpha), tail)
 
     def _at(self, asked: Tensor, tail: bool) -> Values:
         low, high = (float(self.alphas[0]), self.reached) if len(self.alphas) else (0.0, -1.0)
@@ -148,7 +149,7 @@ class Restriction:
         if tail:
             outs = tuple(
                 t.apply(o.view((-1, *s))).view((*asked.shape, *s)) if t is not None else o
-                for o, t, s in zip(outs, self.known_network("line.at(tail=True)").tails, self._shapes(), strict=True)
+                for o, t, s in zip(outs, self.require_network("line.at(tail=True)").tails, self._shapes(), strict=True)
             )
         return outs if self.several_outputs else outs[0]
 
@@ -174,7 +175,9 @@ class Restriction:
             )
         index %= len(self)
         start, stop = self.alphas[index].item(), self.alphas[index + 1].item()
-        return Piece(self.known_network("line.piece"), self.lines, index, start, stop, int(self.doubts[index]))
+        return Piece(
+            self.require_network("line.piece"), self.lines, index, start, stop, int(self.ambiguous_per_piece[index])
+        )
 
     def pattern(self, index: int) -> dict[str, Tensor]:
         """The branch every unit takes on a piece, by node."""
@@ -192,23 +195,22 @@ class Restriction:
         >>> len(line), len(line.minimal())
         (2, 1)
         """
-        from ..fp_context import precise
-        from .minimal import kept_breaks
+        from .minimal import minimal_breaks
 
-        network = self.known_network("line.minimal")
-        with precise():
-            return self._kept(kept_breaks(network, self.lines, self.alphas, self._all_values()))
+        network = self.require_network("line.minimal")
+        with full_precision():
+            return self._select_breaks(minimal_breaks(network, self.lines, self.alphas, self._all_values()))
 
-    def _kept(self, kept: Tensor) -> Restriction:
-        doubts = torch.zeros(max(len(kept) - 1, 0), dtype=torch.int64)
+    def _select_breaks(self, kept: Tensor) -> Restriction:
+        ambiguous = torch.zeros(max(len(kept) - 1, 0), dtype=torch.int64)
         owner = torch.searchsorted(kept, torch.arange(len(self)), right=True) - 1
-        doubts.index_add_(0, owner, self.doubts)
+        ambiguous.index_add_(0, owner, self.ambiguous_per_piece)
         return replace(
             self,
             alphas=self.alphas[kept],
-            births=self.births[kept],
-            doubts=doubts,
-            kept=tuple(v[kept] for v in self._all_values()),
+            origin_table=self.origin_table[kept],
+            ambiguous_per_piece=ambiguous,
+            stored_values=tuple(v[kept] for v in self._all_values()),
             is_minimal=True,
         )
 
@@ -224,9 +226,7 @@ class Restriction:
 
         Raises ArgumentError, MissingError, NumberError.
         """
-        from ..decide.decisions import decisions_of_line
-
-        return decisions_of_line(self, order, top, output)
+        return methods.decide_line(self, order, top, output)
 
     def extrema(self, weights: Any, *, output: int | None = None) -> Extrema:
         """The smallest and the largest value of a linear functional of the outputs on the line, and where.
@@ -238,9 +238,7 @@ class Restriction:
         >>> found.maximum, found.argmax, round(found.minimum, 9), round(found.argmin, 9)
         (2.0, 1.0, 0.666666667, 0.333333333)
         """
-        from ..decide.extrema import extrema_of_line
-
-        return extrema_of_line(self, weights, output)
+        return methods.line_extrema(self, weights, output)
 
     def level(self, weights: Any, c: float = 0.0, *, output: int | None = None) -> Crossings:
         """Every alpha where a linear functional of the outputs equals c, and the stretches where it does all along.
@@ -249,9 +247,7 @@ class Restriction:
         >>> xl.restrict(torch.nn.ReLU(), [1.0, -1.0], [0.0, 2.0]).level([1.0, -1.0], 0.0).alphas
         tensor([0.5000], dtype=torch.float64)
         """
-        from ..decide.extrema import level_of_line
-
-        return level_of_line(self, weights, c, output)
+        return methods.line_level(self, weights, c, output)
 
     def check(self, samples: int = 1000, seed: int = 0) -> Check:
         """The largest distance between this answer and the network's own forward pass.
@@ -261,11 +257,10 @@ class Restriction:
         >>> line.check().worst < 1e-12
         True
         """
-        from ..fp_context import precise
-        from .check import check
+        from .check import check_line
 
-        with precise():
-            return check(self, self.known_network("line.check"), samples, seed)
+        with full_precision():
+            return check_line(self, self.require_network("line.check"), samples, seed)
 
     def certify(self, pieces: int | Sequence[int] | None = None) -> Certificate:
         """Prove pieces in rational arithmetic: all, so many spread evenly, or those named.
@@ -275,12 +270,9 @@ class Restriction:
         >>> line.certify().complete
         True
         """
-        from ..exact.certify import certify
-        from ..fp_context import precise
-
-        network = self.known_network("line.certify")
+        network = self.require_network("line.certify")
         start, end = (tuple(t[0] for t in side) for side in (self.lines.starts, self.lines.ends))
-        with precise():
+        with full_precision():
             return certify(network, start, end, self.alphas, pieces=pieces)
 
     @cached_property
@@ -288,10 +280,9 @@ class Restriction:
         """The estimated error of the values, the largest over breaks spread along the line."""
         if self.stored_error is not None or self.network is None:
             return self.stored_error or 0.0
-        from ..fp_context import precise
         from .check import value_error
 
-        with precise():
+        with full_precision():
             return value_error(self.network.to(dtype=self.dtype), self.lines, self.alphas, self.dtype)
 
     def save(self, path: str | Path) -> None:
@@ -304,22 +295,22 @@ class Restriction:
         ...     xl.Restriction.load(f"{folder}/line.safetensors").alphas.tolist()
         [0.0, 0.5, 0.75, 1.0]
         """
-        from .storage import save
+        from .storage import save_line
 
-        save(self, Path(path))
+        save_line(self, Path(path))
 
     @staticmethod
     def load(path: str | Path, model: Any = None) -> Restriction:
         """Read a saved restriction; give the model again for what needs the network."""
-        from .storage import load
+        from .storage import load_line
 
-        return load(Path(path), model)
+        return load_line(Path(path), model)
 
     def with_network(self, network: Network) -> Restriction:
         """The same answer, with the network to ask further."""
         return replace(self, network=network)
 
-    def plot(self, ax: Any = None, *, output: int = 0, labels: Sequence[str] | None = None) -> Any:
+    def plot(self, ax: Axes | None = None, *, output: int = 0, labels: Sequence[str] | None = None) -> Axes:
         """Draw the outputs against alpha, breaks marked by the node that bore them; returns matplotlib's axes.
 
         ``labels`` names the outputs, ``output`` chooses one where the network has several.
@@ -330,9 +321,7 @@ class Restriction:
         >>> [curve.get_label() for curve in axes.lines]
         ['one', 'two']
         """
-        from ..plot.line import plot_line
-
-        return plot_line(self, ax, output=output, labels=labels)
+        return methods.plot_line(self, ax, output, labels)
 
     def to_html(
         self,
@@ -353,9 +342,7 @@ class Restriction:
 
         Raises ArgumentError for options that do not fit, MissingError without pieces, NumberError, FileError.
         """
-        from ..plot.line_page import write_report
-
-        return write_report(
+        return methods.write_line_page(
             self,
             path,
             labels=labels,
@@ -368,11 +355,11 @@ class Restriction:
 
     def __str__(self) -> str:
         parts = [
-            f"{counted(len(self), 'piece')}{' (minimal)' if self.is_minimal else ''}",
-            units_told(self.units),
-            duration(self.seconds),
+            f"{count_noun(len(self), 'piece')}{' (minimal)' if self.is_minimal else ''}",
+            format_units(self.units),
+            format_seconds(self.seconds),
             f"estimated value error {self.error:.0e}",
-            f"{self.unresolved:,} unresolved",
+            f"{self.ambiguous:,} unresolved",
         ]
         if not self.complete:
             parts.append(f"stopped by {self.stopped} at alpha {self.reached:.6g}")
@@ -382,11 +369,9 @@ class Restriction:
         return f"<Restriction: {self}>"
 
     def _repr_html_(self) -> str:
-        from ..plot.repr_html import line_html
+        return methods.line_html(self)
 
-        return line_html(self)
-
-    def known_network(self, what: str) -> Network:
+    def require_network(self, what: str) -> Network:
         """The network, for what asks it further; raises MissingError where it is not known."""
         if self.network is None:
             raise MissingError(
@@ -400,28 +385,28 @@ class Restriction:
         return self.lines.at(torch.zeros(len(alphas), dtype=torch.int64), alphas)[0]
 
     def _shapes(self) -> list[torch.Size]:
-        if self.kept is not None:
-            return [v.shape[1:] for v in self.kept]
-        network = self.known_network("line.at")
+        if self.stored_values is not None:
+            return [v.shape[1:] for v in self.stored_values]
+        network = self.require_network("line.at")
         return [torch.Size(network.nodes[i].shape) for i in network.outputs]
 
     def _between(self, output: int, start: Tensor, stop: Tensor, part: Tensor) -> Tensor:
-        if self.kept is not None:
-            left, right = self.kept[output][start], self.kept[output][stop]
+        if self.stored_values is not None:
+            left, right = self.stored_values[output][start], self.stored_values[output][stop]
         else:
-            left, right = (self._evaluated(self.alphas[i])[output] for i in (start, stop))
-        return between(left, right, part.to(left.dtype).view(-1, *[1] * (left.dim() - 1)))
+            left, right = (self._evaluate(self.alphas[i])[output] for i in (start, stop))
+        return interpolate(left, right, part.to(left.dtype).view(-1, *[1] * (left.dim() - 1)))
 
-    def _evaluated(self, alphas: Tensor) -> tuple[Tensor, ...]:
-        from .check import evaluated
+    def _evaluate(self, alphas: Tensor) -> tuple[Tensor, ...]:
+        from .check import evaluate_in_batches
 
-        return evaluated(self.known_network("line.at"), self._points(alphas))
+        return evaluate_in_batches(self.require_network("line.at"), self._points(alphas))
 
     def _all_values(self) -> tuple[Tensor, ...]:
-        return self._evaluated(self.alphas) if self.kept is None else self.kept
+        return self._evaluate(self.alphas) if self.stored_values is None else self.stored_values
 
 
-def _alphas(value: Any) -> Tensor:
+def _as_alphas(value: Any) -> Tensor:
     """A user's alphas as a float64 tensor of any shape."""
     try:
         found = value.detach().cpu() if isinstance(value, Tensor) else torch.from_numpy(np.asarray(value))

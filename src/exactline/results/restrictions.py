@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, overload
 import torch
 from torch import Tensor
 
-from ..engines.assemble import Collected
+from ..engines.assemble import BreakTable
 from ..lines import Lines
 from ..network.graph import Network
+from . import methods
 from .restriction import Restriction
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ class Restrictions(Sequence[Restriction]):
     ([2, 1], [0, 3, 5], [0.0, 0.5, 1.0, 0.0, 1.0])
     """
 
-    found: Collected
+    breaks: BreakTable
     lines: Lines
     network: Network
     seconds: float = 0.0
@@ -41,17 +42,17 @@ class Restrictions(Sequence[Restriction]):
     @property
     def alphas(self) -> Tensor:
         """The breaks of all lines one after another."""
-        return self.found.alphas
+        return self.breaks.alphas
 
     @property
     def offsets(self) -> Tensor:
         """(lines + 1,): line i has the breaks ``offsets[i]`` to ``offsets[i + 1]``."""
-        return self.found.offsets
+        return self.breaks.offsets
 
     @property
     def values(self) -> Tensor | tuple[Tensor, ...] | None:
         """Values at all breaks, (breaks, *out)."""
-        kept = self.found.values
+        kept = self.breaks.values
         return kept if kept is None or self.network.several_outputs else kept[0]
 
     @property
@@ -67,9 +68,7 @@ class Restrictions(Sequence[Restriction]):
         >>> [decided.labels for decided in lines.decisions()]
         [[0, 1], [1]]
         """
-        from ..decide.decisions import decisions_of_lines
-
-        return decisions_of_lines(self, order, top, output)
+        return methods.decide_lines(self, order, top, output)
 
     def __len__(self) -> int:
         return len(self.lines)
@@ -89,9 +88,9 @@ class Restrictions(Sequence[Restriction]):
         return Restriction(
             alphas=self.alphas[start:stop],
             lines=Lines(*(tuple(t[index : index + 1] for t in side) for side in (self.lines.starts, self.lines.ends))),
-            births=self.found.born[start:stop],
-            doubts=self.found.doubts[start : max(stop - 1, start)],
-            kept=None if self.found.values is None else tuple(v[start:stop] for v in self.found.values),
+            origin_table=self.breaks.origins[start:stop],
+            ambiguous_per_piece=self.breaks.ambiguous[start : max(stop - 1, start)],
+            stored_values=None if self.breaks.values is None else tuple(v[start:stop] for v in self.breaks.values),
             names=tuple(node.name for node in self.network.nodes),
             network=self.network,
             units=self.units,
@@ -102,7 +101,7 @@ class Restrictions(Sequence[Restriction]):
             until=self.until,
             engine=self.engine,
             seconds=self.seconds / max(len(self), 1),
-            stopped="" if whole else self.found.stopped,
+            stopped="" if whole else self.breaks.stopped,
         )
 
     def __iter__(self) -> Iterator[Restriction]:
@@ -110,10 +109,8 @@ class Restrictions(Sequence[Restriction]):
 
     def __repr__(self) -> str:
         pieces = int(self.pieces.sum())
-        stopped = f", stopped by {self.found.stopped}" if self.found.stopped else ""
+        stopped = f", stopped by {self.breaks.stopped}" if self.breaks.stopped else ""
         return f"<Restrictions: {len(self):,} lines, {pieces:,} pieces, {self.seconds * 1000:.0f} ms{stopped}>"
 
     def _repr_html_(self) -> str:
-        from ..plot.repr_html import lines_html
-
-        return lines_html(self)
+        return methods.lines_html(self)

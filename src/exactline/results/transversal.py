@@ -6,10 +6,10 @@ import numpy as np
 
 from ..arrays import Floats, Ints
 
-NEAR = 64 * float(np.finfo(np.float64).eps)
+SHARE_TOLERANCE = 64 * float(np.finfo(np.float64).eps)
 
 
-def crossed(
+def edges_crossed(
     places: Floats,  # (corners, 2)
     ends: Ints,  # (edges, 2)
     sides: Ints,  # (edges, 2)
@@ -27,7 +27,7 @@ def crossed(
         return np.zeros(0), np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
     away = ((places - start) @ np.array([-way[1], way[0]])) / length
     along = ((places - start) @ way) / length**2
-    away = np.where(np.abs(away) <= NEAR * extent, 0.0, away)
+    away = np.where(np.abs(away) <= SHARE_TOLERANCE * extent, 0.0, away)
     inner = np.flatnonzero((sides >= 0).all(1))
     one, two = away[ends[inner, 0]], away[ends[inner, 1]]
     part = np.zeros(len(inner))
@@ -38,7 +38,7 @@ def crossed(
     met = np.flatnonzero(clean | touches)
     edge = inner[met]
     alpha = along[ends[edge, 0]] * (1 - part[met]) + along[ends[edge, 1]] * part[met]
-    slack = NEAR * extent / length
+    slack = SHARE_TOLERANCE * extent / length
     keep = (alpha > slack) & (alpha < 1 - slack)
     alpha, edge = alpha[keep], edge[keep]
     order = np.argsort(alpha, kind="stable")

@@ -7,19 +7,19 @@ import torch
 from torch import Tensor
 
 from ..arrays import Floats, Ints
-from ..engines.polygons.growable import within
+from ..engines.polygons.growable import count_within
 
 
-def area_of(corners: Tensor) -> float:  # (k, 2)
+def polygon_area(corners: Tensor) -> float:  # (k, 2)
     """The area of one polygon, counterclockwise."""
     x, y = (corners - corners[0]).T
     return float((x * y.roll(-1) - y * x.roll(-1)).sum() / 2)
 
 
-def fan(places: Floats, rings: Ints, first: Ints, count: Ints, corners: Floats) -> tuple[Tensor, Tensor]:
+def triangulate(places: Floats, rings: Ints, first: Ints, count: Ints, corners: Floats) -> tuple[Tensor, Tensor]:
     """Of the triangles that a polygon's first corner makes with its sides, the one around each point."""
     which = np.arange(len(places)).repeat(count - 2)
-    step = within(count - 2)
+    step = count_within(count - 2)
     base = first[which]
     triple = np.stack([rings[base], rings[base + step + 1], rings[base + step + 2]], 1)
     a, b, c = (corners[triple[:, k]] for k in range(3))
@@ -30,10 +30,10 @@ def fan(places: Floats, rings: Ints, first: Ints, count: Ints, corners: Floats) 
     kept = share[lead].clip(0)
     kept[kept.sum(1) == 0] = 1.0  # a polygon without width: any shares will do before they are fitted
     kept /= kept.sum(1, keepdims=True)
-    return torch.from_numpy(triple[lead]), torch.from_numpy(_fitted(places, corners[triple[lead]], kept))
+    return torch.from_numpy(triple[lead]), torch.from_numpy(_fit_triangle(places, corners[triple[lead]], kept))
 
 
-def _fitted(places: Floats, triangle: Floats, share: Floats) -> Floats:
+def _fit_triangle(places: Floats, triangle: Floats, share: Floats) -> Floats:
     """Shares that meet their point also where the triangle is thin: what is left goes along its longest side."""
     left = places - (share[:, :, None] * triangle).sum(1)
     side = np.roll(triangle, -1, 1) - triangle

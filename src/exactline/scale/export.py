@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import ArgumentError, FileError
-from ..optional import needed
+from ..optional import require_package
 from .columns import Columns
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def _in_order(store: Store) -> Iterator[Shard]:
 
 def _parquet(store: Store, path: Path) -> None:
     """One row for each line that has an answer; what a line has several of is a list in its row."""
-    with needed("Parquet needs pyarrow.", where="store.export", hint='pip install "exactline[parquet]"'):
+    with require_package("Parquet needs pyarrow.", where="store.export", hint='pip install "exactline[parquet]"'):
         import pyarrow
         import pyarrow.parquet as parquet
     writer: Any = None
@@ -102,7 +102,7 @@ def _lists(pyarrow: Any, shard: Shard) -> Iterator[tuple[str, Any]]:
 
 def _zarr(store: Store, path: Path) -> None:
     """Arrays one line after another, and for breaks and the like where those of each line begin."""
-    with needed("zarr is not installed.", where="store.export", hint='pip install "exactline[zarr]"'):
+    with require_package("zarr is not installed.", where="store.export", hint='pip install "exactline[zarr]"'):
         import zarr
     group: Any = zarr.open_group(str(path), mode="w")
     group.attrs.update({"job": dict(store.meta["job"]), "names": list(store.meta["names"])})

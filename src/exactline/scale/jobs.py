@@ -117,13 +117,13 @@ def _breaks(answer: Restrictions, values: bool) -> Columns:
     found: Columns = {
         "line/count.break": answer.offsets.diff(),
         "break/alpha": answer.alphas,
-        "break/node": answer.found.born[:, 0],
-        "break/unit": answer.found.born[:, 1],
-        "break/crossings": answer.found.born[:, 2],
-        "break/doubt": answer.found.doubts,
+        "break/node": answer.breaks.origins[:, 0],
+        "break/unit": answer.breaks.origins[:, 1],
+        "break/crossings": answer.breaks.origins[:, 2],
+        "break/doubt": answer.breaks.ambiguous,
     }
     if values:
-        found |= {f"break/value.{k}": v for k, v in enumerate(answer.found.values or ())}
+        found |= {f"break/value.{k}": v for k, v in enumerate(answer.breaks.values or ())}
     return found
 
 
@@ -139,8 +139,8 @@ def _density(answer: Restrictions) -> Columns:
     counts = answer.offsets.diff()
     owner = torch.repeat_interleave(torch.arange(len(answer)), counts)
     nodes = len(answer.network.nodes)
-    inner = answer.found.born[:, 0] >= 0
-    places = owner[inner] * nodes + answer.found.born[inner, 0]
+    inner = answer.breaks.origins[:, 0] >= 0
+    places = owner[inner] * nodes + answer.breaks.origins[inner, 0]
     births = torch.bincount(places, minlength=len(answer) * nodes).view(len(answer), nodes)
     squares = sum(
         (e - s).reshape(len(answer), -1).square().sum(1)

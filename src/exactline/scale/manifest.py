@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import FileError
+from ..files import write_atomically
 from ..network.graph import Network
-from ..results.storage import write_atomically
 from .jobs import Job
 
 NAME = "store.json"

@@ -9,9 +9,9 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from ..api import whole_number
 from ..errors import ArgumentError, ExactlineError, FileError
 from ..network import Network, as_network
+from ..options import check_count
 from .batch import Block, digest
 from .driver import Driver, Progress
 from .engine import Engine, Local
@@ -69,7 +69,7 @@ def run(
     Raises ArgumentError, FileError, LineError, CaptureError, MissingError.
     """
     asked = job_of(
-        job, values=values, order=order, top=top, output=output, target=target, memory=whole_number("memory", memory)
+        job, values=values, order=order, top=top, output=output, target=target, memory=check_count("memory", memory)
     )
     _checked(engine, workers, gpus_per_worker, address)
     graph, blocks, facts, total = _given(network, lines)
@@ -169,7 +169,7 @@ def _size(network: Network) -> int:
 def _checked(engine: str, workers: Any, gpus: Any, address: Any) -> None:
     if engine not in ("local", "ray"):
         raise ArgumentError(f"engine is {engine!r}.", where="argument engine", hint='Give "local" or "ray".')
-    whole_number("workers", workers)
+    check_count("workers", workers)
     if isinstance(gpus, bool) or not isinstance(gpus, (int, float)) or not 0 <= gpus < float("inf"):
         raise ArgumentError(
             f"gpus_per_worker is {gpus!r}.", where="argument gpus_per_worker", hint="Give 0, 1, or a part of 1."

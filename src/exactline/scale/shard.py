@@ -19,7 +19,7 @@ from torch import Tensor
 
 from ..arrays import Ints
 from ..errors import FileError
-from ..optional import needed
+from ..optional import require_package
 from .columns import Columns, narrowed, offsets_of, row_of
 from .failure import Note
 
@@ -137,6 +137,6 @@ def flush_folder(folder: Path) -> None:
 
 
 def _package() -> Any:
-    with needed("The package safetensors is not installed.", where="xl.scale", hint="pip install safetensors"):
+    with require_package("The package safetensors is not installed.", where="xl.scale", hint="pip install safetensors"):
         import safetensors.torch
     return safetensors.torch

@@ -11,7 +11,7 @@ import torch
 
 from ..arrays import Floats
 from ..errors import ArgumentError, ExactlineError, LineError
-from ..lines import lines_of, shape_checked
+from ..lines import as_lines, check_shapes
 from .batch import Block, digest, row_digests
 from .failure import Note
 
@@ -156,9 +156,9 @@ def _checked(pair: Any, shapes: Shapes | None) -> Ends:
         raise LineError(
             "A line is a pair (Q, R).", where="argument lines", hint="Give pairs of points, as zip(starts, ends) does."
         ) from problem
-    lines = lines_of(start, end, ("Q", "R"), many=False)
+    lines = as_lines(start, end, ("Q", "R"), many=False)
     if shapes is not None:
-        shape_checked(lines, shapes)
+        check_shapes(lines, shapes)
     return tuple(t[0].numpy() for t in lines.starts), tuple(t[0].numpy() for t in lines.ends)
 
 

@@ -15,18 +15,18 @@ from typing import Any
 
 import torch
 
-from ..api import free_memory, whole_number
-from ..engines.assemble import Collector
-from ..engines.dense.state import State, begin
-from ..engines.dense.sweep import Limits, Part, advance_all, branch_out, move_on
+from ..engines.assemble import Assembler
+from ..engines.dense.state import SweepState, start_state
+from ..engines.dense.sweep import SweepLimits, SweepPart, evaluate_next, insert_breaks, sweep_from
 from ..errors import ArgumentError, MissingError
-from ..fp_context import precise
-from ..lines import Lines, Point, lines_of, shape_checked
+from ..fp_context import full_precision
+from ..lines import Lines, PointLike, as_lines, check_shapes
 from ..network import Network, as_network
-from ..numerics.plan import plan
-from ..numerics.static_filter import SAMPLES, Usual, usual_errors
+from ..numerics.plan import sweep_plan
+from ..numerics.static_filter import SAMPLE_POINTS, StaticFilter, sample_errors
 from ..ops.base import Breaking
-from ..progress import Report, reporter
+from ..options import check_count, free_memory
+from ..progress import ProgressCallback, progress_reporter
 from ..results.restriction import Restriction
 from ..results.restrictions import Restrictions
 from .cluster import started
@@ -46,10 +46,10 @@ class Errand:
     seconds: float | None  # that are left
 
 
-def restrict_cut(
+def restrict(
     model: Any,
-    Q: Point,
-    R: Point,
+    start: PointLike,
+    end: PointLike,
     *,
     workers: int | None = None,
     address: str | None = None,
@@ -57,7 +57,7 @@ def restrict_cut(
     device: torch.device | str | None = None,
     memory: int | None = None,
     values: bool = True,
-    progress: bool | Report = False,
+    progress: bool | ProgressCallback = False,
     rewrite: bool = True,
     until: str | None = None,
     max_breaks: int | None = None,
@@ -72,33 +72,33 @@ def restrict_cut(
         raise ArgumentError(
             "The workers of a line sweep on processors.",
             where=f"argument device {device}",
-            hint='Leave device out, or leave out engine="ray".',
+            hint="Leave device out, or use xl.restrict.",
         )
-    lines = lines_of(Q, R, ("Q", "R"), many=False)
-    most, memory = whole_number("max_breaks", max_breaks), whole_number("memory", memory)
-    with precise(kernels=False):
+    lines = as_lines(start, end, ("start", "end"), many=False)
+    most, memory = check_count("max_breaks", max_breaks), check_count("memory", memory)
+    with full_precision(kernels=False):
         network = as_network(model, [t[0] for t in lines.starts], rewrite=rewrite, until=until)
-    shape_checked(lines, [network.nodes[i].shape for i in network.inputs])
+    check_shapes(lines, [network.nodes[i].shape for i in network.inputs])
     shapes = [network.nodes[i].shape for i in network.outputs] if values else None
-    collector = Collector(1, shapes, most, Limits(1))
-    with reporter(progress) as report, _Crew(network, dtype, workers, address) as crew:
-        with precise():
+    collector = Assembler(1, shapes, most, SweepLimits(1))
+    with progress_reporter(progress) as report, _Crew(network, dtype, workers, address) as crew:
+        with full_precision():
             states = stretches(crew.network, lines.to(torch.device("cpu"), dtype), STRETCHES * crew.workers)
-        room = plan(crew.network).points(memory or free_memory(torch.device("cpu")))
+        room = sweep_plan(crew.network).max_points(memory or free_memory(torch.device("cpu")))
         errand = Errand(room, values, seconds)
-        found = collector.take(_reported(crew.swept(states, errand, collector.limits), report))
+        found = collector.collect(_reported(crew.swept(states, errand, collector.limits), report))
     spent = time.perf_counter() - began
     told = f"dense, {len(states):,} stretches over {crew.workers:,} workers of Ray"
     return Restrictions(found, lines, network, spent, network.units, dtype, rewrite, until, told)[0]
 
 
-def stretches(network: Network, lines: Lines, wanted: int, points: int = POINTS) -> list[State]:
+def stretches(network: Network, lines: Lines, wanted: int, points: int = POINTS) -> list[SweepState]:
     """One line swept until it falls into about so many stretches, in order; fewer where it has few breaks."""
-    facts = plan(network)
-    whole = begin(lines, 0, 1, network.inputs)
-    share = torch.linspace(0, 1, SAMPLES, dtype=torch.float64)
-    some = lines.at(torch.zeros(SAMPLES, dtype=torch.int64), share)
-    whole.usual = Usual(usual_errors(network, *some) if facts.narrow else {})
+    facts = sweep_plan(network)
+    whole = start_state(lines, 0, 1, network.inputs)
+    share = torch.linspace(0, 1, SAMPLE_POINTS, dtype=torch.float64)
+    some = lines.at(torch.zeros(SAMPLE_POINTS, dtype=torch.int64), share)
+    whole.filter = StaticFilter(sample_errors(network, *some) if facts.is_narrow else {})
     states, last = [whole], 0
     while len(states) < wanted and len(states) != last:
         last = len(states)
@@ -106,20 +106,20 @@ def stretches(network: Network, lines: Lines, wanted: int, points: int = POINTS)
     return states
 
 
-def _cut(network: Network, state: State, points: int) -> list[State]:
+def _cut(network: Network, state: SweepState, points: int) -> list[SweepState]:
     """A state taken further, to where it has points enough to be several."""
-    facts, limits = plan(network), Limits(points)
+    facts, limits = sweep_plan(network), SweepLimits(points)
     while state.node < len(network.nodes):
-        if state.node in facts.last and isinstance(network.nodes[state.node].op, Breaking):
-            found = branch_out(network, facts, state, limits)
-            if not isinstance(found, State):
+        if state.node in facts.last_use and isinstance(network.nodes[state.node].op, Breaking):
+            found = insert_breaks(network, facts, state, limits)
+            if not isinstance(found, SweepState):
                 return list(found)
             state = found
-        move_on(network, facts, state)
+        evaluate_next(network, facts, state)
     return [state]
 
 
-def _reported(parts: Iterator[Part], report: Report | None) -> Iterator[Part]:
+def _reported(parts: Iterator[SweepPart], report: ProgressCallback | None) -> Iterator[SweepPart]:
     breaks = 0
     for part in parts:
         yield part
@@ -139,7 +139,7 @@ class _Crew:
                 hint="float64 is the default.",
             )
         self.ray = ray_package()
-        self.asked, self.address = whole_number("workers", workers), address
+        self.asked, self.address = check_count("workers", workers), address
         self.network = as_network(network, [], dtype=dtype)
         self.parcel = packed(self.network, None)
 
@@ -152,13 +152,13 @@ class _Crew:
         if self.ours:
             self.ray.shutdown()
 
-    def swept(self, states: list[State], errand: Errand, limits: Limits) -> Iterator[Part]:
+    def swept(self, states: list[SweepState], errand: Errand, limits: SweepLimits) -> Iterator[SweepPart]:
         """The stretches' parts in order, as many stretches at once as there are workers."""
         options = {"num_cpus": 1, "max_retries": RETRIES}
         task = self.ray.remote(sweep_stretch).options(**options)
         parcel, began = self.ray.put(self.parcel), time.monotonic()
         waiting, flying = list(enumerate(states))[::-1], dict[Any, int]()
-        there, following = dict[int, tuple[list[Part], str]](), 0
+        there, following = dict[int, tuple[list[SweepPart], str]](), 0
         try:
             while following < len(states):
                 while waiting and len(flying) < self.workers:
@@ -178,7 +178,7 @@ class _Crew:
             for ref in flying:
                 self.ray.cancel(ref, force=True)
 
-    def _got(self, ref: Any) -> tuple[list[Part], str]:
+    def _got(self, ref: Any) -> tuple[list[SweepPart], str]:
         try:
             return self.ray.get(ref)
         except self.ray.exceptions.RayTaskError as problem:
@@ -191,37 +191,39 @@ class _Crew:
             ) from problem
 
 
-def travelling(state: State) -> bytes:
+def travelling(state: SweepState) -> bytes:
     """A state without the network, which the worker has; as bytes, for arrays that Ray itself sends are read-only."""
-    if state.trail is not None:
-        trail = copy(state.trail)
+    if state.probes is not None:
+        trail = copy(state.probes)
         trail.network = None  # pyright: ignore[reportAttributeAccessIssue]
-        state = replace(state, trail=trail)
+        state = replace(state, probes=trail)
     return pickle.dumps(state)
 
 
 _held: dict[int, Network] = {}  # the network of the line at hand, unpacked once in each process
 
 
-def sweep_stretch(parcel: bytes, sent: bytes, errand: Errand) -> tuple[list[Part], str]:
+def sweep_stretch(parcel: bytes, sent: bytes, errand: Errand) -> tuple[list[SweepPart], str]:
     """One stretch to the end of the network, and why it ended early, if it did; runs in a worker."""
     key = hash(parcel)
     if key not in _held:
         _held.clear()
         _held[key] = unpacked(parcel)[0]
     network, state = _held[key], pickle.loads(sent)
-    if state.trail is not None:
-        state.trail.network = network
+    if state.probes is not None:
+        state.probes.network = network
     left = float("inf") if errand.seconds is None else time.monotonic() + errand.seconds
-    limits = Limits(errand.points, left)
-    with precise():
-        parts = [_home(part, errand.values) for part in advance_all(network, state, limits)]
+    limits = SweepLimits(errand.points, left)
+    with full_precision():
+        parts = [_home(part, errand.values) for part in sweep_from(network, state, limits)]
     return parts, limits.stopped
 
 
-def _home(part: Part, values: bool) -> Part:
+def _home(part: SweepPart, values: bool) -> SweepPart:
     """A part on the CPU, without what nobody wants."""
     kept = tuple(v.cpu() for v in part.values) if values else ()
-    line, alphas, born, doubts = (t.cpu().contiguous() for t in (part.line, part.alphas, part.born, part.doubts))
-    edges = tuple({node: units.cpu() for node, units in side.items()} for side in part.edges)
-    return replace(part, line=line, alphas=alphas, born=born, doubts=doubts, values=kept, edges=edges)
+    line, alphas, origins, ambiguous = (
+        t.cpu().contiguous() for t in (part.line, part.alphas, part.origins, part.ambiguous)
+    )
+    edges = tuple({node: units.cpu() for node, units in side.items()} for side in part.edge_units)
+    return replace(part, line=line, alphas=alphas, origins=origins, ambiguous=ambiguous, values=kept, edge_units=edges)

@@ -14,7 +14,7 @@ import numpy as np
 
 from ..arrays import Ints
 from ..errors import ExactlineError, FileError, MissingError
-from ..humanize import counted
+from ..humanize import count_noun
 from ..network.graph import Network
 from . import index as indices
 from .answers import answer
@@ -182,7 +182,7 @@ class Store:
         parts = [
             f"{self.done:,} of {len(self):,} lines",
             f"{self.breaks:,} breaks",
-            counted(len(self.index.records), "shard"),
+            count_noun(len(self.index.records), "shard"),
         ]
         errors = sum(r.errors for r in self.index.records.values())
         parts += [f"{errors:,} with an error"] if errors else []
@@ -218,7 +218,7 @@ def _known(model: Any, meta: dict[str, Any], folder: Path) -> Network:
     import torch
 
     from ..network import as_network
-    from ..results.storage import same_network
+    from ..results.storage import check_same_network
 
     if isinstance(model, (str, os.PathLike)):
         from ..formats import load
@@ -226,5 +226,5 @@ def _known(model: Any, meta: dict[str, Any], folder: Path) -> Network:
         model = load(model)
     points = [torch.zeros(shape, dtype=torch.float64) for shape in meta["inputs"]]
     network = as_network(model, points)
-    same_network(network, tuple(meta["names"]), meta["network"]["checksum"], folder)
+    check_same_network(network, tuple(meta["names"]), meta["network"]["checksum"], folder)
     return network

@@ -11,7 +11,7 @@ import torch
 
 from ..errors import MissingError
 from ..network.graph import Network
-from ..optional import needed
+from ..optional import require_package
 from .jobs import Job
 
 OPERATOR: type = type(torch.ops.aten.relu.default)
@@ -23,7 +23,7 @@ HINTS = {
 
 def ray_package() -> Any:
     """Ray, or what to do about its absence."""
-    with needed("Ray is not installed.", where='engine="ray"', hint='pip install "exactline[ray]"'):
+    with require_package("Ray is not installed.", where='engine="ray"', hint='pip install "exactline[ray]"'):
         import ray
     return ray
 

@@ -13,11 +13,11 @@ import torch
 from torch import Tensor, nn
 from torch.export import ExportedProgram
 
-from ..api import chosen_device, whole_number
 from ..errors import ArgumentError
 from ..formats import load
-from ..fp_context import precise
+from ..fp_context import full_precision
 from ..network import Network, as_network
+from ..options import check_count, select_device
 from .flatten import Flat, fitted
 from .property import Property
 from .replay import Replay, Witness, replay_of, witness
@@ -104,7 +104,7 @@ def falsify(
     Raises FileError, ArgumentError, UnsupportedError and what loading raises.
     """
     began = time.monotonic()
-    limit = whole_number("lines", lines)
+    limit = check_count("lines", lines)
     until = began + _seconds(seconds, limit)
     if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**63:
         raise ArgumentError(f"seed must be a whole number from 0, not {seed!r}.", where="argument seed", hint="Try 0.")
@@ -112,7 +112,7 @@ def falsify(
     model = network if isinstance(network, (Network, nn.Module, ExportedProgram)) else _path(network, "network")
     captured = _captured(model, asked, shape, normalize)
     fitted(captured, asked)
-    flat = Flat(captured, chosen_device(model, device))
+    flat = Flat(captured, select_device(model, device))
     search = _Search(asked, flat, replay_of(model, flat), limit, began, until, seed)
     return search.run(_reporter(progress))
 
@@ -199,7 +199,7 @@ def _captured(model: Any, asked: Property, shape: Sequence[int] | None, normaliz
     if isinstance(model, Path):
         return load(model, shape=shape, normalize=normalize)
     point = torch.zeros(tuple(shape) if shape is not None else (asked.inputs,))
-    with precise(kernels=False):
+    with full_precision(kernels=False):
         return as_network(model, [point])
 
 

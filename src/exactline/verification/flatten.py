@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ..api import restrict_many
 from ..errors import ArgumentError, UnsupportedError
-from ..fp_context import precise
+from ..fp_context import full_precision
 from ..network.graph import Network, Tail
 from ..results.restrictions import Restrictions
 from .property import Property
@@ -55,7 +55,7 @@ class Flat:
         return restrict_many(self.network, *sides, device=self.device, seconds=seconds)
 
     def values(self, found: Restrictions) -> Tensor:  # (breaks, outputs)
-        return torch.cat([v.reshape(len(v), -1) for v in found.found.values or ()], dim=1)
+        return torch.cat([v.reshape(len(v), -1) for v in found.breaks.values or ()], dim=1)
 
     def __call__(self, points: Tensor) -> Tensor:  # (n, inputs) -> (n, outputs), differentiable
         found = self.network.evaluate(self.split(points.to(self.network.dtype)), self.network.outputs)
@@ -63,7 +63,7 @@ class Flat:
 
     def slopes(self, points: Tensor, seeds: Tensor) -> Tensor:  # (n, inputs), (n, outputs) -> (n, inputs)
         """Gradients at points of so much of each output."""
-        with precise(), torch.enable_grad():
+        with full_precision(), torch.enable_grad():
             asked = points.detach().clone().requires_grad_()
             total = (self(asked) * seeds).sum()
             (slope,) = torch.autograd.grad(total, asked, allow_unused=True, materialize_grads=True)

@@ -10,7 +10,7 @@ from importlib import resources
 import torch
 from torch import Tensor, nn
 
-from ..optional import needed
+from ..optional import require_package
 
 WEIGHTS = "digits.safetensors"
 IMAGES = "digits_images.safetensors"
@@ -65,6 +65,8 @@ def digits_images() -> tuple[Tensor, Tensor]:
 
 
 def _read(name: str) -> dict[str, Tensor]:
-    with needed("The digits network needs the package safetensors.", where=name, hint="pip install safetensors"):
+    with require_package(
+        "The digits network needs the package safetensors.", where=name, hint="pip install safetensors"
+    ):
         from safetensors.torch import load
     return load(resources.files("exactline.zoo").joinpath(name).read_bytes())

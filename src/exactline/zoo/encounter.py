@@ -11,7 +11,7 @@ from importlib import resources
 import torch
 from torch import Tensor, nn
 
-from ..optional import needed
+from ..optional import require_package
 
 WEIGHTS = "encounter.safetensors"
 ADVISORIES = ("clear of conflict", "weak left", "weak right", "strong left", "strong right")
@@ -62,7 +62,9 @@ def encounter() -> EncounterNetwork:
 
     Raises MissingError where safetensors is not installed.
     """
-    with needed("The encounter network needs the package safetensors.", where=WEIGHTS, hint="pip install safetensors"):
+    with require_package(
+        "The encounter network needs the package safetensors.", where=WEIGHTS, hint="pip install safetensors"
+    ):
         from safetensors.torch import load
     with torch.device("meta"):  # the weights come from the file: spend no random numbers
         network = EncounterNetwork()

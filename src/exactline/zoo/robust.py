@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from ..errors import ArgumentError
-from ..optional import needed
+from ..optional import require_package
 
 WEIGHTS = "robust.safetensors"
 METHODS = ("normal", "pgd", "diffai")
@@ -50,7 +50,9 @@ def robust(method: str = "normal") -> RobustNetwork:
     Raises ArgumentError for other methods, MissingError where safetensors is not installed.
     """
     known_method(method)
-    with needed("The digits networks need the package safetensors.", where=WEIGHTS, hint="pip install safetensors"):
+    with require_package(
+        "The digits networks need the package safetensors.", where=WEIGHTS, hint="pip install safetensors"
+    ):
         from safetensors.torch import load
     stored = load(_file())
     with torch.device("meta"):  # the weights come from the file: spend no random numbers

@@ -14,8 +14,8 @@ from torch import Tensor, nn
 import exactline as xl
 from exactline.attr import IntegratedGradients
 from exactline.engines.dense import sweep as engine
-from exactline.fp_context import precise
-from exactline.lines import lines_of
+from exactline.fp_context import full_precision
+from exactline.lines import as_lines
 from exactline.network import as_network
 from exactline.ops import masks
 from exactline.scale.split_line import stretches
@@ -74,13 +74,13 @@ def on_device(monkeypatch):
     @contextmanager
     def pretending() -> Iterator[list[bool]]:
         def watched(*args):
-            ways.append(isinstance(args[3], engine.DeviceMerge))
+            ways.append(isinstance(args[3], engine.DeviceInsertion))
             return insert(*args)
 
         insert = engine._insert
         ways.clear()
         with monkeypatch.context() as patch:
-            patch.setattr(masks, "HOSTS", frozenset())
+            patch.setattr(masks, "HOST_DEVICES", frozenset())
             patch.setattr(engine, "_insert", watched)
             yield ways
 
@@ -95,7 +95,12 @@ def made(name: str) -> tuple[nn.Module, tuple[int, ...]]:
 
 def same(one: xl.Restrictions, two: xl.Restrictions) -> None:
     for a, b in zip(one, two, strict=True):
-        pairs = [(a.alphas, b.alphas), (a.births, b.births), (a.doubts, b.doubts), *zip(a.kept, b.kept, strict=True)]
+        pairs = [
+            (a.alphas, b.alphas),
+            (a.origin_table, b.origin_table),
+            (a.ambiguous_per_piece, b.ambiguous_per_piece),
+            *zip(a.stored_values, b.stored_values, strict=True),
+        ]
         for x, y in pairs:
             assert torch.equal(x, y)
 
@@ -173,9 +178,9 @@ def test_random_graphs(seed, on_device):
     with on_device():
         found = ask()
     assert torch.equal(plain.alphas, found.alphas)
-    assert torch.equal(plain.births, found.births)
+    assert torch.equal(plain.origin_table, found.origin_table)
     assert torch.equal(plain.values, found.values)
-    assert torch.equal(plain.doubts, found.doubts)
+    assert torch.equal(plain.ambiguous_per_piece, found.ambiguous_per_piece)
 
 
 @pytest.mark.parametrize("scale", [1e300, 1e200, 1e-300])
@@ -205,27 +210,27 @@ def test_a_device_that_runs_out_of_memory(roomy, on_device, monkeypatch):
     model, shape = made("residual")
     starts, ends = torch.randn(2, 5, *shape, dtype=torch.float64) * 3
     plain = xl.restrict_many(model, starts, ends)
-    branch_out, refused = engine.branch_out, []
+    branch_out, refused = engine.insert_breaks, []
 
     def cramped(network, facts, state, limits):
         after = branch_out(network, facts, state, limits)
-        if isinstance(after, engine.State) and len(after) > roomy:
+        if isinstance(after, engine.SweepState) and len(after) > roomy:
             refused.append(len(after))
             raise torch.cuda.OutOfMemoryError("no room")
         return after
 
-    monkeypatch.setattr(engine, "branch_out", cramped)
+    monkeypatch.setattr(engine, "insert_breaks", cramped)
     with on_device():
         halved = xl.restrict_many(model, starts, ends)
     assert refused
-    assert torch.equal(plain.found.born, halved.found.born)
+    assert torch.equal(plain.breaks.origins, halved.breaks.origins)
     assert (plain.alphas - halved.alphas).abs().max() < 1e-14  # products of fewer rows may round otherwise
 
 
 def reads_of_nodes(monkeypatch, ask: Callable[[], object]) -> list[int]:
     """For each breaking node, how many answers were waited for."""
     found: list[int] = []
-    branch_out = engine.branch_out
+    branch_out = engine.insert_breaks
     with monkeypatch.context() as patch, counting(monkeypatch) as reads:
 
         def watched(network, facts, state, limits):
@@ -234,7 +239,7 @@ def reads_of_nodes(monkeypatch, ask: Callable[[], object]) -> list[int]:
             found.append(reads.count - before)
             return after
 
-        patch.setattr(engine, "branch_out", watched)
+        patch.setattr(engine, "insert_breaks", watched)
         ask()
     return found
 
@@ -262,21 +267,21 @@ def test_parts_and_stretches(points, on_device):
     """A line in parts, and one that is cut into stretches first, each swept by itself."""
     model, shape = made("residual")
     starts, ends = torch.randn(2, 1, *shape, dtype=torch.float64) * 3
-    network, lines = as_network(model, [starts[0]]), lines_of(starts, ends, ("Q", "R"), many=True)
+    network, lines = as_network(model, [starts[0]]), as_lines(starts, ends, ("Q", "R"), many=True)
 
-    def ask() -> list[engine.Part]:
-        parts = list(engine.sweep_lines(network, lines, engine.Limits(points)))
+    def ask() -> list[engine.SweepPart]:
+        parts = list(engine.sweep_lines(network, lines, engine.SweepLimits(points)))
         for state in stretches(network, lines, 3, 20):
-            parts += engine.advance_all(network, pickle.loads(pickle.dumps(state)), engine.Limits(points))
+            parts += engine.sweep_from(network, pickle.loads(pickle.dumps(state)), engine.SweepLimits(points))
         return parts
 
-    with precise():
+    with full_precision():
         plain = ask()
         with on_device():
             found = ask()
     assert len(plain) > 3
     for a, b in zip(plain, found, strict=True):
-        for name in ("line", "alphas", "born", "doubts"):
+        for name in ("line", "alphas", "origins", "ambiguous"):
             assert torch.equal(getattr(a, name), getattr(b, name))
         assert torch.equal(a.values[0], b.values[0])
-        assert (a.continues, a.shared) == (b.continues, b.shared)
+        assert (a.continues, a.shared_crossings) == (b.continues, b.shared_crossings)

@@ -25,13 +25,13 @@ def taken(monkeypatch) -> list[bool]:
     taken: list[bool] = []
 
     def watched(*args):
-        found = quick.quickly(*args)
+        found = quick.insert_relu_breaks(*args)
         taken.append(found is not None)
         return found
 
-    quick._loops()
-    monkeypatch.setattr(quick, "WORTH", 0)
-    monkeypatch.setattr(engine, "quickly", watched)
+    quick._compiled_loops()
+    monkeypatch.setattr(quick, "MIN_LAYER_NUMBERS", 0)
+    monkeypatch.setattr(engine, "insert_relu_breaks", watched)
     return taken
 
 
@@ -42,7 +42,7 @@ def mlp(*widths: int) -> nn.Module:
 
 def usual(monkeypatch, ask: Callable[[], xl.Restrictions]) -> xl.Restrictions:
     with monkeypatch.context() as patch:
-        patch.setattr(quick, "_loops", cache(lambda: None))
+        patch.setattr(quick, "_compiled_loops", cache(lambda: None))
         return ask()
 
 
@@ -50,9 +50,9 @@ def same(one: xl.Restrictions, two: xl.Restrictions) -> None:
     for a, b in zip(one, two, strict=True):
         for x, y in (
             (a.alphas, b.alphas),
-            (a.births, b.births),
-            (a.doubts, b.doubts),
-            *zip(a.kept, b.kept, strict=True),
+            (a.origin_table, b.origin_table),
+            (a.ambiguous_per_piece, b.ambiguous_per_piece),
+            *zip(a.stored_values, b.stored_values, strict=True),
         ):
             assert torch.equal(x, y)
 
@@ -82,7 +82,7 @@ def test_the_same_gradients(taken, monkeypatch):
         return IntegratedGradients(model).attribute(inputs, baselines, target=1)
 
     with monkeypatch.context() as patch:
-        patch.setattr(quick, "_loops", cache(lambda: None))
+        patch.setattr(quick, "_compiled_loops", cache(lambda: None))
         plain = ask()
     taken.clear()
     assert torch.equal(ask(), plain)
@@ -144,7 +144,7 @@ def test_what_overflows_is_an_error(taken):
 
 
 def test_without_numba_nothing_changes(taken, monkeypatch):
-    monkeypatch.setattr(quick, "_loops", cache(lambda: None))
+    monkeypatch.setattr(quick, "_compiled_loops", cache(lambda: None))
     line = xl.restrict(mlp(2, 8, 2), torch.zeros(2), torch.ones(2))
     assert taken == [False]
     assert line.alphas[0] == 0

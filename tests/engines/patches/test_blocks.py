@@ -27,11 +27,11 @@ def test_the_size_of_a_block_changes_no_bit(rows, monkeypatch):
     wide = nn.Sequential(nn.Linear(6, 40), nn.ReLU(), nn.Linear(40, 40), nn.LeakyReLU(0.1), nn.Linear(40, 3))
     for model, shape in ((wide, (6,)), (Residual(), (2, 6, 5))):
         starts, ends = torch.randn(2, 7, *shape, dtype=torch.float64)
-        monkeypatch.setattr(merge, "BLOCK", 1 << 60)
+        monkeypatch.setattr(merge, "BLOCK_BYTES", 1 << 60)
         whole = xl.restrict_many(model.eval(), starts, ends, engine="dense")
-        monkeypatch.setattr(merge, "BLOCK", rows * 8 * 40)
+        monkeypatch.setattr(merge, "BLOCK_BYTES", rows * 8 * 40)
         parts = xl.restrict_many(model, starts, ends, engine="dense")
         assert len(whole.alphas) > 100
         assert torch.equal(whole.alphas, parts.alphas)
         assert torch.equal(whole.values, parts.values)
-        assert torch.equal(whole.found.born, parts.found.born)
+        assert torch.equal(whole.breaks.origins, parts.breaks.origins)

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 import exactline as xl
 from exactline.engines.patches import error_oracle as look
 from exactline.engines.patches import segmentation as journey
-from exactline.engines.patches.segment import Stretch
+from exactline.engines.patches.segment import Segment
 from tests.engines.patches.graphs import graph
 from tests.engines.patches.test_sweep import same
 
@@ -30,7 +30,7 @@ def test_channels_that_nearly_cross_together(gap):
         first.bias[3] = -2 * first.bias[2] - gap  # pyright: ignore
     model = nn.Sequential(first, nn.ReLU(), nn.Conv2d(4, 3, 3, 2).double(), nn.ReLU()).eval()
     local, _ = same(model, *line())
-    assert (local.births[:, 2].max() > 1) == (gap < 1e-14)
+    assert (local.origin_table[:, 2].max() > 1) == (gap < 1e-14)
 
 
 @pytest.mark.parametrize("gap", GAPS)
@@ -56,7 +56,7 @@ def test_a_unit_that_falls_from_large_to_tiny():
 
 
 def test_stretches_that_hold_too_much_are_halved(monkeypatch):
-    monkeypatch.setattr(journey, "FEWEST", 2)
+    monkeypatch.setattr(journey, "MIN_SEGMENT_BREAKS", 2)
     local, _ = same(*graph(3), memory=1)
     assert "stretches" in local.engine
 
@@ -75,37 +75,37 @@ def test_a_device_without_memory(monkeypatch, times):
 
         return asked
 
-    monkeypatch.setattr(Stretch, "run", short("run", Stretch.run))
-    monkeypatch.setattr(look.Looks, "_walked", short("walked", look.Looks._walked))
-    monkeypatch.setattr(journey, "_compared", short("compared", journey._compared))
+    monkeypatch.setattr(Segment, "run", short("run", Segment.run))
+    monkeypatch.setattr(look.ErrorOracle, "_run_probes", short("walked", look.ErrorOracle._run_probes))
+    monkeypatch.setattr(journey, "_compare_patterns", short("compared", journey._compare_patterns))
     model, Q, R = graph(3)
     same(model, Q, R)
-    looks = look.Looks.along(*_parts(model, Q, R))
-    node = next(iter(looks.clear))
+    looks = look.ErrorOracle.along(*_parts(model, Q, R))
+    node = next(iter(looks.thresholds))
     alphas = torch.linspace(0.1, 0.9, 8, dtype=torch.float64)
     elements = torch.arange(8)
     nodes, alone = torch.full_like(elements, node), torch.full_like(elements, -1)
     left["walked"] = times
-    values, bounds = looks.closely(nodes, alphas, elements, alone)
+    values, bounds = looks.refine(nodes, alphas, elements, alone)
     assert left["walked"] == 0
-    again = looks.closely(nodes, alphas, elements, alone)
+    again = looks.refine(nodes, alphas, elements, alone)
     assert torch.equal(values, again[0])
     assert torch.equal(bounds, again[1])
 
 
 def test_with_a_deadline():
     model, Q, R = graph(8)
-    whole = xl.restrict(model, Q, R, engine="local")
-    timed = xl.restrict(model, Q, R, engine="local", seconds=600)
+    whole = xl.restrict(model, Q, R, engine="patches")
+    timed = xl.restrict(model, Q, R, engine="patches", seconds=600)
     assert not timed.stopped
-    assert torch.equal(timed.births, whole.births)
-    late = xl.restrict(model, Q, R, engine="local", seconds=1e-9)
+    assert torch.equal(timed.origin_table, whole.origin_table)
+    late = xl.restrict(model, Q, R, engine="patches", seconds=1e-9)
     assert late.stopped == "seconds"
 
 
 def _parts(model: nn.Module, Q: Tensor, R: Tensor):
-    from exactline.lines import lines_of
+    from exactline.lines import as_lines
     from exactline.network import as_network
 
     network = as_network(model, [Q])
-    return network, lines_of(Q, R, ("Q", "R"), many=False), 0, len(network.nodes)
+    return network, as_lines(Q, R, ("Q", "R"), many=False), 0, len(network.nodes)

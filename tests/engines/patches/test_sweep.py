@@ -12,7 +12,7 @@ from torch import Tensor, nn
 import exactline as xl
 from exactline.attr.path_integrals import path_integral
 from exactline.engines import select as choose
-from exactline.lines import lines_of
+from exactline.lines import as_lines
 from exactline.network import as_network
 from tests.engines.patches.graphs import graph
 from tests.oracle.families import FAMILIES, Apply, Concat, small_integers
@@ -20,13 +20,13 @@ from tests.oracle.families import FAMILIES, Apply, Concat, small_integers
 
 def same(model: nn.Module | xl.Network, Q: Tensor, R: Tensor, **options) -> tuple[xl.Restriction, xl.Restriction]:
     dense = xl.restrict(model, Q, R, engine="dense")
-    local = xl.restrict(model, Q, R, engine="local", **options)
+    local = xl.restrict(model, Q, R, engine="patches", **options)
     assert len(local) == len(dense)
-    assert (local.births == dense.births).all()
-    assert (local.doubts == dense.doubts).all()
+    assert (local.origin_table == dense.origin_table).all()
+    assert (local.ambiguous_per_piece == dense.ambiguous_per_piece).all()
     close = (local.alphas - dense.alphas).abs()
     assert close.max() <= 1e-11
-    for a, b in zip(local.kept, dense.kept, strict=True):
+    for a, b in zip(local.stored_values, dense.stored_values, strict=True):
         assert (a - b).abs().max() <= max(local.error, dense.error) * 16 + 1e-13
     return local, dense
 
@@ -47,11 +47,11 @@ def test_500_random_graphs():
 
 def test_a_device_takes_small_networks_by_points(monkeypatch):
     model, Q, R = graph(3)
-    monkeypatch.setattr(choose, "GAIN", {})
-    monkeypatch.setattr(choose, "LIGHT", 0.0)
-    monkeypatch.setattr(choose, "SHORT", {"cpu": 1e3})
+    monkeypatch.setattr(choose, "MIN_PATCH_GAIN", {})
+    monkeypatch.setattr(choose, "MIN_POINT_WORK", 0.0)
+    monkeypatch.setattr(choose, "MIN_LINE_WORK", {"cpu": 1e3})
     assert not xl.restrict(model, Q, R).engine.startswith("dense (a small")
-    monkeypatch.setattr(choose, "SHORT", {"cpu": 1e11})
+    monkeypatch.setattr(choose, "MIN_LINE_WORK", {"cpu": 1e11})
     assert xl.restrict(model, Q, R).engine.startswith("dense (a small network")
 
 
@@ -64,7 +64,7 @@ def test_every_stretch_size(memory):
 def test_says_which_engine_ran_and_why():
     model, Q, R = graph(3)
     assert xl.restrict(model, Q, R, engine="dense").engine == "dense (asked for)"
-    assert xl.restrict(model, Q, R, engine="local").engine.startswith("local (asked for")
+    assert xl.restrict(model, Q, R, engine="patches").engine.startswith("patches (asked for")
     assert xl.restrict(nn.Sequential(nn.Linear(3, 4), nn.ReLU()), torch.zeros(3), torch.ones(3)).engine.startswith(
         "dense (no maps"
     )
@@ -77,8 +77,8 @@ def test_gradients_by_patches(seed):
     """Integrals of gradients are the dense engine's, also where some stretches are taken by points."""
     model, Q, R = graph(seed)
     network = as_network(model, [Q])
-    lines = lines_of(Q, R, ("Q", "R"), many=False)
-    dense, local = (path_integral(network, lines, torch.tensor([1]), engine=e) for e in ("dense", "local"))
+    lines = as_lines(Q, R, ("Q", "R"), many=False)
+    dense, local = (path_integral(network, lines, torch.tensor([1]), engine=e) for e in ("dense", "patches"))
     assert local.pieces == dense.pieces
     for a, b in zip(local.gradients, dense.gradients, strict=True):
         assert (a - b).abs().max() <= 1e-12 * b.abs().max()
@@ -95,9 +95,9 @@ def test_gradients_where_a_kernel_is_as_large_as_its_map(side, kernel, stride, p
         nn.Conv2d(4, 2, 2),
     ).double().eval()  # fmt: skip
     Q, R = torch.randn(2, 2, 2 * side, 2 * side, dtype=torch.float64)
-    network, lines = as_network(model, [Q]), lines_of(Q, R, ("Q", "R"), many=False)
+    network, lines = as_network(model, [Q]), as_lines(Q, R, ("Q", "R"), many=False)
     for target in (0, 1):
-        dense, local = (path_integral(network, lines, torch.tensor([target]), engine=e) for e in ("dense", "local"))
+        dense, local = (path_integral(network, lines, torch.tensor([target]), engine=e) for e in ("dense", "patches"))
         assert local.pieces == dense.pieces > 5
         assert (local.gradients[0] - dense.gradients[0]).abs().max() <= 1e-13
         with torch.no_grad():
@@ -121,7 +121,7 @@ def test_single_precision_patches_find_as_many_breaks():
         nn.Conv2d(3, 8, 3, 1, 1), nn.ReLU(), nn.Conv2d(8, 8, 4, 2, 1), nn.ReLU(), nn.Flatten(), nn.Linear(512, 10)
     ).eval()
     Q, R = torch.randn(2, 3, 16, 16)
-    light = xl.restrict(model, Q, R, engine="local", dtype=torch.float32)
+    light = xl.restrict(model, Q, R, engine="patches", dtype=torch.float32)
     exact = xl.restrict(model, Q, R, engine="dense")
     assert abs(len(light) - len(exact)) <= max(1, len(exact) // 1000)
     if len(light) == len(exact):
@@ -130,8 +130,8 @@ def test_single_precision_patches_find_as_many_breaks():
 
 def test_streams_with_both_engines():
     model, Q, R = graph(8)
-    whole = xl.restrict(model, Q, R, engine="local")
-    parts = list(xl.sweep(model, Q, R, engine="local", memory=1 << 14))
+    whole = xl.restrict(model, Q, R, engine="patches")
+    parts = list(xl.sweep(model, Q, R, engine="patches", memory=1 << 14))
     assert len(parts) > 1
     for one, two in pairwise(parts):
         assert one.alphas[-1] == two.alphas[0]
@@ -189,7 +189,7 @@ def test_flat_images_stay_local(pooled):
         for start in (Q, torch.zeros_like(Q)):
             local, _ = same(model, start, R)
             assert "by points" not in local.engine
-        assert local.births[:, 2].max() > 1
+        assert local.origin_table[:, 2].max() > 1
 
 
 @pytest.mark.parametrize("name", ["eran/mnist/mnist_conv_maxpool.onnx", "eran/mnist/convSmallRELU__Point.onnx"])
@@ -223,7 +223,7 @@ def test_breaks_that_cancel_at_a_knot():
     Q[0, 0, 0] = -3
     local, _ = same(model.double().eval(), Q, -Q / Q.abs())
     assert local.alphas.tolist() == [0, 0.5, 0.75, 1]
-    assert local.births[1:3, 2].tolist() == [45, 3]  # 15 pixels, and one: three units each
+    assert local.origin_table[1:3, 2].tolist() == [45, 3]  # 15 pixels, and one: three units each
 
 
 def test_sums_that_lose_much_are_left_to_points():
@@ -250,9 +250,9 @@ def test_ties_that_sums_have_moved_apart(scale, seed):
     with torch.no_grad():
         side[0].weight.mul_(scale)
     Q, R = torch.randn(2, 1, 6, 8, dtype=torch.float64)
-    local, dense = (xl.restrict(model, Q, R, engine=engine) for engine in ("local", "dense"))
-    assert dense.births[:, 2].max() == 2
-    assert torch.equal(local.births, dense.births)
+    local, dense = (xl.restrict(model, Q, R, engine=engine) for engine in ("patches", "dense"))
+    assert dense.origin_table[:, 2].max() == 2
+    assert torch.equal(local.origin_table, dense.origin_table)
     assert (local.alphas - dense.alphas).abs().max() <= 1e-11
 
 
@@ -266,9 +266,9 @@ def test_what_sums_lost_is_not_handed_over(seed):
     with torch.no_grad():
         front[0].weight.mul_(1e6)
     Q, R = torch.randn(2, 2, 7, 7, dtype=torch.float64)
-    local, dense = (xl.restrict(model, Q, R, engine=engine) for engine in ("local", "dense"))
+    local, dense = (xl.restrict(model, Q, R, engine=engine) for engine in ("patches", "dense"))
     assert "by points" not in local.engine
-    assert torch.equal(local.births, dense.births)
+    assert torch.equal(local.origin_table, dense.origin_table)
     assert (local.alphas - dense.alphas).abs().max() <= 1e-11
 
 
@@ -298,4 +298,4 @@ def test_units_that_cannot_be_told_from_a_knot_are_counted(memory):
     R[:, :4, :4] = torch.rand(4, 4)
     Q[:, 2, 1:3] = 0.9
     local, _ = same(model, Q, R, memory=memory)
-    assert local.unresolved > 0
+    assert local.ambiguous > 0

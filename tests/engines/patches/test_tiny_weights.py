@@ -5,20 +5,20 @@ import torch
 from torch import nn
 
 import exactline as xl
-from exactline.engines.dense.error_model import StateNoise
+from exactline.engines.dense.error_model import PointErrorBounds
 
 
 @pytest.fixture
 def looks(monkeypatch):
     """How many points each closer look was at."""
     seen = []
-    bound = StateNoise.bound
+    bound = PointErrorBounds.bound
 
     def watched(self, rows):
         seen.append(len(rows))
         return bound(self, rows)
 
-    monkeypatch.setattr(StateNoise, "bound", watched)
+    monkeypatch.setattr(PointErrorBounds, "bound", watched)
     return seen
 
 
@@ -40,7 +40,7 @@ def test_breaks_of_faint_units_are_found_without_a_closer_look(looks, faint):
     line = xl.restrict(wide(faint), [0.0], [1.0])
     truth = sorted([0.0, 1.0, 0.505, *(k / 100 for k in range(1, 100))])
     assert line.alphas.tolist() == pytest.approx(truth, abs=1e-15)
-    assert line.unresolved == 0
+    assert line.ambiguous == 0
     assert max(looks, default=0) <= 2
 
 

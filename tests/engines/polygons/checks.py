@@ -84,7 +84,7 @@ def edges_fit(plane: Any) -> None:
     assert len(corners) - len(edges) + len(plane) == 1, "Euler's formula"
     for e in range(len(edges)):
         outer = bool((sides[e] < 0).any())
-        assert (plane.born[e] is None) == outer, f"edge {e}: born {plane.born[e]}, sides {sides[e].tolist()}"
+        assert (plane.origins[e] is None) == outer, f"edge {e}: born {plane.origins[e]}, sides {sides[e].tolist()}"
 
 
 def is_disjoint(plane: Any, generator: torch.Generator, most: int = 400) -> None:

@@ -64,7 +64,7 @@ def test_small_budgets_give_the_same_polygons(make):
         assert_one_mesh(parts)
         assert float((parts.areas.sort().values - whole.areas.sort().values).abs().max()) < 1e-12 * whole.area
         assert torch.allclose(parts.at(points), whole.at(points), rtol=1e-11, atol=1e-12)
-        births = [sorted(map(str, {(b.node, b.unit) for b in plane.born if b})) for plane in (parts, whole)]
+        births = [sorted(map(str, {(b.node, b.unit) for b in plane.origins if b})) for plane in (parts, whole)]
         assert births[0] == births[1]
 
 
@@ -82,7 +82,7 @@ def test_values_may_be_left_out():
         _ = plane.values
     points = torch.rand(500, 2, dtype=torch.float64) * 6
     assert torch.allclose(plane.at(points), xl.restrict_plane(model, SQUARE).at(points), rtol=1e-12, atol=1e-13)
-    assert plane.line([0.0, 0.0], [6.0, 6.0]).kept is None
+    assert plane.line([0.0, 0.0], [6.0, 6.0]).stored_values is None
 
 
 def test_progress_rises_to_the_end():

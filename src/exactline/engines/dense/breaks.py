@@ -9,33 +9,33 @@ import numpy as np
 import torch
 
 from ...arrays import Bools, Floats, Ints
-from ...ops.base import HUGE, Crossings
-from .state import on
+from ...ops.base import OVERFLOW_GUARD, Crossings
+from .state import to_device
 
-ULPS = 4 * float(np.finfo(np.float64).eps)  # alphas closer than this, relative to themselves, are one
+ALPHA_RESOLUTION = 4 * float(np.finfo(np.float64).eps)  # alphas closer than this, relative to themselves, are one
 
 
 @dataclass(frozen=True)
-class Births:
+class NewBreaks:
     """New points in order, and which crossings they stand for."""
 
     piece: Ints  # (g,) the point to the left
     alpha: Floats  # (g,)
     unit: Ints  # (g,) the lowest of those that cross here
     count: Ints  # (g,) how many
-    chief: Ints  # (g,) the crossing that says where the break is
-    rate: Floats  # (g,) of that crossing
-    found: Found
-    owner: Ints  # (k,) which birth a crossing belongs to, or -1
-    joins: Ints  # (k,) the old point it lies on, or -1
-    simple: bool  # whether every crossing has a birth of its own
+    representative: Ints  # (g,) the crossing that says where the break is
+    slope: Floats  # (g,) of that crossing
+    crossings: SortedCrossings
+    break_of: Ints  # (k,) which birth a crossing belongs to, or -1
+    old_point: Ints  # (k,) the old point it lies on, or -1
+    one_to_one: bool  # whether every crossing has a birth of its own
 
     def __len__(self) -> int:
         return len(self.piece)
 
 
 @dataclass(frozen=True)
-class Found:
+class SortedCrossings:
     """Crossings in order of piece and alpha, as far as placing them needs."""
 
     piece: Ints  # (k,)
@@ -45,14 +45,14 @@ class Found:
     level: Floats  # (k,) in the precision of the sweep
     rising: Bools  # (k,) whether the element comes from below
 
-    def pick(self, which: Ints) -> Found:
+    def select(self, which: Ints) -> SortedCrossings:
         """Some of the crossings."""
         piece, unit, element, partner = (a[which] for a in (self.piece, self.unit, self.element, self.partner))
-        return Found(piece, unit, element, partner, self.level[which], self.rising[which])
+        return SortedCrossings(piece, unit, element, partner, self.level[which], self.rising[which])
 
 
 @dataclass(frozen=True)
-class _Spots:
+class _CrossingPositions:
     """Where crossings lie, and the points to their left and right."""
 
     piece: Ints  # (k,)
@@ -61,13 +61,13 @@ class _Spots:
     width: Floats  # (k,)
     alpha: Floats  # (k,)
 
-    def sorted(self) -> bool:
+    def is_sorted(self) -> bool:
         """Whether they stand in order of piece, then of alpha."""
         ahead, same = self.piece[1:] > self.piece[:-1], self.piece[1:] == self.piece[:-1]
         return bool((ahead | (same & (self.alpha[1:] >= self.alpha[:-1]))).all())
 
 
-class Spotted(Protocol):
+class PointPositions(Protocol):
     """Points in order, and how far each may be off."""
 
     @property
@@ -79,55 +79,57 @@ class Spotted(Protocol):
     def device(self) -> torch.device: ...
 
 
-class Doubts(Protocol):
+class CrossingErrors(Protocol):
     """What placing crossings needs to know of the points they lie between."""
 
-    doubtful: float  # values further than this from a knot are clear without a closer look
-    largest: float  # the size of the largest value
+    threshold: float  # values further than this from a knot are clear without a closer look
+    magnitude: float  # the size of the largest value
 
     @property
-    def state(self) -> Spotted: ...
+    def state(self) -> PointPositions: ...
 
     def bound(self, rows: torch.Tensor) -> torch.Tensor:
         """Error bounds (rows, elements) of the values that cross."""
         ...
 
-    def fuzz(self, rows: Ints) -> Floats:
+    def alpha_errors(self, rows: Ints) -> Floats:
         """How far in alpha some points may be from the truth."""
         ...
 
 
-def place(crossings: Crossings, noise: Doubts) -> Births:
+def place_breaks(crossings: Crossings, noise: CrossingErrors) -> NewBreaks:
     """Every crossing gets a break: its own, one it shares, or one that is there already."""
     with np.errstate(all="ignore"):  # what is hardly a crossing may lie hardly anywhere
-        return _placed(crossings, noise)
+        return _place(crossings, noise)
 
 
-def _placed(crossings: Crossings, noise: Doubts) -> Births:
-    before, after = (_array(t.to(torch.float64)) for t in (crossings.before, crossings.after))
+def _place(crossings: Crossings, noise: CrossingErrors) -> NewBreaks:
+    before, after = (_to_numpy(t.to(torch.float64)) for t in (crossings.before, crossings.after))
     rising = before < after
     before, after = np.abs(before), np.abs(after)
-    if noise.largest > HUGE:
+    if noise.magnitude > OVERFLOW_GUARD:
         before, after = before / 2, after / 2
     total = before + after
     part, rest = before / total, after / total
-    piece = _array(crossings.piece)
+    piece = _to_numpy(crossings.piece)
     order = np.argsort(piece + part)
-    spots = _spots(piece[order], part[order], rest[order], noise.state)
-    if not spots.sorted():  # one number cannot tell them apart
-        order = np.lexsort((_spots(piece, part, rest, noise.state).alpha, piece))
-        spots = _spots(piece[order], part[order], rest[order], noise.state)
-    unit = _array(crossings.unit)
-    element = unit if crossings.element is crossings.unit else _array(crossings.element)
-    found = Found(piece, unit, element, _array(crossings.partner), _array(crossings.level), rising).pick(order)
+    spots = _positions(piece[order], part[order], rest[order], noise.state)
+    if not spots.is_sorted():  # one number cannot tell them apart
+        order = np.lexsort((_positions(piece, part, rest, noise.state).alpha, piece))
+        spots = _positions(piece[order], part[order], rest[order], noise.state)
+    unit = _to_numpy(crossings.unit)
+    element = unit if crossings.element is crossings.unit else _to_numpy(crossings.element)
+    found = SortedCrossings(
+        piece, unit, element, _to_numpy(crossings.partner), _to_numpy(crossings.level), rising
+    ).select(order)
     alpha, rate = spots.alpha, total[order] / spots.width
-    joins = _joins(spots, noise)
+    joins = _match_old_points(spots, noise)
     free = np.arange(len(alpha)) if joins is None else np.flatnonzero(joins < 0)
-    group, chief = _groups(found if joins is None else found.pick(free), alpha[free], rate[free], noise)
+    group, chief = _group_crossings(found if joins is None else found.select(free), alpha[free], rate[free], noise)
     simple = joins is None and group is chief
     joins = np.full(len(alpha), -1) if joins is None else joins
     chief = free[chief]
-    raised = _rising(found.piece[chief], alpha[chief])
+    raised = _strictly_increasing(found.piece[chief], alpha[chief])
     room = raised < spots.right[chief, 0]
     if not room.all():  # more breaks than floats: the rest lie on the point that follows
         kept = room[group]
@@ -135,30 +137,30 @@ def _placed(crossings: Crossings, noise: Doubts) -> Births:
         free, group = free[kept], (room.cumsum() - 1)[group[kept]]
         chief, raised, simple = chief[room], raised[room], False
     if simple:
-        return Births(found.piece, raised, found.unit, np.ones_like(free), free, rate, found, free, joins, True)
+        return NewBreaks(found.piece, raised, found.unit, np.ones_like(free), free, rate, found, free, joins, True)
     owner = np.full(len(alpha), -1)
     owner[free] = group
     count = np.bincount(group, minlength=len(chief))
     lowest = np.full(len(chief), np.iinfo(np.int64).max)
     np.minimum.at(lowest, group, found.unit[free])
-    return Births(found.piece[chief], raised, lowest, count, chief, rate[chief], found, owner, joins, False)
+    return NewBreaks(found.piece[chief], raised, lowest, count, chief, rate[chief], found, owner, joins, False)
 
 
-def _array(tensor: torch.Tensor) -> Any:
+def _to_numpy(tensor: torch.Tensor) -> Any:
     return tensor.cpu().numpy()
 
 
-def _spots(piece: Ints, part: Floats, rest: Floats, state: Spotted) -> _Spots:
+def _positions(piece: Ints, part: Floats, rest: Floats, state: PointPositions) -> _CrossingPositions:
     left, right = state.spots.take(piece, 0), state.spots.take(piece + 1, 0)
     width = right[:, 0] - left[:, 0]
     # measured from the nearer end, so that a break close to one keeps its digits
     alpha = np.where(part <= 0.5, left[:, 0] + part * width, right[:, 0] - rest * width)
-    return _Spots(piece, left, right, width, alpha)
+    return _CrossingPositions(piece, left, right, width, alpha)
 
 
-def _joins(spots: _Spots, noise: Doubts) -> Ints | None:
+def _match_old_points(spots: _CrossingPositions, noise: CrossingErrors) -> Ints | None:
     """The old point a crossing cannot be told from, or -1; None where no crossing is near any."""
-    slack = ULPS * spots.alpha
+    slack = ALPHA_RESOLUTION * spots.alpha
     from_left, from_right = spots.alpha - spots.left[:, 0], spots.right[:, 0] - spots.alpha
     near = (from_left - spots.left[:, 2] <= slack) | (from_right - spots.right[:, 2] <= slack)
     if not near.any():
@@ -166,18 +168,18 @@ def _joins(spots: _Spots, noise: Doubts) -> Ints | None:
     joins = np.full_like(spots.piece, -1)
     for point, gap in ((spots.piece, from_left), (spots.piece + 1, from_right)):
         rows, where = np.unique(point[near], return_inverse=True)
-        same = gap[near] <= noise.fuzz(rows)[where] + slack[near]
+        same = gap[near] <= noise.alpha_errors(rows)[where] + slack[near]
         joins[near] = np.where(same & (joins[near] < 0), point[near], joins[near])
     return joins
 
 
-def _groups(found: Found, alpha: Floats, rate: Floats, noise: Doubts) -> tuple[Ints, Ints]:
+def _group_crossings(found: SortedCrossings, alpha: Floats, rate: Floats, noise: CrossingErrors) -> tuple[Ints, Ints]:
     """Group crossings that share a break: a group for each crossing, and each group's chief crossing."""
     numbers = np.arange(len(alpha))
     if len(alpha) < 2:
         return numbers, numbers
-    slack = ULPS * alpha[1:]
-    reach = noise.doubtful / rate
+    slack = ALPHA_RESOLUTION * alpha[1:]
+    reach = noise.threshold / rate
     gap = alpha[1:] - alpha[:-1]
     linked = (found.piece[1:] == found.piece[:-1]) & (gap <= reach[1:] + reach[:-1] + slack)
     if not linked.any():
@@ -187,14 +189,14 @@ def _groups(found: Found, alpha: Floats, rate: Floats, noise: Doubts) -> tuple[I
     look[:-1] |= linked
     some = np.flatnonzero(look)
     reach = np.zeros_like(alpha)
-    reach[some] = _reach(found.pick(some), rate[some], noise)
+    reach[some] = _alpha_radius(found.select(some), rate[some], noise)
     linked &= gap <= reach[1:] + reach[:-1] + slack
     chain = np.zeros_like(numbers)
     chain[1:] = (~linked).cumsum()
-    return _taking_turns(found, reach, *settled_groups(chain, alpha, reach))
+    return _split_by_knot(found, reach, *group_ties(chain, alpha, reach))
 
 
-def settled_groups(chain: Ints, alpha: Floats, reach: Floats) -> tuple[Ints, Ints]:
+def group_ties(chain: Ints, alpha: Floats, reach: Floats) -> tuple[Ints, Ints]:
     """Split chains until every member is within reach of its group's most certain crossing."""
     chiefs = np.full_like(chain, -1)
     key = chain * 2 + 1
@@ -206,14 +208,14 @@ def settled_groups(chain: Ints, alpha: Floats, reach: Floats) -> tuple[Ints, Int
         group[order] = ahead.cumsum() - 1
         chief = here[order[ahead]][group]
         apart = np.abs(alpha[here] - alpha[chief])
-        inside = (apart <= reach[here] + reach[chief] + ULPS * alpha[here]) | (here == chief)
+        inside = (apart <= reach[here] + reach[chief] + ALPHA_RESOLUTION * alpha[here]) | (here == chief)
         chiefs[here[inside]] = chief[inside]
         key[here] = group * 2 + (alpha[here] >= alpha[chief])
     chief, group = np.unique(chiefs, return_inverse=True)  # crossings are sorted, so chiefs are too
     return group, chief
 
 
-def _taking_turns(found: Found, reach: Floats, group: Ints, chief: Ints) -> tuple[Ints, Ints]:
+def _split_by_knot(found: SortedCrossings, reach: Floats, group: Ints, chief: Ints) -> tuple[Ints, Ints]:
     """Split groups that hold one unit at several knots, where no single break is right: each knot in its turn."""
     along = np.where(found.rising, found.level, -found.level)
     order = np.lexsort((along, found.unit, group))
@@ -231,7 +233,7 @@ def _taking_turns(found: Found, reach: Floats, group: Ints, chief: Ints) -> tupl
     return split, order[ahead]
 
 
-def _rising(piece: Ints, alpha: Floats) -> Floats:
+def _strictly_increasing(piece: Ints, alpha: Floats) -> Floats:
     """Breaks of one piece in order, each at least one float after the one before."""
     while (level := (alpha[1:] <= alpha[:-1]) & (piece[1:] == piece[:-1])).any():
         alpha = alpha.copy()
@@ -239,12 +241,12 @@ def _rising(piece: Ints, alpha: Floats) -> Floats:
     return alpha
 
 
-def _reach(found: Found, rate: Floats, noise: Doubts) -> Floats:
+def _alpha_radius(found: SortedCrossings, rate: Floats, noise: CrossingErrors) -> Floats:
     """How far in alpha each crossing may be from the truth."""
     rows, where = np.unique(found.piece, return_inverse=True)
     device = noise.state.device
-    left = on(device, rows)
+    left = to_device(device, rows)
     bound = torch.maximum(noise.bound(left), noise.bound(left + 1))
-    at, element, partner = (on(device, a) for a in (where, found.element, found.partner))
+    at, element, partner = (to_device(device, a) for a in (where, found.element, found.partner))
     size = bound[at, element] + bound[at, partner.clamp(min=0)] * (partner >= 0)
-    return np.nan_to_num(_array(size.to(torch.float64)) / rate, nan=0.0, posinf=np.inf)
+    return np.nan_to_num(_to_numpy(size.to(torch.float64)) / rate, nan=0.0, posinf=np.inf)

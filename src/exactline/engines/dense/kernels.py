@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 
 from ...arrays import Floats, Ints
 
-SIZE = 0x7FFFFFFFFFFFFFFF  # all bits but the sign
+MAGNITUDE_BITS = 0x7FFFFFFFFFFFFFFF  # all bits but the sign
 
 
-def _compiled(function: Callable[..., Any]) -> Callable[..., Any]:
+def _compile(function: Callable[..., Any]) -> Callable[..., Any]:
     """Compiled once for this machine, or for this process where nothing can be kept."""
     try:
         return njit(cache=True, nogil=True)(function)
@@ -28,14 +28,14 @@ def _compiled(function: Callable[..., Any]) -> Callable[..., Any]:
         return njit(nogil=True)(function)
 
 
-@_compiled
-def scanned(bits: Ints, line: Ints, counts: Ints) -> tuple[int, int]:  # pragma: no cover - compiled
+@_compile
+def scan_signs(bits: Ints, line: Ints, counts: Ints) -> tuple[int, int]:  # pragma: no cover - compiled
     """The smallest and the largest size of numbers (n, w), as bits; ``counts`` (n,) gets changes of sign after each."""
     n, w = bits.shape
-    low, high = SIZE, 0
+    low, high = MAGNITUDE_BITS, 0
     for i in range(n):
         for j in range(w):
-            size = bits[i, j] & SIZE
+            size = bits[i, j] & MAGNITUDE_BITS
             low = min(low, size)
             high = max(high, size)
         count = 0
@@ -46,8 +46,8 @@ def scanned(bits: Ints, line: Ints, counts: Ints) -> tuple[int, int]:  # pragma:
     return low, high
 
 
-@_compiled
-def turned(
+@_compile
+def insert_sign_changes(
     x: Floats,  # (n, w) none of them zero
     marks: Ints,  # (n, 8)
     spots: Floats,  # (n, 3)
@@ -113,8 +113,8 @@ def turned(
     return True
 
 
-@_compiled
-def traced(
+@_compile
+def record_pattern(
     x: Floats,  # (n, w)
     counts: Ints,  # (n,)
     new_marks: Ints,  # (m, 8)

@@ -14,115 +14,131 @@ from torch import Tensor
 from ...errors import NumberError
 from ...lines import Lines
 from ...network.graph import Network
-from ...numerics.plan import Plan, plan
-from ...numerics.static_filter import SAMPLES, Size, Usual, usual_errors
-from ...ops.base import HUGE, Affine, Breaking, Input, Passes
-from ...ops.masks import on_host
-from .breaks import Births, place
-from .device import DeviceMerge, fresh_points, glance
-from .error_model import StateNoise
-from .fused_relu import quickly
-from .insert import Merge
-from .state import State, Step, begin, on
+from ...numerics.plan import SweepPlan, sweep_plan
+from ...numerics.static_filter import SAMPLE_POINTS, Magnitude, StaticFilter, sample_errors
+from ...ops.base import OVERFLOW_GUARD, Affine, Breaking, Input, KnotPasses
+from ...ops.masks import is_on_host
+from .breaks import NewBreaks, place_breaks
+from .device import DeviceInsertion, place_on_device, summarize_input
+from .error_model import PointErrorBounds
+from .fused_relu import insert_relu_breaks
+from .insert import Insertion
+from .state import PatternRecord, SweepState, start_state, to_device
 
 
 @dataclass(frozen=True)
-class Part:
+class SweepPart:
     """Finished points in order of line and alpha; a part may begin where the one before it ended."""
 
     line: Tensor  # (n,)
     alphas: Tensor  # (n,)
-    born: Tensor  # (n, 3) node or -1, unit, count
-    doubts: Tensor  # (n,) units not told from a knot on the piece that starts here
+    origins: Tensor  # (n, 3) node or -1, unit, count
+    ambiguous: Tensor  # (n,) units not told from a knot on the piece that starts here
     values: tuple[Tensor, ...]  # (n, *out) each
     continues: bool  # whether the first point repeats the last of the part before
-    edges: tuple[dict[int, Tensor], dict[int, Tensor]] = ({}, {})  # units on a knot at the first and the last point
-    shared: int = 0  # crossings at the repeated point that the part before counted too
+    edge_units: tuple[dict[int, Tensor], dict[int, Tensor]] = (
+        {},
+        {},
+    )  # units on a knot at the first and the last point
+    shared_crossings: int = 0  # crossings at the repeated point that the part before counted too
 
-    def first(self, count: int) -> Part:
+    def first(self, count: int) -> SweepPart:
         """Only the first points."""
         values = tuple(v[:count] for v in self.values)
-        line, alphas, born, doubts = (t[:count] for t in (self.line, self.alphas, self.born, self.doubts))
-        return replace(self, line=line, alphas=alphas, born=born, doubts=doubts, values=values)
+        line, alphas, origins, ambiguous = (t[:count] for t in (self.line, self.alphas, self.origins, self.ambiguous))
+        return replace(self, line=line, alphas=alphas, origins=origins, ambiguous=ambiguous, values=values)
 
 
 @dataclass
-class Limits:
+class SweepLimits:
     """When to stop, and how much to hold."""
 
-    points: int  # in one part
+    max_points: int  # in one part
     deadline: float = float("inf")  # on time.monotonic's clock
     stopped: str = ""  # why the sweep ended early
 
-    def late(self) -> bool:
+    def is_late(self) -> bool:
         if time.monotonic() > self.deadline:
             self.stopped = "seconds"
         return bool(self.stopped)
 
     def halve(self) -> None:
         """Hold half as much from now on; the error that is being handled goes on where that is not possible."""
-        if self.points <= 2:
+        if self.max_points <= 2:
             raise
         torch.cuda.empty_cache()
-        self.points = max(2, self.points // 2)
+        self.max_points = max(2, self.max_points // 2)
 
 
-FEW = 256  # lines that are swept together before it is known how many breaks they have
-ROOM = 0.75  # of the points that may be held: lines that are expected to fill it go together
-Watch = Callable[[State], None]
+FIRST_LINES = 256  # lines that are swept together before it is known how many breaks they have
+FILL_SHARE = 0.75  # of the points that may be held: lines that are expected to fill it go together
+Observer = Callable[[SweepState], None]
 
 
-def sweep_lines(network: Network, lines: Lines, limits: Limits, watch: Watch | None = None) -> Iterator[Part]:
+def sweep_lines(
+    network: Network, lines: Lines, limits: SweepLimits, watch: Observer | None = None
+) -> Iterator[SweepPart]:
     """All lines together, part by part in order; ends early where the limits say so."""
     if not len(lines):
         return
-    facts = plan(network)
-    look = cache(partial(_usual, network, lines)) if facts.narrow else None
-    first, step, points = 0, max(1, min(FEW, limits.points // 2)), 0
+    facts = sweep_plan(network)
+    look = cache(partial(_sample_filter, network, lines)) if facts.is_narrow else None
+    first, step, points = 0, max(1, min(FIRST_LINES, limits.max_points // 2)), 0
     while first < len(lines):
-        whole = begin(lines, first, min(first + step, len(lines)), network.inputs)
-        whole.usual = Usual(look=look)
-        for part in advance_all(network, whole, limits, watch):
+        whole = start_state(lines, first, min(first + step, len(lines)), network.inputs)
+        whole.filter = StaticFilter(sample=look)
+        for part in sweep_from(network, whole, limits, watch):
             points += len(part.alphas)
             yield part
         if limits.stopped:
             return
         first += step
         expected = max(points / first, 1.0)  # on each line, as they were so far
-        step = max(1, min(limits.points // 2, int(ROOM * limits.points / expected)))
+        step = max(1, min(limits.max_points // 2, int(FILL_SHARE * limits.max_points / expected)))
 
 
-def advance_all(network: Network, state: State, limits: Limits, watch: Watch | None = None) -> Iterator[Part]:
+def sweep_from(
+    network: Network, state: SweepState, limits: SweepLimits, watch: Observer | None = None
+) -> Iterator[SweepPart]:
     """A state to the end of the network, in parts where it holds too many points."""
-    facts = plan(network)
+    facts = sweep_plan(network)
     waiting = [iter([state])]
     while waiting:
         following = next(waiting[-1], None)
         if following is None:
             waiting.pop()
             continue
-        held = _kept(following)
+        held = _snapshot(following)
         try:
             found = _advance(network, facts, following, limits, watch)
         except torch.cuda.OutOfMemoryError:
             limits.halve()
-            found = _halves(held) if len(held) > limits.points else iter([held])
+            found = _halve(held) if len(held) > limits.max_points else iter([held])
         if limits.stopped:
             return
-        if isinstance(found, State):
-            yield _finished(network, found)
+        if isinstance(found, SweepState):
+            yield _make_part(network, found)
         else:
             waiting.append(found)
 
 
-def _kept(state: State) -> State:
+def _snapshot(state: SweepState) -> SweepState:
     """A state as it is now: what is written on the way is copied."""
     facts, places = (a if isinstance(a, Tensor) else a.copy() for a in (state.facts, state.places))
-    written = {"first": dict(state.first), "last": dict(state.last), "sizes": dict(state.sizes), "trail": None}
-    return replace(state, facts=facts, places=places, live=dict(state.live), peaks=dict(state.peaks), **written)
+    return replace(
+        state,
+        facts=facts,
+        places=places,
+        live=dict(state.live),
+        sizes=dict(state.sizes),
+        magnitudes=dict(state.magnitudes),
+        probes=None,
+        first_on_knot=dict(state.first_on_knot),
+        last_on_knot=dict(state.last_on_knot),
+    )
 
 
-def _halves(state: State) -> Iterator[State]:
+def _halve(state: SweepState) -> Iterator[SweepState]:
     """A state that is too large in two; the second starts where the first ended, if that is on the same line."""
     middle = len(state) // 2
     shared = bool(state.line[middle - 1] == state.line[middle])
@@ -131,62 +147,64 @@ def _halves(state: State) -> Iterator[State]:
             state,
             facts=state.marks[start:stop].copy(),
             places=state.spots[start:stop].copy(),
-            gaps=None,
+            line_ends=None,
             live={j: t[start:stop].contiguous() for j, t in state.live.items()},
             sizes=dict(state.sizes),
-            peaks=dict(state.peaks),
-            first=dict(state.first) if start == 0 else {},
-            last=dict(state.last) if stop == len(state) else {},
+            magnitudes=dict(state.magnitudes),
+            first_on_knot=dict(state.first_on_knot) if start == 0 else {},
+            last_on_knot=dict(state.last_on_knot) if stop == len(state) else {},
         )
         if start > 0:
-            part.cut_left, part.cut_count = shared, int(part.born[0, 2]) if shared else 0
+            part.continues, part.shared_crossings = shared, int(part.origins[0, 2]) if shared else 0
         yield part
 
 
-def _usual(network: Network, lines: Lines) -> dict[int, float]:
+def _sample_filter(network: Network, lines: Lines) -> dict[int, float]:
     """Errors as they are at some points, spread over the lines."""
-    share = np.linspace(0.0, 1.0, SAMPLES)
+    share = np.linspace(0.0, 1.0, SAMPLE_POINTS)
     line = np.rint(share * (len(lines) - 1)).astype(np.int64)
-    alphas = np.modf(share * (SAMPLES // 2 - 0.5))[0] if len(lines) > 1 else share
+    alphas = np.modf(share * (SAMPLE_POINTS // 2 - 0.5))[0] if len(lines) > 1 else share
     device = lines.starts[0].device
-    return usual_errors(network, *lines.at(on(device, line), on(device, alphas)))
+    return sample_errors(network, *lines.at(to_device(device, line), to_device(device, alphas)))
 
 
 def _advance(
-    network: Network, facts: Plan, state: State, limits: Limits, watch: Watch | None
-) -> State | Iterator[State]:
+    network: Network, facts: SweepPlan, state: SweepState, limits: SweepLimits, watch: Observer | None
+) -> SweepState | Iterator[SweepState]:
     """Evaluate node after node, until the end or until the points must be taken in parts."""
     while state.node < len(network.nodes):
-        if limits.late():
+        if limits.is_late():
             return state
         i = state.node
-        if i in facts.last and isinstance(network.nodes[i].op, Breaking):
-            found = branch_out(network, facts, state, limits)
-            if not isinstance(found, State):
+        if i in facts.last_use and isinstance(network.nodes[i].op, Breaking):
+            found = insert_breaks(network, facts, state, limits)
+            if not isinstance(found, SweepState):
                 return found
             state = found
-        move_on(network, facts, state)
+        evaluate_next(network, facts, state)
         if watch is not None:
             watch(state)
     return state
 
 
-def move_on(network: Network, facts: Plan, state: State) -> None:
+def evaluate_next(network: Network, facts: SweepPlan, state: SweepState) -> None:
     """Past the next node: evaluated unless it breaks and was so already, and what nothing reads any more released."""
     i = state.node
     node = network.nodes[i]
-    if i not in facts.last:
+    if i not in facts.last_use:
         state.live.pop(i, None)
     elif not isinstance(node.op, (Breaking, Input)):
-        size = Size.after(facts, i, [state.sizes[j] for j in node.inputs], state.eps)
-        huge = size.values > HUGE and state.dtype == torch.float64
+        size = Magnitude.after(facts, i, [state.sizes[j] for j in node.inputs], state.eps)
+        huge = size.values > OVERFLOW_GUARD and state.dtype == torch.float64
         evaluate = node.op.evaluate_scaled if huge and isinstance(node.op, Affine) else node.op.evaluate
         state.live[i], state.sizes[i] = evaluate(*(state.live[j] for j in node.inputs)), size
     _release(facts, state, i, node.inputs)
     state.node = i + 1
 
 
-def branch_out(network: Network, facts: Plan, state: State, limits: Limits) -> State | Iterator[State]:
+def insert_breaks(
+    network: Network, facts: SweepPlan, state: SweepState, limits: SweepLimits
+) -> SweepState | Iterator[SweepState]:
     """Find the crossings of a breaking node and put a point at each."""
     i = state.node
     node = network.nodes[i]
@@ -194,64 +212,64 @@ def branch_out(network: Network, facts: Plan, state: State, limits: Limits) -> S
     if not isinstance(op, Breaking):
         raise TypeError(f"{node.name} does not break")
     source = node.inputs[0]
-    quick = quickly(facts, state, op, source, limits.points)
+    quick = insert_relu_breaks(facts, state, op, source, limits.max_points)
     if quick is not None:
         return quick
     x = state.live[source]
-    seen = None if on_host(x) else glance(state, op, source)
-    largest = largest_of(x, node.name) if seen is None else size_of(seen.low, seen.high, node.name)
-    noise = StateNoise(network, state, source, largest, state.sizes[source], seen and seen.nearest)
-    state.sizes[i] = Size(largest * facts.reach[i], state.sizes[source].errors * facts.gain[i])
-    state.peaks[source] = largest
-    settled = op.settle(x, noise)
-    crossings, passes = op.crossings(settled, noise), op.passes(settled, noise)
+    seen = None if is_on_host(x) else summarize_input(state, op, source)
+    largest = max_magnitude(x, node.name) if seen is None else check_magnitude(seen.low, seen.high, node.name)
+    noise = PointErrorBounds(network, state, source, largest, state.sizes[source], seen and seen.knot_distances)
+    state.sizes[i] = Magnitude(largest * facts.value_gain[i], state.sizes[source].errors * facts.error_gain[i])
+    state.magnitudes[source] = largest
+    settled = op.snap_to_knots(x, noise)
+    crossings, passes = op.crossings(settled, noise), op.knot_passes(settled, noise)
     whole = settled.x.view(len(settled.x), *x.shape[1:])
-    state.clear = bool(settled.sides) and all(below is None for _, below in settled.sides)
-    plain = seen is not None and settled.unresolved is None and passes is None and state.trail is None
-    fresh = fresh_points(crossings, noise, state.rows) if plain else None
+    state.is_unambiguous = bool(settled.sides) and all(below is None for _, below in settled.sides)
+    plain = seen is not None and settled.ambiguous is None and passes is None and state.probes is None
+    fresh = place_on_device(crossings, noise, state.device_points) if plain else None
     if fresh is not None:
-        births = DeviceMerge(state, fresh, noise.doubtful)
+        births = DeviceInsertion(state, fresh, noise.threshold)
     else:
-        births = place(crossings, noise)
-        if settled.unresolved is not None:
-            state.doubts[:-1] += settled.unresolved.cpu().numpy()
-        _count(state, births, passes)
+        births = place_breaks(crossings, noise)
+        if settled.ambiguous is not None:
+            state.ambiguous[:-1] += settled.ambiguous.cpu().numpy()
+        _count_known_crossings(state, births, passes)
     total = len(state) + len(births)
-    if total <= max(limits.points, 2):
-        return _insert(network, facts, state, births, whole, noise.doubtful, 0, total)
-    return _parts(network, facts, state, births, whole, noise.doubtful, limits)
+    if total <= max(limits.max_points, 2):
+        return _insert(network, facts, state, births, whole, noise.threshold, 0, total)
+    return _split_into_parts(network, facts, state, births, whole, noise.threshold, limits)
 
 
-def _parts(
+def _split_into_parts(
     network: Network,
-    facts: Plan,
-    state: State,
-    births: Births | DeviceMerge,
+    facts: SweepPlan,
+    state: SweepState,
+    births: NewBreaks | DeviceInsertion,
     x: Tensor,
     doubtful: float,
-    limits: Limits,
-) -> Iterator[State]:
+    limits: SweepLimits,
+) -> Iterator[SweepState]:
     """The same points in several states, each starting where the one before it ended."""
     total = len(state) + len(births)
-    if isinstance(births, DeviceMerge):
+    if isinstance(births, DeviceInsertion):
         line, counts, _ = births.order
     else:
         line = np.insert(state.line, births.piece + 1, state.line[births.piece])
-        counts = np.insert(state.born[:, 2], births.piece + 1, births.count)
-    start, cut = 0, state.cut_left
+        counts = np.insert(state.origins[:, 2], births.piece + 1, births.count)
+    start, cut = 0, state.continues
     while True:
-        stop = min(start + max(limits.points, 2), total)
+        stop = min(start + max(limits.max_points, 2), total)
         try:
             part = _insert(network, facts, state, births, x, doubtful, start, stop)
         except torch.cuda.OutOfMemoryError:
             limits.halve()
             continue
-        part.cut_left = cut
+        part.continues = cut
         if start > 0:
-            part.cut_count = int(counts[start]) if cut else 0
+            part.shared_crossings = int(counts[start]) if cut else 0
         cut = stop < total and bool(line[stop - 1] == line[stop])
-        part.first = dict(state.first) if start == 0 else {}
-        part.last = dict(state.last) if stop == total else {}
+        part.first_on_knot = dict(state.first_on_knot) if start == 0 else {}
+        part.last_on_knot = dict(state.last_on_knot) if stop == total else {}
         part.node = state.node + 1
         _release(facts, part, state.node, network.nodes[state.node].inputs)
         yield part
@@ -262,62 +280,73 @@ def _parts(
 
 def _insert(
     network: Network,
-    facts: Plan,
-    state: State,
-    births: Births | DeviceMerge,
+    facts: SweepPlan,
+    state: SweepState,
+    births: NewBreaks | DeviceInsertion,
     x: Tensor,
     doubtful: float,
     start: int,
     stop: int,
-) -> State:
+) -> SweepState:
     """The state after a breaking node, for the points ``start`` to ``stop`` of the merged order."""
     i = state.node
     node = network.nodes[i]
     source = node.inputs[0]
-    merge = births.part(start, stop) if isinstance(births, DeviceMerge) else Merge(state, births, start, stop)
-    tame = {j for j, peak in state.peaks.items() if peak <= HUGE}
-    merged = merge.tensor(x, source in tame)
-    merge.meet(merged)
-    live = {j: merge.tensor(t, j in tame) for j, t in state.live.items() if j != source or facts.last[source] > i}
+    merge = births.part(start, stop) if isinstance(births, DeviceInsertion) else Insertion(state, births, start, stop)
+    tame = {j for j, peak in state.magnitudes.items() if peak <= OVERFLOW_GUARD}
+    merged = merge.interpolate(x, source in tame)
+    merge.set_crossing_values(merged)
+    live = {
+        j: merge.interpolate(t, j in tame) for j, t in state.live.items() if j != source or facts.last_use[source] > i
+    }
     op = node.op
     if not isinstance(op, Breaking):
         raise TypeError(f"{node.name} does not break")
     step = None
-    if state.traced:
+    if state.records_patterns:
         ends = merged[:-1], merged[1:]
-        rival = None if state.clear else op.rival(*ends)
-        step = Step(merge.left, len(state), merge.grown, op.branch(*ends), rival)
-    live[i] = op.evaluate(merged) if merged is x else op.overwrite(merged)
-    marks, spots, gaps, trail = merge.known(network, source, doubtful)
-    kept = {"sizes": dict(state.sizes), "peaks": dict(state.peaks), "trail": trail, "step": step}
-    return replace(state, facts=marks, places=spots, gaps=gaps, live=live, **kept)
+        rival = None if state.is_unambiguous else op.other_side(*ends)
+        step = PatternRecord(merge.left, len(state), merge.has_new_points, op.activation_pattern(*ends), rival)
+    live[i] = op.evaluate(merged) if merged is x else op.evaluate_inplace(merged)
+    marks, spots, gaps, trail = merge.point_table(network, source, doubtful)
+    return replace(
+        state,
+        facts=marks,
+        places=spots,
+        line_ends=gaps,
+        live=live,
+        sizes=dict(state.sizes),
+        magnitudes=dict(state.magnitudes),
+        probes=trail,
+        record=step,
+    )
 
 
-def _count(state: State, births: Births, passes: Passes | None) -> None:
+def _count_known_crossings(state: SweepState, births: NewBreaks, passes: KnotPasses | None) -> None:
     """Crossings that fall on points that exist already count there."""
-    if not births.simple:
-        np.add.at(state.born[:, 2], births.joins[births.joins >= 0], 1)
+    if not births.one_to_one:
+        np.add.at(state.origins[:, 2], births.old_point[births.old_point >= 0], 1)
     if passes is not None:
-        state.born[:, 2] += passes.counts.cpu().numpy()
-        state.first[state.node], state.last[state.node] = passes.first, passes.last
+        state.origins[:, 2] += passes.counts.cpu().numpy()
+        state.first_on_knot[state.node], state.last_on_knot[state.node] = passes.first, passes.last
 
 
-def _release(facts: Plan, state: State, i: int, inputs: tuple[int, ...]) -> None:
+def _release(facts: SweepPlan, state: SweepState, i: int, inputs: tuple[int, ...]) -> None:
     for j in set(inputs):
-        if facts.last[j] == i:
+        if facts.last_use[j] == i:
             state.live.pop(j, None)
             state.sizes.pop(j, None)
-            state.peaks.pop(j, None)
+            state.magnitudes.pop(j, None)
 
 
-def largest_of(x: Tensor, name: str) -> float:
+def max_magnitude(x: Tensor, name: str) -> float:
     if not x.numel():
         return 0.0
     low, high = torch.stack(torch.aminmax(x)).tolist()
-    return size_of(low, high, name)
+    return check_magnitude(low, high, name)
 
 
-def size_of(low: float, high: float, name: str) -> float:
+def check_magnitude(low: float, high: float, name: str) -> float:
     """The size of the largest of values that lie between these."""
     size = max(-low, high)
     if not size < float("inf"):
@@ -329,10 +358,12 @@ def size_of(low: float, high: float, name: str) -> float:
     return size
 
 
-def _finished(network: Network, state: State) -> Part:
+def _make_part(network: Network, state: SweepState) -> SweepPart:
     values = tuple(state.live[i] for i in network.outputs)
     for number, value in enumerate(values):
-        largest_of(value, f"output {number}")
-    edges = (state.first, state.last)
-    line, alphas, born, doubts = map(torch.from_numpy, (state.line, state.alphas, state.born[:, :3], state.doubts))
-    return Part(line, alphas, born, doubts, values, state.cut_left, edges, state.cut_count)
+        max_magnitude(value, f"output {number}")
+    edges = (state.first_on_knot, state.last_on_knot)
+    line, alphas, origins, ambiguous = map(
+        torch.from_numpy, (state.line, state.alphas, state.origins[:, :3], state.ambiguous)
+    )
+    return SweepPart(line, alphas, origins, ambiguous, values, state.continues, edges, state.shared_crossings)

@@ -15,13 +15,16 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-LEAST, MOST = 1 << 16, 1 << 24  # bytes: smaller tensors are cheap anyway, larger ones are not held on to
-BUFFERS = 3  # on each thread's shelf
-ALONE = 2  # references to a buffer that is free: the shelf, and the question itself
-ALIGNED = 64  # bytes, as torch's own memory: matrix products may round otherwise
+MIN_BUFFER_BYTES, MAX_BUFFER_BYTES = (
+    1 << 16,
+    1 << 24,
+)  # bytes: smaller tensors are cheap anyway, larger ones are not held on to
+BUFFERS_PER_THREAD = 3  # on each thread's shelf
+FREE_REFERENCE_COUNT = 2  # references to a buffer that is free: the shelf, and the question itself
+ALIGNMENT_BYTES = 64  # bytes, as torch's own memory: matrix products may round otherwise
 
 
-class _Shelf(threading.local):
+class _BufferPool(threading.local):
     """The buffers of one thread."""
 
     def __init__(self) -> None:
@@ -31,19 +34,21 @@ class _Shelf(threading.local):
         """A free buffer of at least so many bytes; a new one takes the place of one that is too small."""
         small = None
         for place in range(len(self.buffers)):
-            if sys.getrefcount(self.buffers[place]) == ALONE:
+            if sys.getrefcount(self.buffers[place]) == FREE_REFERENCE_COUNT:
                 if self.buffers[place].nbytes >= size:
                     return self.buffers[place]
                 small = place
-        made = np.empty(min(MOST + ALIGNED, 2 * size), dtype=np.uint8)  # pages that are never written cost nothing
+        made = np.empty(
+            min(MAX_BUFFER_BYTES + ALIGNMENT_BYTES, 2 * size), dtype=np.uint8
+        )  # pages that are never written cost nothing
         if small is not None:
             self.buffers[small] = made
-        elif len(self.buffers) < BUFFERS:
+        elif len(self.buffers) < BUFFERS_PER_THREAD:
             self.buffers.append(made)
         return made
 
 
-_shelf = _Shelf()
+_buffer_pool = _BufferPool()
 
 
 def empty(shape: tuple[int, ...], like: Tensor) -> Tensor:
@@ -53,14 +58,8 @@ def empty(shape: tuple[int, ...], like: Tensor) -> Tensor:
     torch.Size([2, 3])
     """
     size = prod(shape) * like.element_size()
-    if like.device.type != "cpu" or not LEAST <= size <= MOST:
+    if like.device.type != "cpu" or not MIN_BUFFER_BYTES <= size <= MAX_BUFFER_BYTES:
         return torch.empty(shape, dtype=like.dtype, device=like.device)
-    buffer = _shelf.take(size + ALIGNED)
-    start = -buffer.ctypes.data % ALIGNED
+    buffer = _buffer_pool.take(size + ALIGNMENT_BYTES)
+    start = -buffer.ctypes.data % ALIGNMENT_BYTES
     return torch.from_numpy(buffer[start : start + size]).view(like.dtype).view(shape)
-
-
-def free_on(device: torch.device) -> int:
-    """Bytes that a GPU has left: what nobody holds, and what torch holds but no tensor uses."""
-    held = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
-    return torch.cuda.mem_get_info(device)[0] + held

@@ -8,22 +8,34 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from .patch import Grid, Group, Groups, Patches, cleared, covers, kept, patches_of, pixels, pixels_of, whole
+from .patch import (
+    Group,
+    Groups,
+    MapShape,
+    PatchGroup,
+    as_patch_group,
+    as_whole_maps,
+    box_pixels,
+    covers,
+    patch_pixels,
+    stored_size,
+    zero_outside,
+)
 
 
 @dataclass(frozen=True, eq=False)
-class Channelwise:
+class ChannelwiseRule:
     """Every output pixel is a sum of input pixels with fixed coefficients."""
 
     matrix: Tensor  # (output pixels, input pixels)
-    source: Grid
-    grid: Grid
+    source_shape: MapShape
+    map_shape: MapShape
 
     @cached_property
     def bounds(self) -> tuple[Tensor, Tensor]:
         """For rows, then for columns: the first and the last output that reads each input, (inputs, 2)."""
-        used = (self.matrix != 0).view(self.grid[1], self.grid[2], self.source[1], self.source[2])
-        return bounds_of(used.any(3).any(1)), bounds_of(used.any(2).any(0))
+        used = (self.matrix != 0).view(self.map_shape[1], self.map_shape[2], self.source_shape[1], self.source_shape[2])
+        return first_and_last(used.any(3).any(1)), first_and_last(used.any(2).any(0))
 
     @cached_property
     def table(self) -> Tensor:
@@ -31,41 +43,43 @@ class Channelwise:
         return torch.nn.functional.pad(self.matrix, (0, 1, 0, 1))
 
     @cached_property
-    def reach(self) -> Reach:
+    def reach(self) -> ReceptiveReach:
         """How many outputs patches of a size reach."""
-        return Reach(self.bounds)
+        return ReceptiveReach(self.bounds)
 
-    def size(self, *sizes: tuple[int, int]) -> tuple[int, int]:
-        return kept(self.reach(sizes[0]), self.grid)
+    def output_size(self, *sizes: tuple[int, int]) -> tuple[int, int]:
+        return stored_size(self.reach(sizes[0]), self.map_shape)
 
-    def products(self, *sizes: tuple[int, int]) -> float:
-        reach = self.size(*sizes)
-        return float(sizes[0][0] * sizes[0][1] * reach[0] * reach[1] * self.grid[0])
+    def multiplications(self, *sizes: tuple[int, int]) -> float:
+        reach = self.output_size(*sizes)
+        return float(sizes[0][0] * sizes[0][1] * reach[0] * reach[1] * self.map_shape[0])
 
-    def move(self, *groups: Groups) -> Groups:
-        return {births: self._moved(group) for births, group in groups[0].items()}
+    def apply(self, *groups: Groups) -> Groups:
+        return {births: self._apply_group(group) for births, group in groups[0].items()}
 
-    def _moved(self, group: Group) -> Patches:
-        patches = patches_of(group, self.source)
+    def _apply_group(self, group: Group) -> PatchGroup:
+        patches = as_patch_group(group, self.source_shape)
         reach = self.reach(patches.size)
-        if covers(reach, self.grid):
-            full = whole(patches, self.source)
-            jump = self.matrix.to(full.jump.dtype) @ full.jump.reshape(len(full), -1, self.source[0])
-            return Patches(torch.zeros_like(full.top), jump.view(len(full), self.grid[1], self.grid[2], -1))
-        top = torch.stack([self._first(patches.top[:, k], k) for k in range(2)], 1)
-        out = pixels_of(top, reach, self.grid)
-        into = pixels(patches, self.source)
+        if covers(reach, self.map_shape):
+            full = as_whole_maps(patches, self.source_shape)
+            jump = self.matrix.to(full.jump.dtype) @ full.jump.reshape(len(full), -1, self.source_shape[0])
+            return PatchGroup(
+                torch.zeros_like(full.corner), jump.view(len(full), self.map_shape[1], self.map_shape[2], -1)
+            )
+        top = torch.stack([self._first(patches.corner[:, k], k) for k in range(2)], 1)
+        out = box_pixels(top, reach, self.map_shape)
+        into = patch_pixels(patches, self.source_shape)
         table = self.table.to(patches.jump.dtype)
         mixing = table[out[:, :, None], into[:, None, :]]  # (n, places of the output, places of the patch)
         jump = mixing @ patches.jump.flatten(1, 2)
-        return cleared(Patches(top, jump.view(len(patches), *reach, -1)), self.grid)
+        return zero_outside(PatchGroup(top, jump.view(len(patches), *reach, -1)), self.map_shape)
 
     def _first(self, top: Tensor, dim: int) -> Tensor:
         bounds = self.bounds[dim]
         return bounds[top.clamp(0, len(bounds) - 1), 0]
 
 
-def bounds_of(used: Tensor) -> Tensor:
+def first_and_last(used: Tensor) -> Tensor:
     """For every input: the first and the last output that reads it or one after, or one before."""
     outputs = len(used)
     numbers = torch.arange(outputs, device=used.device)[:, None]
@@ -77,7 +91,7 @@ def bounds_of(used: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True, eq=False)
-class Reach:
+class ReceptiveReach:
     """The largest numbers of rows and of columns of outputs that boxes reach anywhere, found once for each size."""
 
     bounds: tuple[Tensor, Tensor]  # for rows, then for columns, as `bounds_of` has them

@@ -10,24 +10,36 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .patch import Grid, Group, Groups, Patches, Sparks, cleared, covers, kept, pair, pixels_of, whole
+from .patch import (
+    Group,
+    Groups,
+    MapShape,
+    PatchGroup,
+    PointPatch,
+    as_whole_maps,
+    box_pixels,
+    covers,
+    pair_tensor,
+    stored_size,
+    zero_outside,
+)
 
-COLUMNS = {"cpu": 1 << 22, "cuda": 1 << 27}  # numbers of unfolded patches at a time
-WASTE = 1.6  # more multiplications with zeros than this, and each place gets a product of its own
-FAR = 1 << 60  # a place that no patch has
-SOONER = 2e8  # multiplications that a GPU does sooner than it begins another product
+MAX_UNFOLDED_NUMBERS = {"cpu": 1 << 22, "cuda": 1 << 27}  # numbers of unfolded patches at a time
+MAX_PADDING_WASTE = 1.6  # more multiplications with zeros than this, and each place gets a product of its own
+NO_PLACE = 1 << 60  # a place that no patch has
+GPU_FREE_MULTIPLICATIONS = 2e8  # multiplications that a GPU does sooner than it begins another product
 
 
 @dataclass(frozen=True, eq=False)
-class Convolve:
+class ConvolutionRule:
     """A convolution of one or two spatial dims, without its bias."""
 
     weight: Tensor  # (out, in, rows, columns)
     stride: tuple[int, int]
     padding: tuple[int, int]
     dilation: tuple[int, int]
-    source: Grid
-    grid: Grid
+    source_shape: MapShape
+    map_shape: MapShape
 
     @cached_property
     def taps(self) -> Tensor:
@@ -45,27 +57,30 @@ class Convolve:
         """(out, rows, columns, in)."""
         return self.weight.permute(0, 2, 3, 1).contiguous()
 
-    def back(self, groups: Groups) -> list[Groups]:
+    def vjp(self, groups: Groups) -> list[Groups]:
         """Gradients of the output as gradients of the input."""
-        return [{births: self._back(group) for births, group in groups.items()}]
+        return [{births: self._vjp_group(group) for births, group in groups.items()}]
 
-    def _back(self, group: Group) -> Patches:
-        if isinstance(group, Sparks):
-            corner = torch.stack([group.pixel // self.grid[2], group.pixel % self.grid[2]], 1)
+    def _vjp_group(self, group: Group) -> PatchGroup:
+        if isinstance(group, PointPatch):
+            corner = torch.stack([group.pixel // self.map_shape[2], group.pixel % self.map_shape[2]], 1)
             taps = self.returns.index_select(0, group.channel) * group.jump.view(-1, 1, 1, 1)
             jump = self._apart(taps[:, None, None])
         else:
-            corner, jump = group.top, self._unrolled(group.jump)
-        stride, padding = (pair(v, corner.device) for v in (self.stride, self.padding))
-        if jump.shape[1:3] == (self.source[1], self.source[2]):  # as large as the map, but perhaps not in its place
+            corner, jump = group.corner, self._unroll(group.jump)
+        stride, padding = (pair_tensor(v, corner.device) for v in (self.stride, self.padding))
+        if jump.shape[1:3] == (
+            self.source_shape[1],
+            self.source_shape[2],
+        ):  # as large as the map, but perhaps not in its place
             jump = F.pad(jump, (0, 0, 0, 0, 0, 1))
-        found = cleared(Patches(corner * stride - padding, jump), self.source)
-        return whole(found, self.source) if covers(found.size, self.source) else found
+        found = zero_outside(PatchGroup(corner * stride - padding, jump), self.source_shape)
+        return as_whole_maps(found, self.source_shape) if covers(found.size, self.source_shape) else found
 
-    def _unrolled(self, jump: Tensor) -> Tensor:
+    def _unroll(self, jump: Tensor) -> Tensor:
         _, rows, columns, channels = jump.shape
         table = self.returns.view(channels, -1)
-        step = max(1, COLUMNS.get(jump.device.type, 1 << 22) // max(1, rows * columns * table.shape[1]))
+        step = max(1, MAX_UNFOLDED_NUMBERS.get(jump.device.type, 1 << 22) // max(1, rows * columns * table.shape[1]))
         parts = []
         for some in jump.split(step):
             wide = some.reshape(-1, channels) @ table
@@ -92,52 +107,60 @@ class Convolve:
         """How many outputs a patch can reach."""
         return tuple((n - 1 + m) // s + 1 for n, m, s in zip(size, self.span, self.stride, strict=True))  # pyright: ignore
 
-    def size(self, *sizes: tuple[int, int]) -> tuple[int, int]:
-        return kept(self.reach(sizes[0]), self.grid)
+    def output_size(self, *sizes: tuple[int, int]) -> tuple[int, int]:
+        return stored_size(self.reach(sizes[0]), self.map_shape)
 
-    def products(self, *sizes: tuple[int, int]) -> float:
-        area = sizes[0][0] * sizes[0][1] if sizes[0] != (self.source[1], self.source[2]) else self._whole_area()
+    def multiplications(self, *sizes: tuple[int, int]) -> float:
+        area = (
+            sizes[0][0] * sizes[0][1]
+            if sizes[0] != (self.source_shape[1], self.source_shape[2])
+            else self._whole_area()
+        )
         steps = self.stride[0] * self.stride[1]
-        return area * self.weight.numel() / (steps if sizes[0] != (self.source[1], self.source[2]) else 1)
+        return area * self.weight.numel() / (steps if sizes[0] != (self.source_shape[1], self.source_shape[2]) else 1)
 
     def _whole_area(self) -> int:
-        return self.grid[1] * self.grid[2]
+        return self.map_shape[1] * self.map_shape[2]
 
-    def move(self, *groups: Groups) -> Groups:
-        return {births: self._moved(group) for births, group in groups[0].items()}
+    def apply(self, *groups: Groups) -> Groups:
+        return {births: self._apply_group(group) for births, group in groups[0].items()}
 
-    def _moved(self, group: Group) -> Patches:
-        if isinstance(group, Patches) and self._alone:
-            return group.holding(self._mixed(group.jump))
-        if isinstance(group, Patches) and group.size == (self.source[1], self.source[2]):
+    def _apply_group(self, group: Group) -> PatchGroup:
+        if isinstance(group, PatchGroup) and self._alone:
+            return group.with_jump(self._mix_channels(group.jump))
+        if isinstance(group, PatchGroup) and group.size == (self.source_shape[1], self.source_shape[2]):
             return self._whole(group)
-        size = (1, 1) if isinstance(group, Sparks) else group.size
+        size = (1, 1) if isinstance(group, PointPatch) else group.size
         reach = self.reach(size)
-        if covers(reach, self.grid):
-            return self._whole(whole(group, self.source))
-        return self._lit(group, reach) if isinstance(group, Sparks) else cleared(self._spread(group, reach), self.grid)
+        if covers(reach, self.map_shape):
+            return self._whole(as_whole_maps(group, self.source_shape))
+        return (
+            self._apply_points(group, reach)
+            if isinstance(group, PointPatch)
+            else zero_outside(self._spread(group, reach), self.map_shape)
+        )
 
     @cached_property
     def _alone(self) -> bool:
         """Whether every pixel reads itself only."""
         return (self.weight.shape[2:], self.stride, self.padding) == ((1, 1), (1, 1), (0, 0))
 
-    def _mixed(self, jump: Tensor) -> Tensor:
+    def _mix_channels(self, jump: Tensor) -> Tensor:
         """The channels of each place on its own."""
-        return (jump.reshape(-1, jump.shape[3]) @ self.taps[0, 0]).view(*jump.shape[:3], self.grid[0])
+        return (jump.reshape(-1, jump.shape[3]) @ self.taps[0, 0]).view(*jump.shape[:3], self.map_shape[0])
 
     def _top(self, top: Tensor) -> Tensor:
         """The first output that patches can reach."""
         first = tuple(p - m + s - 1 for p, m, s in zip(self.padding, self.span, self.stride, strict=True))
-        top = top + pair(first, top.device)  # pyright: ignore[reportArgumentType]
-        return top if self.stride == (1, 1) else top // pair(self.stride, top.device)
+        top = top + pair_tensor(first, top.device)  # pyright: ignore[reportArgumentType]
+        return top if self.stride == (1, 1) else top // pair_tensor(self.stride, top.device)
 
     @cached_property
-    def _flash(self) -> tuple[Tensor, Tensor, Tensor]:
+    def _point_table(self) -> tuple[Tensor, Tensor, Tensor]:
         """For a spark at every pixel: the first output it reaches, the tap that each one reads it by, their pixels."""
         device, reach, count = self.weight.device, self.reach((1, 1)), self.weight.shape[2] * self.weight.shape[3]
-        places = torch.arange(self.source[1] * self.source[2], device=device)
-        corner = torch.stack([places // self.source[2], places % self.source[2]], 1)
+        places = torch.arange(self.source_shape[1] * self.source_shape[2], device=device)
+        corner = torch.stack([places // self.source_shape[2], places % self.source_shape[2]], 1)
         top = self._top(corner)
         at, inside = list[Tensor](), list[Tensor]()
         for k in range(2):
@@ -147,39 +170,41 @@ class Convolve:
             inside.append((gap % self.dilation[k] == 0) & (tap >= 0) & (tap < self.weight.shape[2 + k]))
             at.append(tap)
         tap = (at[0][:, :, None] * self.weight.shape[3] + at[1][:, None, :]).flatten(1)
-        pixel = pixels_of(top, reach, self.grid)
-        read = (inside[0][:, :, None] & inside[1][:, None, :]).flatten(1) & (pixel < self.grid[1] * self.grid[2])
+        pixel = box_pixels(top, reach, self.map_shape)
+        read = (inside[0][:, :, None] & inside[1][:, None, :]).flatten(1) & (
+            pixel < self.map_shape[1] * self.map_shape[2]
+        )
         return top, torch.where(read, tap, count), pixel
 
-    def _lit(self, sparks: Sparks, reach: tuple[int, int]) -> Patches:
+    def _apply_points(self, sparks: PointPatch, reach: tuple[int, int]) -> PatchGroup:
         """A spark times a slice of the kernel."""
-        top, tap, pixel = (t.index_select(0, sparks.pixel) for t in self._flash)
+        top, tap, pixel = (t.index_select(0, sparks.pixel) for t in self._point_table)
         row = torch.add(tap, sparks.channel[:, None], alpha=self.weight.shape[2] * self.weight.shape[3] + 1)
         jump = self.table.index_select(0, row.view(-1)).view(len(sparks), -1)
-        jump = jump.mul_(sparks.jump[:, None]).view(len(sparks), *reach, self.grid[0])
-        return Patches(top, jump, {(self.grid[1], self.grid[2]): pixel})
+        jump = jump.mul_(sparks.jump[:, None]).view(len(sparks), *reach, self.map_shape[0])
+        return PatchGroup(top, jump, {(self.map_shape[1], self.map_shape[2]): pixel})
 
-    def _spread(self, patches: Patches, reach: tuple[int, int]) -> Patches:
+    def _spread(self, patches: PatchGroup, reach: tuple[int, int]) -> PatchGroup:
         """Patches that begin at the same place relative to the stride are unfolded in the same way."""
-        top = self._top(patches.top)
-        jump = patches.jump.new_empty(len(patches), *reach, self.grid[0])
+        top = self._top(patches.corner)
+        jump = patches.jump.new_empty(len(patches), *reach, self.map_shape[0])
         if self.stride == (1, 1):
             self._fill(jump, patches.jump, (-self.span[0], -self.span[1]))
-            return Patches(top, jump)
-        strides, corner = pair(self.stride, top.device), pair(self._corner, top.device)
-        offset = top * strides - patches.top - corner  # of the first tap within the patch, counted from the least
+            return PatchGroup(top, jump)
+        strides, corner = pair_tensor(self.stride, top.device), pair_tensor(self._corner, top.device)
+        offset = top * strides - patches.corner - corner  # of the first tap within the patch, counted from the least
         kind = offset[:, 0] * self.stride[1] + offset[:, 1]
         if jump.is_cuda:
-            self._picked(jump, patches.jump, kind)
-            return Patches(top, jump)
+            self._pick(jump, patches.jump, kind)
+            return PatchGroup(top, jump)
         for k in range(self.stride[0] * self.stride[1]):
             rows = (kind == k).nonzero()[:, 0]
             if not len(rows):
                 continue
-            part = jump.new_empty(len(rows), *reach, self.grid[0])
+            part = jump.new_empty(len(rows), *reach, self.map_shape[0])
             self._fill(part, patches.jump.index_select(0, rows), self._first(k))
             jump.index_copy_(0, rows, part)
-        return Patches(top, jump)
+        return PatchGroup(top, jump)
 
     @property
     def _corner(self) -> tuple[int, int]:
@@ -203,17 +228,17 @@ class Convolve:
                 for d, first in enumerate(self._first(k)):
                     taps = torch.arange(self.weight.shape[2 + d], device=device) * self.dilation[d]
                     at = first + torch.arange(reach[d], device=device)[:, None] * self.stride[d] + taps
-                    lines.append(torch.where((at >= 0) & (at < size[d]), at * (size[1] if d == 0 else 1), FAR))
+                    lines.append(torch.where((at >= 0) & (at < size[d]), at * (size[1] if d == 0 else 1), NO_PLACE))
                 kinds.append((lines[0][:, None, :, None] + lines[1][None, :, None, :]).flatten())
             self._known[size] = torch.stack(kinds)
         return self._known[size]
 
-    def _picked(self, out: Tensor, jump: Tensor, kind: Tensor) -> None:
+    def _pick(self, out: Tensor, jump: Tensor, kind: Tensor) -> None:
         """Outputs of patches of any kind, each window picked place by place: nobody need know how many are of which."""
         n, rows, columns, channels = jump.shape
         windows = self._windows((rows, columns), (out.shape[1], out.shape[2]))
         taps = self.taps.reshape(-1, out.shape[3])
-        step = max(1, COLUMNS.get(jump.device.type, 1 << 22) // max(1, windows.shape[1] * channels))
+        step = max(1, MAX_UNFOLDED_NUMBERS.get(jump.device.type, 1 << 22) // max(1, windows.shape[1] * channels))
         for at in range(0, n, step):
             some = jump[at : at + step].reshape(-1, channels)
             wide = torch.cat([some, some.new_zeros(1, channels)])
@@ -233,8 +258,8 @@ class Convolve:
         needed = sum(len(r) for r in ranges[0]) * sum(len(c) for c in ranges[1])
         spent = out.shape[1] * out.shape[2] * self.weight.shape[2] * self.weight.shape[3]
         extra = (spent - needed) * n * jump.shape[3] * out.shape[3] / (out.shape[1] * out.shape[2])
-        if spent <= WASTE * needed or (jump.is_cuda and extra < SOONER):
-            self._unfolded(out, jump, first)
+        if spent <= MAX_PADDING_WASTE * needed or (jump.is_cuda and extra < GPU_FREE_MULTIPLICATIONS):
+            self._unfold(out, jump, first)
             return
         for i, over_rows in enumerate(ranges[0]):
             for j, over_columns in enumerate(ranges[1]):
@@ -252,7 +277,7 @@ class Convolve:
                 taps = self.taps[y : y + len(over_rows), x : x + len(over_columns)]
                 out[:, i, j] = part.reshape(n, -1) @ taps.reshape(-1, out.shape[3])
 
-    def _unfolded(self, out: Tensor, jump: Tensor, first: tuple[int, int]) -> None:
+    def _unfold(self, out: Tensor, jump: Tensor, first: tuple[int, int]) -> None:
         """One product for all places, on patches with a border of zeros."""
         n, rows, columns, channels = jump.shape
         before = [max(-f, 0) for f in first]
@@ -274,15 +299,15 @@ class Convolve:
         )
         windows = wide.as_strided(shape, strides, wide.storage_offset())
         taps = self.taps.reshape(-1, out.shape[3])
-        step = max(1, COLUMNS.get(jump.device.type, 1 << 22) // max(1, windows[:1].numel()))
+        step = max(1, MAX_UNFOLDED_NUMBERS.get(jump.device.type, 1 << 22) // max(1, windows[:1].numel()))
         for at in range(0, n, step):
             part = windows[at : at + step]
             torch.matmul(part.reshape(-1, len(taps)), taps, out=out[at : at + step].view(-1, out.shape[3]))
 
-    def _whole(self, patches: Patches) -> Patches:
-        jump = patches.jump.new_empty(len(patches), self.grid[1], self.grid[2], self.grid[0])
-        self._unfolded(jump, patches.jump, (-self.padding[0], -self.padding[1]))
-        return Patches(torch.zeros_like(patches.top), jump)
+    def _whole(self, patches: PatchGroup) -> PatchGroup:
+        jump = patches.jump.new_empty(len(patches), self.map_shape[1], self.map_shape[2], self.map_shape[0])
+        self._unfold(jump, patches.jump, (-self.padding[0], -self.padding[1]))
+        return PatchGroup(torch.zeros_like(patches.corner), jump)
 
 
 def _taps(first: int, length: int, count: int, dilation: int) -> range:

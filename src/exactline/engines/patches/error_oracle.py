@@ -9,59 +9,62 @@ from torch import Tensor
 
 from ...lines import Lines
 from ...network.graph import Network
-from ...numerics.plan import plan
-from ...numerics.roundoff_probes import PROBES, Walk, signs
-from ...ops.base import Breaking, flat
-from ..dense.error_model import LOOK, SAFETY
-from ..dense.workspace import free_on
-from .patch import Grid
-from .timeline import Doubt, told
+from ...numerics.plan import sweep_plan
+from ...numerics.roundoff_probes import PROBE_COUNT, RoundoffProbes, probe_signs
+from ...ops.base import Breaking, flatten_units
+from ...options import free_device_bytes
+from ..dense.error_model import MAX_PROBE_BYTES, PROBE_SAFETY
+from .patch import MapShape
+from .timeline import NeedsDenseFallback, to_host
 
-SAMPLES = 6  # points of a line, both ends among them
-SHARE = 4.0  # how much smaller one may be
-WIDE = 16.0  # how much larger than theirs an error may be before anybody looks
-DRIFT = 1024.0  # roundings of the largest value that sums along a stretch may gather
-EPS = torch.finfo(torch.float64).eps
-TRIES = 16  # ways to move all values a little, to see whether anything changes
-MARGIN = 1 / 8  # of what is too little to be told: how much more or less would be in doubt
-MANY = 256  # places that are looked at closely; more are in doubt at once
+SAMPLE_POINTS = 6  # points of a line, both ends among them
+MAX_SAMPLE_DEFICIT = 4.0  # how much smaller one may be
+MAX_SAMPLE_EXCESS = 16.0  # how much larger than theirs an error may be before anybody looks
+MAX_DRIFT_ROUNDINGS = 1024.0  # roundings of the largest value that sums along a stretch may gather
+FLOAT64_EPS = torch.finfo(torch.float64).eps
+PERTURBATIONS = 16  # ways to move all values a little, to see whether anything changes
+AMBIGUITY_MARGIN = 1 / 8  # of what is too little to be told: how much more or less would be in doubt
+MAX_REFINED_UNITS = 256  # places that are looked at closely; more are in doubt at once
 
 
 @dataclass(frozen=True, eq=False)
-class Looks:
+class ErrorOracle:
     """Errors of one line's values at the inputs of breaking nodes."""
 
     network: Network
     lines: Lines
     line: int
-    clear: dict[int, float]  # by node: values further than this from a knot are clear
+    thresholds: dict[int, float]  # by node: values further than this from a knot are clear
     margins: dict[int, Tensor]  # by node: the same for each of its elements, and the least it may be, (2, elements)
     start: dict[int, Tensor]  # by node: error bounds (elements,) at the start of the line
     stop: dict[int, Tensor]  # and at its end
     layouts: dict[int, Tensor] = field(default_factory=dict)  # all of these by pixel, once they are wanted
 
     @staticmethod
-    def along(network: Network, lines: Lines, line: int, until: int) -> Looks:
+    def along(network: Network, lines: Lines, line: int, until: int) -> ErrorOracle:
         """Sample a line."""
         device = lines.starts[0].device
-        alphas = torch.linspace(0, 1, SAMPLES, dtype=torch.float64, device=device)
-        which = torch.full((SAMPLES,), line, device=device)
-        walk, last = Walk(network, *lines.at(which, alphas)), plan(network).last
+        alphas = torch.linspace(0, 1, SAMPLE_POINTS, dtype=torch.float64, device=device)
+        which = torch.full((SAMPLE_POINTS,), line, device=device)
+        walk, last = RoundoffProbes(network, *lines.at(which, alphas)), sweep_plan(network).last_use
         worst, margins = dict[int, Tensor](), dict[int, Tensor]()
         start, stop = dict[int, Tensor](), dict[int, Tensor]()
         for i in network.breaking:
             if i not in last or i >= until:
                 continue
             source = network.nodes[i].inputs[0]
-            size, values = SAFETY * flat(walk.to(source)), flat(walk.values[source]).abs()
-            usual = WIDE * size.amax(0) + DRIFT * EPS * values.amax(0)
-            margins[i] = torch.stack([usual, size[1:-1].amin(0) / SHARE])
+            size, values = (
+                PROBE_SAFETY * flatten_units(walk.advance_to(source)),
+                flatten_units(walk.values[source]).abs(),
+            )
+            usual = MAX_SAMPLE_EXCESS * size.amax(0) + MAX_DRIFT_ROUNDINGS * FLOAT64_EPS * values.amax(0)
+            margins[i] = torch.stack([usual, size[1:-1].amin(0) / MAX_SAMPLE_DEFICIT])
             worst[i] = usual.amax() if usual.numel() else usual.new_zeros(())
             start[i], stop[i] = size[0], size[-1]
-        clear = dict(zip(worst, told(*worst.values()) if worst else [], strict=True))
-        return Looks(network, lines, line, clear, margins, start, stop)
+        clear = dict(zip(worst, to_host(*worst.values()) if worst else [], strict=True))
+        return ErrorOracle(network, lines, line, clear, margins, start, stop)
 
-    def laid_out(self, node: int, grid: Grid) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    def layout(self, node: int, grid: MapShape) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """What is usual, the least, and the bounds at the start and at the end of the line: (pixels, channels) each."""
         if node not in self.layouts:
             columns = torch.stack([*self.margins[node], self.start[node], self.stop[node]])
@@ -69,8 +72,8 @@ class Looks:
         usual, least, start, stop = self.layouts[node]
         return usual, least, start, stop
 
-    def closely(
-        self, nodes: Tensor, alphas: Tensor, elements: Tensor, partners: Tensor, probes: int = PROBES
+    def refine(
+        self, nodes: Tensor, alphas: Tensor, elements: Tensor, partners: Tensor, probes: int = PROBE_COUNT
     ) -> tuple[Tensor, Tensor]:
         """Differences (k,) at the inputs of breaking nodes, each at an alpha, and their error bounds; in one walk."""
         order = torch.argsort(nodes, stable=True)
@@ -80,7 +83,7 @@ class Looks:
             some = order[at : at + step]
             try:
                 columns = nodes[some], alphas[some], elements[some], partners[some]
-                values[some], bounds[some] = self._walked(*columns, probes)
+                values[some], bounds[some] = self._run_probes(*columns, probes)
             except torch.cuda.OutOfMemoryError:
                 if step == 1:
                     raise
@@ -90,60 +93,62 @@ class Looks:
             at += step
         return values, bounds
 
-    def _walked(
+    def _run_probes(
         self, nodes: Tensor, alphas: Tensor, elements: Tensor, partners: Tensor, probes: int
     ) -> tuple[Tensor, Tensor]:
         """The same for a few, in order of nodes."""
         values, bounds = torch.empty_like(alphas), torch.empty_like(alphas)
-        walk = Walk(self.network, *self.lines.at(torch.full_like(nodes, self.line), alphas), probes)
+        walk = RoundoffProbes(self.network, *self.lines.at(torch.full_like(nodes, self.line), alphas), probes)
         found = torch.stack(torch.unique_consecutive(nodes, return_counts=True)).T.tolist()
         at = 0
         for node, count in found:
             source = self.network.nodes[node].inputs[0]
-            errors, here = walk.to(source), slice(at, at + count)
+            errors, here = walk.advance_to(source), slice(at, at + count)
             pair = elements[here], partners[here]
-            bounds[here] = SAFETY * _difference(flat(errors[:count]), *pair, 1.0)
-            values[here] = _difference(flat(walk.values[source][:count]), *pair, -1.0)
-            walk, at = walk.after(count), at + count
+            bounds[here] = PROBE_SAFETY * _difference(flatten_units(errors[:count]), *pair, 1.0)
+            values[here] = _difference(flatten_units(walk.values[source][:count]), *pair, -1.0)
+            walk, at = walk.drop_first(count), at + count
         return values, bounds
 
     def _together(self, probes: int) -> int:
         """How many points are looked at in one walk."""
-        each = 2 * (probes + 1) * plan(self.network).bytes_live
+        each = 2 * (probes + 1) * sweep_plan(self.network).bytes_live
         device = self.network.device
-        memory = free_on(device) // 4 if device.type == "cuda" else LOOK
+        memory = free_device_bytes(device) // 4 if device.type == "cuda" else MAX_PROBE_BYTES
         return max(1, memory // max(each, 1))
 
     def judge(
         self, node: int, alphas: Tensor, elements: Tensor, partners: Tensor, knot: float
     ) -> tuple[Tensor, Tensor]:
         """Differences at a closer look, zero where they are none, and bounds; Doubt where that cannot be told."""
-        if len(alphas) > MANY:
-            raise Doubt(float(alphas.median()))
-        values, bounds = self.closely(torch.full_like(elements, node), alphas, elements, partners)
+        if len(alphas) > MAX_REFINED_UNITS:
+            raise NeedsDenseFallback(float(alphas.median()))
+        values, bounds = self.refine(torch.full_like(elements, node), alphas, elements, partners)
         gaps = values - knot
-        unclear = ((gaps.abs() - bounds).abs() <= MARGIN * bounds) & (bounds > 0)
+        unclear = ((gaps.abs() - bounds).abs() <= AMBIGUITY_MARGIN * bounds) & (bounds > 0)
         if bool(unclear.any()):
-            raise Doubt(float(alphas[unclear][0]))
+            raise NeedsDenseFallback(float(alphas[unclear][0]))
         return torch.where(gaps.abs() <= bounds, 0.0, gaps), bounds
 
-    def clear_at(self, alpha: float) -> None:
+    def require_clear_at(self, alpha: float) -> None:
         """Raise Doubt where some unit is on a knot at this place, so that it is no place to cut a line."""
         if alpha in (0.0, 1.0):
             return
         device = self.lines.starts[0].device
         at = torch.tensor([alpha], dtype=torch.float64, device=device)
         points, _ = self.lines.at(torch.tensor([self.line], device=device), at)
-        values = self.network.evaluate(points, [self.network.nodes[i].inputs[0] for i in self.clear])
+        values = self.network.evaluate(points, [self.network.nodes[i].inputs[0] for i in self.thresholds])
         for i, (usual, _) in self.margins.items():
             op = self.network.nodes[i].op
             x = values[self.network.nodes[i].inputs[0]].expand(
-                TRIES, *self.network.nodes[self.network.nodes[i].inputs[0]].shape
+                PERTURBATIONS, *self.network.nodes[self.network.nodes[i].inputs[0]].shape
             )
-            moves = signs(self.network, i, TRIES, x).flatten(0, 1) * usual.view(x.shape[1:])
+            moves = probe_signs(self.network, i, PERTURBATIONS, x).flatten(0, 1) * usual.view(x.shape[1:])
             low, high = x - moves, x + moves
-            if isinstance(op, Breaking) and bool((op.branch(low, low) != op.branch(high, high)).any()):
-                raise Doubt(alpha)
+            if isinstance(op, Breaking) and bool(
+                (op.activation_pattern(low, low) != op.activation_pattern(high, high)).any()
+            ):
+                raise NeedsDenseFallback(alpha)
 
 
 def _difference(numbers: Tensor, elements: Tensor, partners: Tensor, sign: float) -> Tensor:

@@ -8,38 +8,40 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ...attr.backward import Backward
-from ...attr.cotangents import Output
 from ...lines import Lines
 from ...network.graph import Network
-from ...numerics.plan import plan
+from ...numerics.plan import sweep_plan
 from ...ops.base import Affine, Breaking, Input
-from ..dense.sweep import Limits
-from .combine import Add
-from .patch import Grid, Groups, Patches, by_pixel, whole
-from .plan import Route, route
-from .pointwise import Turning
-from .segment import Stretch
-from .segmentation import Journey, Tally
-from .vjp import Pull, integrated, pulled, summed
+from ..dense.cotangents import Output
+from ..dense.gradients import Backward
+from ..dense.sweep import SweepLimits
+from .combine import AddRule
+from .patch import Groups, MapShape, PatchGroup, as_whole_maps, rows_by_pixel
+from .plan import PatchPlan, patch_plan
+from .pointwise import PointwiseRule
+from .segment import Segment
+from .segmentation import Segmentation, SegmentCounts
+from .vjp import GradientOnSegment, activation_vjp, integrate, integrate_groups
 
 
-def local_integral(
+def patch_integral(
     network: Network,
     lines: Lines,
     targets: Tensor,
     output: int,
-    limits: Limits,
+    limits: SweepLimits,
     memory: int,
     progress: Callable[[int, int], None] | None = None,
 ) -> tuple[tuple[Tensor, ...], int] | None:
     """Integrals (lines, *in) of the gradient of one output, and the number of pieces; None where points are needed."""
-    path, tally = route(network), Tally()
-    if path.stop < len(network.nodes) or not all(isinstance(t, Turning) for t in path.turners.values()):
+    path, tally = patch_plan(network), SegmentCounts()
+    if path.stop < len(network.nodes) or not all(isinstance(t, PointwiseRule) for t in path.activation_rules.values()):
         return None
     totals, pieces = [torch.zeros_like(t) for t in lines.starts], 0
     for line in range(len(lines)):
-        found = _one(Journey(network, path, lines, line, limits, memory, tally), int(targets[line]), output)
+        found = _integrate_line(
+            Segmentation(network, path, lines, line, limits, memory, tally), int(targets[line]), output
+        )
         if found is None:
             return None
         for total, part in zip(totals, found[0], strict=True):
@@ -50,28 +52,28 @@ def local_integral(
     return tuple(totals), pieces
 
 
-def _one(journey: Journey, target: int, output: int) -> tuple[list[Tensor], int] | None:
+def _integrate_line(journey: Segmentation, target: int, output: int) -> tuple[list[Tensor], int] | None:
     network, lines, line = journey.network, journey.lines, journey.line
     place = network.outputs[output]
     seed = torch.zeros(1, *network.nodes[place].shape, dtype=network.dtype, device=network.device)
     seed.view(-1)[target] = 1.0
     totals, breaks = [torch.zeros_like(t[line]) for t in lines.starts], 0
-    for start, stop, stretch, found in journey.stretches(journey.path, traced=True):
+    for start, stop, stretch, found in journey.segments(journey.plan, traced=True):
         if found is None:
-            by_points = _by_points(journey, start, stop, target, output)
+            by_points = _integrate_densely(journey, start, stop, target, output)
             if by_points is None:
                 return None
             parts, count = by_points
         else:
-            parts, count = _Back(network, journey.path, stretch).run(place, seed), len(found.alphas)
+            parts, count = _BackwardPass(network, journey.plan, stretch).run(place, seed), len(found.alphas)
         breaks += count
         for total, part in zip(totals, parts, strict=True):
             total += part
     return totals, breaks + 1
 
 
-def _by_points(
-    journey: Journey, start: float, stop: float, target: int, output: int
+def _integrate_densely(
+    journey: Segmentation, start: float, stop: float, target: int, output: int
 ) -> tuple[list[Tensor], int] | None:
     """The integral over a stretch without patches, and its breaks; None where gradients are a convention."""
     device = journey.lines.starts[0].device
@@ -83,11 +85,11 @@ def _by_points(
     return None if way.stuck else ([g[0] * (stop - start) for g in grads], way.pieces - 1)
 
 
-class _Back:
+class _BackwardPass:
     """The way back along one stretch."""
 
-    def __init__(self, network: Network, path: Route, stretch: Stretch) -> None:
-        self.network, self.path, self.stretch = network, path, stretch
+    def __init__(self, network: Network, path: PatchPlan, stretch: Segment) -> None:
+        self.network, self.plan, self.segment = network, path, stretch
         self.grads: dict[int, tuple[Tensor, Groups]] = {}  # by node: (1, *shape) at the start, and what changes it
         self.sums: dict[int, Tensor] = {}  # by node without breaks before it: (1, *shape), integrated
         self.quiet = _quiet(network)
@@ -95,20 +97,20 @@ class _Back:
     def run(self, place: int, seed: Tensor) -> list[Tensor]:
         """The integral at every input, from the gradient at an output."""
         self._give(place, seed, {})
-        last = plan(self.network).last
+        last = sweep_plan(self.network).last_use
         for i in range(len(self.network.nodes) - 1, -1, -1):
             node = self.network.nodes[i]
             if isinstance(node.op, Input) or i not in last:
                 continue
             shapes = [self.network.nodes[j].shape for j in node.inputs]
             if i in self.sums and isinstance(node.op, Affine):
-                for j, g in zip(node.inputs, node.op.pull(self.sums.pop(i), shapes), strict=True):
+                for j, g in zip(node.inputs, node.op.vjp(self.sums.pop(i), shapes), strict=True):
                     self.sums[j] = self.sums[j] + g if j in self.sums else g
             elif i in self.grads:
                 base, groups = self.grads.pop(i)
                 if isinstance(node.op, Affine):
                     below = self._back(i, node.op, groups, shapes)
-                    for j, g, some in zip(node.inputs, node.op.pull(base, shapes), below, strict=True):
+                    for j, g, some in zip(node.inputs, node.op.vjp(base, shapes), below, strict=True):
                         self._give(j, g, some)
                 elif isinstance(node.op, Breaking):
                     self._turn(i, base, groups)
@@ -125,47 +127,47 @@ class _Back:
     def _give(self, j: int, base: Tensor, groups: Groups) -> None:
         """A gradient arrives at a node; where no break comes before it, only its integral matters."""
         if j in self.quiet:
-            grid = self.path.grids[j]
-            ends = self.stretch.start, self.stretch.stop
-            total = summed(by_pixel(base, grid), groups, self.stretch.times, grid, *ends)
+            grid = self.plan.map_shapes[j]
+            ends = self.segment.start, self.segment.stop
+            total = integrate_groups(rows_by_pixel(base, grid), groups, self.segment.times, grid, *ends)
             point = _point(total, grid, self.network.nodes[j].shape)
             self.sums[j] = self.sums[j] + point if j in self.sums else point
         elif j in self.grads:
             held, some = self.grads[j]
-            self.grads[j] = held + base, Add((1.0, 1.0), self.path.grids[j]).move(some, groups)
+            self.grads[j] = held + base, AddRule((1.0, 1.0), self.plan.map_shapes[j]).apply(some, groups)
         else:
             self.grads[j] = base, groups
 
     def _turn(self, i: int, base: Tensor, groups: Groups) -> None:
         source = self.network.nodes[i].inputs[0]
-        grid, stretch = self.path.grids[i], self.stretch
-        pull = Pull(
-            grid, stretch.start, stretch.stop, by_pixel(base, grid), groups, stretch.times, stretch.branches[i],
-            stretch.born.get(i),
+        grid, stretch = self.plan.map_shapes[i], self.segment
+        pull = GradientOnSegment(
+            grid, stretch.start, stretch.stop, rows_by_pixel(base, grid), groups, stretch.times, stretch.patterns[i],
+            stretch.new_breaks.get(i),
         )  # fmt: skip
         shape = self.network.nodes[source].shape
         if source in self.quiet:
-            point = _point(integrated(pull), grid, shape)
+            point = _point(integrate(pull), grid, shape)
             self.sums[source] = self.sums[source] + point if source in self.sums else point
             return
-        first, below = pulled(i, pull)
+        first, below = activation_vjp(i, pull)
         self._give(source, _point(first, grid, shape), below)
 
     def _back(self, i: int, op: Affine, groups: Groups, shapes: list[tuple[int, ...]]) -> list[Groups]:
-        mover: Any = self.path.movers[i]
+        mover: Any = self.plan.affine_rules[i]
         inputs = self.network.nodes[i].inputs
         if all(j in self.quiet for j in inputs) and not groups:
             return [{} for _ in inputs]
-        if hasattr(mover, "back"):
-            return mover.back(groups)
+        if hasattr(mover, "vjp"):
+            return mover.vjp(groups)
         found: list[Groups] = [{} for _ in inputs]
-        grid, shape = self.path.grids[i], self.network.nodes[i].shape
+        grid, shape = self.plan.map_shapes[i], self.network.nodes[i].shape
         for node, group in groups.items():
-            points = whole(group, grid).jump.permute(0, 3, 1, 2).reshape(len(group), *shape)
-            for k, g in enumerate(op.pull(points, shapes)):
-                c, h, w = self.path.grids[inputs[k]]
+            points = as_whole_maps(group, grid).jump.permute(0, 3, 1, 2).reshape(len(group), *shape)
+            for k, g in enumerate(op.vjp(points, shapes)):
+                c, h, w = self.plan.map_shapes[inputs[k]]
                 jump = g.reshape(len(group), c, h, w).permute(0, 2, 3, 1).contiguous()
-                found[k][node] = Patches(torch.zeros(len(group), 2, dtype=torch.int64, device=g.device), jump)
+                found[k][node] = PatchGroup(torch.zeros(len(group), 2, dtype=torch.int64, device=g.device), jump)
         return found
 
 
@@ -178,5 +180,5 @@ def _quiet(network: Network) -> set[int]:
     return quiet
 
 
-def _point(rows: Tensor, grid: Grid, shape: tuple[int, ...]) -> Tensor:
+def _point(rows: Tensor, grid: MapShape, shape: tuple[int, ...]) -> Tensor:
     return rows.T.reshape(1, *shape)

@@ -17,28 +17,30 @@ from ...ops.affine import Average, Combine, Product, Rearrange, Reshape, Scale
 from ...ops.base import Affine, Breaking
 from ...ops.maximum import Maximum
 from ...ops.pointwise import Pointwise
-from .channelwise import Channelwise
-from .combine import Add, Concat
-from .convolve import Convolve
-from .linear import Rows, Same, Whole
-from .maxpool import Leading
-from .patch import Grid, Mover, grid_of
-from .pointwise import Turning
-from .timeline import Turner
+from .channelwise import ChannelwiseRule
+from .combine import AddRule, ConcatRule
+from .convolve import ConvolutionRule
+from .linear import ChannelScaleRule, LinearRule, WholeMapRule
+from .maxpool import MaximumRule
+from .patch import AffinePatchRule, MapShape, map_shape_of
+from .pointwise import PointwiseRule
+from .timeline import ActivationPatchRule
 
-PAIRS = 1 << 24  # output pixels times input pixels: a table of so many is made for an operator
+MAX_TABLE_ENTRIES = 1 << 24  # output pixels times input pixels: a table of so many is made for an operator
 Shape = tuple[int, ...]
-AffineRule = Callable[..., Mover | None]  # (op, sources, shapes, shape)
+AffineRule = Callable[..., AffinePatchRule | None]  # (op, sources, shapes, shape)
 AFFINE_RULES: dict[type[Affine], AffineRule] = {}
 
 
-def affine_rule(op: Affine, sources: Sequence[Grid], shapes: Sequence[Shape], shape: Shape) -> Mover:
+def affine_rule(op: Affine, sources: Sequence[MapShape], shapes: Sequence[Shape], shape: Shape) -> AffinePatchRule:
     """The rule of an affine operator whose inputs have these maps and shapes."""
     made = AFFINE_RULES[type(op)](op, sources, shapes, shape) if type(op) in AFFINE_RULES else None
-    return made if made is not None else Whole(op.linear, tuple(shapes), shape, tuple(sources), grid_of(shape))
+    return (
+        made if made is not None else WholeMapRule(op.linear, tuple(shapes), shape, tuple(sources), map_shape_of(shape))
+    )
 
 
-def activation_rule(op: Breaking, source: Grid, shape: Shape) -> Turner | None:
+def activation_rule(op: Breaking, source: MapShape, shape: Shape) -> ActivationPatchRule | None:
     """The rule of an activation or maximum on a map; None where the dense engine must take over."""
     match op:
         case Pointwise():
@@ -58,12 +60,12 @@ def _register(kind: type[Affine]) -> Callable[[AffineRule], AffineRule]:
 
 
 @_register(Product)
-def _product(op: Product, sources: Sequence[Grid], shapes: Sequence[Shape], shape: Shape) -> Mover | None:
+def _product(op: Product, sources: Sequence[MapShape], shapes: Sequence[Shape], shape: Shape) -> AffinePatchRule | None:
     settings, source = op.settings, sources[0]
     if op.call is F.linear and len(shapes[0]) == 1:
-        return Rows(op.weight, source, (len(op.weight), 1, 1))
+        return LinearRule(op.weight, source, (len(op.weight), 1, 1))
     ordinary = "stride" in settings and not settings["transposed"] and settings["groups"] == 1 and len(shape) in (2, 3)
-    if not ordinary or source != grid_of(shapes[0]):
+    if not ordinary or source != map_shape_of(shapes[0]):
         return None
     flat = len(shape) == 2  # one spatial dim: a map of one row
 
@@ -71,49 +73,64 @@ def _product(op: Product, sources: Sequence[Grid], shapes: Sequence[Shape], shap
         return (fill, settings[key][0]) if flat else (settings[key][0], settings[key][1])
 
     weight = op.weight[:, :, None] if flat else op.weight
-    return Convolve(weight, both("stride", 1), both("padding", 0), both("dilation", 1), source, grid_of(shape))
+    return ConvolutionRule(
+        weight, both("stride", 1), both("padding", 0), both("dilation", 1), source, map_shape_of(shape)
+    )
 
 
 @_register(Scale)
-def _scale(op: Scale, sources: Sequence[Grid], shapes: Sequence[Shape], shape: Shape) -> Mover | None:
+def _scale(op: Scale, sources: Sequence[MapShape], shapes: Sequence[Shape], shape: Shape) -> AffinePatchRule | None:
     source = sources[0]
     factor = op.linear(torch.ones(1, *shapes[0], device=op.device, dtype=op.dtype))[0]
     if not tuple(factor.shape) == tuple(shapes[0]) == tuple(shape):
         return None
     by_channel = factor.reshape(source[0], -1)
-    return Same(by_channel[:, 0].contiguous(), source) if bool((by_channel == by_channel[:, :1]).all()) else None
+    return (
+        ChannelScaleRule(by_channel[:, 0].contiguous(), source)
+        if bool((by_channel == by_channel[:, :1]).all())
+        else None
+    )
 
 
 @_register(Combine)
-def _combine(op: Combine, sources: Sequence[Grid], shapes: Sequence[Shape], shape: Shape) -> Mover | None:
+def _combine(op: Combine, sources: Sequence[MapShape], shapes: Sequence[Shape], shape: Shape) -> AffinePatchRule | None:
     same = all(tuple(s) == tuple(shape) for s in shapes) and len(set(sources)) == 1
-    return Add(op.factors, sources[0]) if same else None
+    return AddRule(op.factors, sources[0]) if same else None
 
 
 @_register(Average)
-def _average(op: Average, sources: Sequence[Grid], shapes: Sequence[Shape], shape: Shape) -> Mover | None:
-    source, grid = sources[0], grid_of(shape)
+def _average(op: Average, sources: Sequence[MapShape], shapes: Sequence[Shape], shape: Shape) -> AffinePatchRule | None:
+    source, grid = sources[0], map_shape_of(shape)
     places, spatial = source[1] * source[2], len(shapes[0]) in (2, 3)
     pools = op.name.startswith(("avg_pool", "adaptive_avg_pool", "_adaptive_avg_pool", "upsample"))
     dims = op.settings.get("dims", ())
     reduces = op.name in ("mean", "sum") and len(dims) == len(shapes[0]) - 1 and 0 not in dims
-    fits = source == grid_of(shapes[0]) and grid[0] == source[0] and places * grid[1] * grid[2] <= PAIRS
+    fits = (
+        source == map_shape_of(shapes[0]) and grid[0] == source[0] and places * grid[1] * grid[2] <= MAX_TABLE_ENTRIES
+    )
     if not (spatial and fits and (pools or reduces)):
         return None
     eye = torch.eye(places, dtype=torch.float64).view(places, 1, *shapes[0][1:])
-    return Channelwise(op.call(eye).reshape(places, -1).T.contiguous(), source, grid)
+    return ChannelwiseRule(op.call(eye).reshape(places, -1).T.contiguous(), source, grid)
 
 
 @_register(Rearrange)
-def _rearrange(op: Rearrange, sources: Sequence[Grid], shapes: Sequence[Shape], shape: Shape) -> Mover | None:
-    source, grid = sources[0], grid_of(shape)
-    if all(g == grid_of(s) for g, s in zip(sources, shapes, strict=True)) and op.constant is None:
+def _rearrange(
+    op: Rearrange, sources: Sequence[MapShape], shapes: Sequence[Shape], shape: Shape
+) -> AffinePatchRule | None:
+    source, grid = sources[0], map_shape_of(shape)
+    if all(g == map_shape_of(s) for g, s in zip(sources, shapes, strict=True)) and op.constant is None:
         in_order = torch.arange(len(op.index), device=op.index.device)
         whole = sum(g[0] for g in sources) == grid[0]  # not the first few channels of one
         if whole and {g[1:] for g in (*sources, grid)} == {grid[1:]} and torch.equal(op.index, in_order):
-            return Concat(tuple(sources), grid)
+            return ConcatRule(tuple(sources), grid)
     places, pixels = source[1] * source[2], grid[1] * grid[2]
-    if len(sources) > 1 or source != grid_of(shapes[0]) or grid[0] != source[0] or places * pixels > PAIRS:
+    if (
+        len(sources) > 1
+        or source != map_shape_of(shapes[0])
+        or grid[0] != source[0]
+        or places * pixels > MAX_TABLE_ENTRIES
+    ):
         return None
     index = op.index.view(grid[0], pixels)
     first = torch.arange(grid[0], device=index.device)[:, None] * places
@@ -122,16 +139,16 @@ def _rearrange(op: Rearrange, sources: Sequence[Grid], shapes: Sequence[Shape], 
         return None
     matrix = torch.zeros(pixels, places + 1, dtype=torch.float64, device=index.device)
     matrix.scatter_(1, torch.where(local[0] >= 0, local[0], places)[:, None], 1.0)
-    return Channelwise(matrix[:, :-1].contiguous(), source, grid)
+    return ChannelwiseRule(matrix[:, :-1].contiguous(), source, grid)
 
 
 @_register(Reshape)
-def _reshape(op: Reshape, sources: Sequence[Grid], shapes: Sequence[Shape], shape: Shape) -> Mover | None:
+def _reshape(op: Reshape, sources: Sequence[MapShape], shapes: Sequence[Shape], shape: Shape) -> AffinePatchRule | None:
     # flattened, it is still a map, read in the same order
-    return Same(None, sources[0]) if len(shape) == 1 or grid_of(shape) == sources[0] else None
+    return ChannelScaleRule(None, sources[0]) if len(shape) == 1 or map_shape_of(shape) == sources[0] else None
 
 
-def _pointwise(op: Pointwise, source: Grid, shape: Shape) -> Turner | None:
+def _pointwise(op: Pointwise, source: MapShape, shape: Shape) -> ActivationPatchRule | None:
     if not all(isinstance(knot, Fraction) for knot in op.knots):
         return None
     slopes: list[float | Tensor] = []
@@ -143,16 +160,16 @@ def _pointwise(op: Pointwise, source: Grid, shape: Shape) -> Turner | None:
         if not bool((by_channel == by_channel[:, :1]).all()):
             return None
         slopes.append(by_channel[:, 0].contiguous())
-    return Turning(tuple(float(k) for k in op.knots if isinstance(k, Fraction)), tuple(slopes), source)
+    return PointwiseRule(tuple(float(k) for k in op.knots if isinstance(k, Fraction)), tuple(slopes), source)
 
 
-def _maximum(op: Maximum, source: Grid, shape: Shape) -> Turner | None:
-    grid = grid_of(op.shape)
-    if source != grid_of(shape) or grid[0] != source[0] or not source[0]:
+def _maximum(op: Maximum, source: MapShape, shape: Shape) -> ActivationPatchRule | None:
+    grid = map_shape_of(op.shape)
+    if source != map_shape_of(shape) or grid[0] != source[0] or not source[0]:
         return None
     windows = op.table.view(grid[0], grid[1] * grid[2], -1)
     first = torch.arange(grid[0], device=windows.device)[:, None, None] * (source[1] * source[2])
     local = windows - first
     if not bool((local == local[:1]).all()):
         return None
-    return Leading(local[0].contiguous(), source, grid, op.sign, op.floor)
+    return MaximumRule(local[0].contiguous(), source, grid, op.sign, op.floor)

@@ -13,7 +13,7 @@ Signs = NDArray[np.int8]
 Mask = NDArray[np.bool_]
 
 
-class Rows:
+class GrowableArray:
     """An array whose rows are added in bunches, at a cost that does not grow with those that are there."""
 
     def __init__(self, held: NDArray[Any]) -> None:
@@ -39,30 +39,30 @@ class Rows:
         return first
 
 
-def spans(first: Ints, count: Ints) -> Ints:
+def expand_ranges(first: Ints, count: Ints) -> Ints:
     """All places of some stretches, one stretch after another.
 
-    >>> spans(np.array([5, 0]), np.array([2, 3])).tolist()
+    >>> expand_ranges(np.array([5, 0]), np.array([2, 3])).tolist()
     [5, 6, 0, 1, 2]
     """
     ends = count.cumsum()
     return np.arange(int(ends[-1]) if len(ends) else 0) + (first - ends + count).repeat(count)
 
 
-def within(count: Ints) -> Ints:
+def count_within(count: Ints) -> Ints:
     """The place of each element in its stretch.
 
-    >>> within(np.array([2, 3])).tolist()
+    >>> count_within(np.array([2, 3])).tolist()
     [0, 1, 0, 1, 2]
     """
     ends = count.cumsum()
     return np.arange(int(ends[-1]) if len(ends) else 0) - (ends - count).repeat(count)
 
 
-def components(count: int, one: Ints, two: Ints) -> Ints:
+def connected_components(count: int, one: Ints, two: Ints) -> Ints:
     """Which of ``count`` things hang together, given pairs of neighbours: the lowest number of each company, (count,).
 
-    >>> components(5, np.array([0, 3]), np.array([4, 4])).tolist()
+    >>> connected_components(5, np.array([0, 3]), np.array([4, 4])).tolist()
     [0, 1, 2, 0, 0]
     """
     label = np.arange(count)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ...arrays import Ints
-from .growable import Mask, Rows, components, spans, within
+from .growable import GrowableArray, Mask, connected_components, count_within, expand_ranges
 
 OUTSIDE = -1
 
@@ -27,12 +27,12 @@ class Mesh:
         rims: Ints,
         seam: Ints | None = None,
     ) -> None:
-        self._ends, self._born, self._sides = Rows(ends), Rows(born), Rows(sides)
-        self._first, self._count = Rows(first), Rows(count)
-        self._corners, self._rims = Rows(corners), Rows(rims)
-        self._seam = Rows(np.full(len(ends), -1) if seam is None else seam)
-        self._extra = Rows(np.zeros(len(ends), dtype=np.int64))  # scratch, all zero between calls
-        self._begin = Rows(np.zeros(len(ends), dtype=np.int64))  # scratch
+        self._ends, self._born, self._sides = GrowableArray(ends), GrowableArray(born), GrowableArray(sides)
+        self._first, self._count = GrowableArray(first), GrowableArray(count)
+        self._corners, self._rims = GrowableArray(corners), GrowableArray(rims)
+        self._seam = GrowableArray(np.full(len(ends), -1) if seam is None else seam)
+        self._extra = GrowableArray(np.zeros(len(ends), dtype=np.int64))  # scratch, all zero between calls
+        self._begin = GrowableArray(np.zeros(len(ends), dtype=np.int64))  # scratch
 
     @staticmethod
     def polygon(corners: int) -> Mesh:
@@ -52,7 +52,7 @@ class Mesh:
         return self._ends.all
 
     @property
-    def born(self) -> Ints:
+    def origins(self) -> Ints:
         """(edges, 3) node or -1, unit, count."""
         return self._born.all
 
@@ -82,14 +82,14 @@ class Mesh:
         return self._corners.all
 
     @property
-    def rims(self) -> Ints:
+    def edges(self) -> Ints:
         """The pool of edge lists; an edge joins its corner to the next of the list."""
         return self._rims.all
 
     def places(self, polygons: Ints) -> tuple[Ints, Ints]:
         """Places in the pools of the lists of some polygons, one after another, and how many each has."""
         count = self.count[polygons]
-        return spans(self.first[polygons], count), count
+        return expand_ranges(self.first[polygons], count), count
 
     def insert(self, edges: Ints, count: Ints, corners: Ints) -> None:
         """Put new corners on edges: so many on each, in order from its first end to its second."""
@@ -109,11 +109,11 @@ class Mesh:
         extra, begin = self._extra.all, self._begin.all
         extra[edges], begin[edges] = count, start
         places, sizes = self.places(touched)
-        corner, edge = self.corners[places], self.rims[places]
+        corner, edge = self.corners[places], self.edges[places]
         onwards = corner == self.ends[edge, 0]
         copies = 1 + extra[edge]
         of = np.arange(len(places)).repeat(copies)
-        step, more, edge = within(copies), extra[edge][of], edge[of]
+        step, more, edge = count_within(copies), extra[edge][of], edge[of]
         stretch = np.where(onwards[of], step, more - step)  # of the old edge, counted from its first end
         base = begin[edge]
         made, rims, inner = corner[of], edge.copy(), step > 0
@@ -141,8 +141,8 @@ class Mesh:
             scratch.add(np.zeros(len(chords), dtype=np.int64))
         halves = []
         for start, count in ((one, near), (two, far)):
-            place = (start.repeat(count) + within(count)) % size.repeat(count) + base.repeat(count)
-            corner, edge = self.corners[place], self.rims[place]
+            place = (start.repeat(count) + count_within(count)) % size.repeat(count) + base.repeat(count)
+            corner, edge = self.corners[place], self.edges[place]
             edge[count.cumsum() - 1] = chords
             halves.append((corner, edge, count))
         corner, edge, count = halves[1]
@@ -162,15 +162,15 @@ class Mesh:
         self.first[polygons] = first + count.cumsum() - count
         self.count[polygons] = count
 
-    def dissolved(self, edges: Mask, movable: Mask) -> tuple[Mesh, Ints]:
+    def dissolve(self, edges: Mask, movable: Mask) -> tuple[Mesh, Ints]:
         """The polygons on both sides of some edges joined; corners that then lie amid an edge go, where movable.
 
         Each union must be convex. The new mesh, and the old polygon that stands for each of its own.
         """
-        label = components(len(self), self.sides[edges, 0], self.sides[edges, 1])
+        label = connected_components(len(self), self.sides[edges, 0], self.sides[edges, 1])
         kept, owner = np.unique(label, return_inverse=True)
         places, sizes = self.places(np.arange(len(self)))
-        corner, edge = self.corners[places], self.rims[places]
+        corner, edge = self.corners[places], self.edges[places]
         polygon = owner[np.arange(len(self)).repeat(sizes)]
         rim = ~edges[edge]
         corner, edge, polygon = corner[rim], edge[rim], polygon[rim]
@@ -179,24 +179,24 @@ class Mesh:
         used = ~edges
         degree = np.bincount(self.ends[used].ravel(), minlength=len(movable))
         amid = movable & (degree == 2)
-        edge_label = self._straightened(used, amid)
+        edge_label = self._drop_straight_corners(used, amid)
         corner_kept = ~amid[corner]
         corner, edge, polygon = corner[corner_kept], edge_label[edge[corner_kept]], polygon[corner_kept]
-        return self._renumbered(corner, edge, np.bincount(polygon, minlength=len(kept))), kept
+        return self._renumber(corner, edge, np.bincount(polygon, minlength=len(kept))), kept
 
     def _other(self, corner: Ints, edge: Ints) -> Ints:
         """The other end of edges."""
         return self.ends[edge].sum(1) - corner
 
-    def _straightened(self, used: Mask, amid: Mask) -> Ints:
+    def _drop_straight_corners(self, used: Mask, amid: Mask) -> Ints:
         """One number for all edges that are joined through corners amid them, (edges,)."""
         edge = np.flatnonzero(used)
         pair = np.concatenate([np.stack([self.ends[edge, k], edge], 1) for k in (0, 1)])
         pair = pair[amid[pair[:, 0]]]
         pair = pair[np.argsort(pair[:, 0], kind="stable")]
-        return components(len(used), pair[0::2, 1], pair[1::2, 1])
+        return connected_components(len(used), pair[0::2, 1], pair[1::2, 1])
 
-    def _renumbered(self, corner: Ints, edge: Ints, count: Ints) -> Mesh:
+    def _renumber(self, corner: Ints, edge: Ints, count: Ints) -> Mesh:
         """A mesh of closed lists one after another, in which edges still have their old numbers."""
         old, edge = np.unique(edge, return_inverse=True)
         first = count.cumsum() - count
@@ -211,28 +211,28 @@ class Mesh:
         ends[:, 0], ends[:, 1] = corner[place], following[place]
         onwards = corner == ends[edge, 0]
         sides[edge, np.where(onwards, 0, 1)] = polygon
-        return Mesh(ends, self.born[old], sides, first, count, corner, edge, self.seam[old])
+        return Mesh(ends, self.origins[old], sides, first, count, corner, edge, self.seam[old])
 
-    def packed(self) -> None:
+    def pack(self) -> None:
         """Drop lists that were left behind."""
         places, count = self.places(np.arange(len(self)))
-        self._corners, self._rims = Rows(self.corners[places]), Rows(self.rims[places])
+        self._corners, self._rims = GrowableArray(self.corners[places]), GrowableArray(self.edges[places])
         self.first[:] = count.cumsum() - count
 
-    def some(self, polygons: Ints) -> tuple[Mesh, Ints]:
+    def select(self, polygons: Ints) -> tuple[Mesh, Ints]:
         """Some polygons as a mesh of their own, and the old numbers of its corners; the rest is outside."""
         places, count = self.places(polygons)
         kept, corners = np.unique(self.corners[places], return_inverse=True)
-        old, rims = np.unique(self.rims[places], return_inverse=True)
+        old, rims = np.unique(self.edges[places], return_inverse=True)
         number = np.full(len(self) + 1, OUTSIDE)  # the last stands for what was outside before
         number[polygons] = np.arange(len(polygons))
         back = np.zeros(int(kept[-1]) + 1, dtype=np.int64)
         back[kept] = np.arange(len(kept))
         ends, sides = back[self.ends[old]], number[self.sides[old]]
         first = count.cumsum() - count
-        return Mesh(ends, self.born[old], sides, first, count, corners, rims, self.seam[old]), kept
+        return Mesh(ends, self.origins[old], sides, first, count, corners, rims, self.seam[old]), kept
 
-    def neighbours(self) -> Ints:
+    def inner_edges(self) -> Ints:
         """Edges with a polygon on both sides."""
         return np.flatnonzero((self.sides != OUTSIDE).all(1))
 

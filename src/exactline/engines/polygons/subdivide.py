@@ -11,76 +11,78 @@ import numpy as np
 import torch
 
 from ...arrays import Floats, Ints
-from ...lines import between
+from ...lines import interpolate
 from ...network.graph import Network
 from ...ops.base import Crossings
-from ..dense.breaks import Births, place
-from .error_model import EdgeNoise, blurred
-from .growable import Mask, Rows, Signs, within
-from .merge import LOOK, mixed
-from .separators import Contest
-from .state import Origins, State, Work
+from ..dense.breaks import NewBreaks, place_breaks
+from .error_model import EdgeErrorBounds, separator_errors
+from .growable import GrowableArray, Mask, Signs, count_within
+from .merge import MAX_BATCH_NUMBERS, centroid_values
+from .separators import Separator
+from .state import MeshState, NewCorners, PendingCuts
 
-FLAT = 32 * float(np.finfo(np.float64).eps)  # a cut whose one side is thinner than this, to the whole, is none
+MIN_RELATIVE_WIDTH = 32 * float(
+    np.finfo(np.float64).eps
+)  # a cut whose one side is thinner than this, to the whole, is none
 
 
-class Cutter:
+class Subdivision:
     """One contest at the node a state stands at."""
 
     def __init__(
-        self, network: Network, state: State, number: int, contest: Contest, largest: float, doubtful: float
+        self, network: Network, state: MeshState, number: int, contest: Separator, largest: float, doubtful: float
     ) -> None:
-        self.network, self.state, self.number, self.contest = network, state, number, contest
-        self.largest, self.doubtful = largest, doubtful
+        self.network, self.state, self.number, self.separator = network, state, number, contest
+        self.magnitude, self.threshold = largest, doubtful
         self.source = network.nodes[state.node].inputs[0]
         self.units = contest.units.numpy()
         self.levels = None if contest.levels is None else contest.levels.numpy()
-        self.origins: Origins = []
+        self.origins: NewCorners = []
 
     def run(self, points: int) -> bool:
         """Cut until no difference changes sign inside a polygon, or until there are too many corners to go on at once.
 
         Whether it came to its end; otherwise what is left to do is the state's work.
         """
-        work = self._begun() if self.state.work is None else self.state.work
+        work = self._start() if self.state.work is None else self.state.work
         self.state.work = None
-        self.columns, self.gaps, self.signs = work.columns, work.gaps, work.signs
+        self.columns, self.differences, self.signs = work.columns, work.differences, work.signs
         polygon, column = self._cut_polygons(work.polygon, work.column, points)
         self.state.grow(self.origins)
         if len(polygon):
-            self.state.work = Work(self.number, self.columns, self.gaps, self.signs, polygon, column)
+            self.state.work = PendingCuts(self.number, self.columns, self.differences, self.signs, polygon, column)
             return False
         row, column = np.nonzero(self.signs.all == 0)
-        self._meet(row, self.columns[column])
+        self._set_crossing_values(row, self.columns[column])
         return True
 
-    def _begun(self) -> Work:
+    def _start(self) -> PendingCuts:
         """Every edge cut, and which polygon is to be cut by which difference."""
-        gaps = self.contest.gaps(self.state.live[self.source]).cpu().to(torch.float64).numpy()
-        gaps, snapped = self._settled(gaps)
+        gaps = self.separator.differences(self.state.live[self.source]).cpu().to(torch.float64).numpy()
+        gaps, snapped = self._snap(gaps)
         if len(snapped[0]):
-            self._count_unresolved(gaps, *snapped)
-            self._meet(*snapped)
+            self._count_ambiguous(gaps, *snapped)
+            self._set_crossing_values(*snapped)
         self.columns = np.flatnonzero((gaps.max(0, initial=0) > 0) & (gaps.min(0, initial=0) < 0))
-        self.gaps = Rows(gaps[:, self.columns])
-        self.signs = Rows(_signs(self.gaps.all))
+        self.differences = GrowableArray(gaps[:, self.columns])
+        self.signs = GrowableArray(_signs(self.differences.all))
         self._cut_edges()
-        return Work(self.number, self.columns, self.gaps, self.signs, *self._cutting())
+        return PendingCuts(self.number, self.columns, self.differences, self.signs, *self._pending_polygons())
 
-    def _settled(self, gaps: Floats) -> tuple[Floats, tuple[Ints, Ints]]:
+    def _snap(self, gaps: Floats) -> tuple[Floats, tuple[Ints, Ints]]:
         """Differences that cannot be told from 0 are 0; the entries that were changed."""
-        near = (np.abs(gaps) <= self.doubtful) & (gaps != 0)
+        near = (np.abs(gaps) <= self.threshold) & (gaps != 0)
         rows = np.flatnonzero(near.any(1))
         none = np.zeros(0, dtype=np.int64)
         if not len(rows):
             return gaps, (none, none)
-        bound = blurred(self.network, self.state, self.state.node, self.contest, rows).numpy()
+        bound = separator_errors(self.network, self.state, self.state.node, self.separator, rows).numpy()
         row, column = np.nonzero(near[rows] & (np.abs(gaps[rows]) <= bound))
         gaps = gaps.copy()
         gaps[rows[row], column] = 0.0
         return gaps, (rows[row], column)
 
-    def _count_unresolved(self, gaps: Floats, row: Ints, column: Ints) -> None:
+    def _count_ambiguous(self, gaps: Floats, row: Ints, column: Ints) -> None:
         """Count polygons on which a difference is nothing but rounding; equal functions differ by nothing at all."""
         mesh = self.state.mesh
         places, count = mesh.places(np.arange(len(mesh)))
@@ -92,11 +94,11 @@ class Cutter:
         polygon, k = np.nonzero(flat & np.logical_or.reduceat(changed[corners], first))
         some, back = np.unique(polygon, return_inverse=True)
         x = self.state.live[self.source]
-        step = max(1, LOOK // max(1, x[0].numel()))
+        step = max(1, MAX_BATCH_NUMBERS // max(1, x[0].numel()))
         for at in range(0, len(some), step):
-            inside = self.contest.gaps(mixed(x, self.state, some[at : at + step])).cpu().numpy()
+            inside = self.separator.differences(centroid_values(x, self.state, some[at : at + step])).cpu().numpy()
             here = (back >= at) & (back < at + step)
-            self.state.unresolved += int((inside[back[here] - at, columns[k[here]]] != 0).sum())
+            self.state.ambiguous += int((inside[back[here] - at, columns[k[here]]] != 0).sum())
 
     def _cut_edges(self) -> None:
         """Put a corner wherever a difference changes sign along an edge."""
@@ -110,13 +112,15 @@ class Cutter:
         while len(edge):
             edges, which = np.unique(edge, return_inverse=True)
             ends = mesh.ends[edges]
-            noise = EdgeNoise(self.network, state, self.contest, self.columns, self.doubtful, self.largest, ends)
-            births = place(self._crossings(ends[which], which, column), noise)
-            joined = births.joins >= 0
+            noise = EdgeErrorBounds(
+                self.network, state, self.separator, self.columns, self.threshold, self.magnitude, ends
+            )
+            births = place_breaks(self._crossings(ends[which], which, column), noise)
+            joined = births.old_point >= 0
             if joined.any():
-                corner = noise.ends[births.joins[joined]]
-                self.gaps.all[corner, births.found.element[joined]] = 0.0
-                self.signs.all[corner, births.found.element[joined]] = 0
+                corner = noise.ends[births.old_point[joined]]
+                self.differences.all[corner, births.crossings.element[joined]] = 0.0
+                self.signs.all[corner, births.crossings.element[joined]] = 0
                 mine = mesh.ends[edge]
                 still = (self.signs.all[mine[:, 0], column] * self.signs.all[mine[:, 1], column]) < 0
                 edge, column = edge[still], column[still]
@@ -125,38 +129,38 @@ class Cutter:
             return
 
     def _crossings(self, ends: Ints, which: Ints, column: Ints) -> Crossings:
-        gaps = self.gaps.all
+        gaps = self.differences.all
         before, after = gaps[ends[:, 0], column], gaps[ends[:, 1], column]
         full = self.columns[column]
         level = np.zeros(len(column)) if self.levels is None else self.levels[full]
         arrays = (2 * which, self.units[full], before, after, column, np.full_like(column, -1), level)
         return Crossings(*map(torch.from_numpy, arrays))
 
-    def _add(self, edges: Ints, births: Births, noise: EdgeNoise) -> None:
+    def _add(self, edges: Ints, births: NewBreaks, noise: EdgeErrorBounds) -> None:
         """New corners on edges, in order."""
         state, local = self.state, births.piece // 2
         one, two = noise.ends[2 * local], noise.ends[2 * local + 1]
         part = torch.from_numpy(births.alpha)[:, None]
-        for rows in (self.gaps, state.weights):
+        for rows in (self.differences, state.weights):
             old = rows.all
-            rows.add(between(torch.from_numpy(old[one]), torch.from_numpy(old[two]), part).numpy())
+            rows.add(interpolate(torch.from_numpy(old[one]), torch.from_numpy(old[two]), part).numpy())
         first = len(self.signs)
-        owned = births.owner >= 0
-        self.gaps.all[first + births.owner[owned], births.found.element[owned]] = 0.0
-        self.signs.add(_signs(self.gaps.all[first:]))
+        owned = births.break_of >= 0
+        self.differences.all[first + births.break_of[owned], births.crossings.element[owned]] = 0.0
+        self.signs.add(_signs(self.differences.all[first:]))
         facts = np.zeros((len(births), 4), dtype=np.int64)
         facts[:, 0], facts[:, 1] = state.node, self.number
-        facts[:, 2] = self.columns[births.found.element[births.chief]]
-        state.births.add(facts)
+        facts[:, 2] = self.columns[births.crossings.element[births.representative]]
+        state.corner_origins.add(facts)
         with np.errstate(all="ignore"):
-            rate = births.rate / noise.length[local]
-            state.spots.add(np.stack([rate, self.doubtful / rate], 1))
+            rate = births.slope / noise.length[local]
+            state.corner_errors.add(np.stack([rate, self.threshold / rate], 1))
         self.origins.append((one, two, births.alpha))
         count = np.bincount(local, minlength=len(edges))
         some = count > 0
         state.mesh.insert(edges[some], count[some], first + np.arange(len(births)))
 
-    def _cutting(self) -> tuple[Ints, Ints]:
+    def _pending_polygons(self) -> tuple[Ints, Ints]:
         """Which polygon is cut by which difference: all pairs, in order."""
         mesh, signs = self.state.mesh, self.signs.all
         width = len(self.columns)
@@ -206,7 +210,7 @@ class Cutter:
             # every pair may go on in the polygon, in the one split off it, or in both
             twin = np.concatenate([other, made[chord[on_cut]]])
             unit = np.concatenate([others, others[on_cut]])
-            kept = self._cuts(twin, unit)
+            kept = self._needs_cut(twin, unit)
             width = len(self.columns)
             key = np.sort(twin[kept] * width + unit[kept])
             polygon, column = key // width, key % width
@@ -214,16 +218,16 @@ class Cutter:
 
     def _tally(self, edges: Ints, chord: Ints) -> None:
         """Differences that vanish along a whole new edge share it."""
-        np.add.at(self.state.mesh.born[:, 2], edges[chord], 1)
+        np.add.at(self.state.mesh.origins[:, 2], edges[chord], 1)
 
-    def _cuts(self, polygon: Ints, column: Ints) -> Mask:
+    def _needs_cut(self, polygon: Ints, column: Ints) -> Mask:
         """Whether each difference has both signs on its polygon."""
         if not len(polygon):
             return np.zeros(0, dtype=bool)
         mesh = self.state.mesh
         found = np.empty(len(polygon), dtype=bool)
         ends = mesh.count[polygon].cumsum()
-        for at, to in _bunches(ends, 1 << 24):
+        for at, to in _batches(ends, 1 << 24):
             places, count = mesh.places(polygon[at:to])
             taken = self.signs.all[mesh.corners[places], column[at:to].repeat(count)]
             starts = count.cumsum() - count
@@ -241,7 +245,7 @@ class Cutter:
         before[first] = first + count - 1
         negative = signs < 0
         entered, left = negative & ~negative[before], ~negative & negative[before]
-        position = within(count)
+        position = count_within(count)
         far = np.iinfo(np.int64).max
         begin = np.minimum.reduceat(np.where(entered, position, far), first)
         after = (position - begin.repeat(count)) % count.repeat(count)
@@ -252,25 +256,25 @@ class Cutter:
         for side in (False, True):  # what is within rounding of the chord lies on it
             flat = thin[int(side)].repeat(count) & ((after < run.repeat(count)) == side) & (signs != 0)
             self.signs.all[corners[flat], column.repeat(count)[flat]] = 0
-            self.gaps.all[corners[flat], column.repeat(count)[flat]] = 0.0
+            self.differences.all[corners[flat], column.repeat(count)[flat]] = 0.0
         real = ~(thin[0] | thin[1])
         return _Chords(one, two, real, again | ~real)
 
     def _thin(self, corners: Ints, count: Ints, first: Ints, one: Ints, two: Ints, inside: Mask) -> tuple[Mask, Mask]:
         """Whether what is outside a chord, or inside it, is no wider than rounding."""
-        frame = self.state.frame.places
+        frame = self.state.frame.coordinates
         spot = self.state.weights.all[corners] @ frame
         base = spot[first + one]
         along = spot[first + two] - base
         away = spot - base.repeat(count, 0)
         along = along.repeat(count, 0)
         width = np.abs(along[:, 0] * away[:, 1] - along[:, 1] * away[:, 0])
-        limit = FLAT * float(np.ptp(frame, axis=0).max()) * np.hypot(along[first, 0], along[first, 1])
+        limit = MIN_RELATIVE_WIDTH * float(np.ptp(frame, axis=0).max()) * np.hypot(along[first, 0], along[first, 1])
         outer = np.maximum.reduceat(np.where(inside, 0.0, width), first) <= limit
         inner = np.maximum.reduceat(np.where(inside, width, 0.0), first) <= limit
         return outer, inner
 
-    def _meet(self, row: Ints, column: Ints) -> None:
+    def _set_crossing_values(self, row: Ints, column: Ints) -> None:
         """What sits on its knot is exactly the knot: some corners and columns."""
         if self.levels is None or not len(row):
             return
@@ -294,7 +298,7 @@ def _signs(gaps: Floats) -> Signs:
     return (gaps > 0).view(np.int8) - (gaps < 0).view(np.int8)
 
 
-def _bunches(ends: Ints, most: int) -> list[tuple[int, int]]:
+def _batches(ends: Ints, most: int) -> list[tuple[int, int]]:
     """Stretches of about ``most`` elements each, given where the elements of each end."""
     cuts = np.searchsorted(ends, np.arange(most, int(ends[-1]), most)) if len(ends) else np.zeros(0, dtype=np.int64)
     marks = np.unique(np.concatenate([[0], cuts, [len(ends)]]))

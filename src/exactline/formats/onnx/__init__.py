@@ -11,7 +11,7 @@ from torch import Tensor
 from ...errors import ArgumentError, FileError, UnsupportedError
 from ...network.builder import Barred, Refused
 from ...network.graph import Network
-from ...optional import needed
+from ...optional import require_package
 from .. import limits
 from ..graph_builder import Sketch
 from . import affine as affine
@@ -37,7 +37,7 @@ def read_onnx(data: bytes, where: str, *, folder: Path | None, shape: Sequence[i
 
 
 def _parsed(data: bytes, where: str) -> Any:
-    with needed("Reading ONNX needs the package onnx.", where=where, hint='pip install "exactline[onnx]"'):
+    with require_package("Reading ONNX needs the package onnx.", where=where, hint='pip install "exactline[onnx]"'):
         from onnx import ModelProto
     try:
         model = ModelProto.FromString(data)

@@ -61,7 +61,7 @@ def max_pool(c: Call, inputs: list[Value]) -> Value:
     if bool((table < 0).any()):
         raise Refused("has a window that lies wholly in the padding, where the maximum is minus infinity")
     shape = (x.shape[0], *pool.out)
-    table = windows.for_channels(table, x.shape[0], pool.size)
+    table = windows.repeat_for_channels(table, x.shape[0], pool.size)
     return c.led(c.sketch.builder.add(Maximum(table, shape, name=f"max_pool{spatial}d"), [x], shape))
 
 

@@ -13,13 +13,13 @@ from math import prod
 
 import torch
 
-from ... import __version__
 from ...errors import FileError, MissingError, UnsupportedError
 from ...network.graph import Network, Node, Tail
 from ...ops.base import Affine, Input
 from ...ops.maximum import Maximum
 from ...ops.order import Order
 from ...ops.pointwise import Pointwise
+from ...version import __version__
 
 try:
     from onnx import ModelProto, ValueInfoProto, helper

@@ -130,7 +130,7 @@ def _reduced(table: Tensor, before: Shape) -> list[int] | None:
     for count in range(1, len(before) + 1):
         for dims in combinations(range(len(before)), count):
             fits = prod(before[d] for d in dims) == table.shape[1]
-            if fits and torch.equal(windows.reduced_windows(before, dims), table):
+            if fits and torch.equal(windows.reduction_windows(before, dims), table):
                 return list(dims)
     return None
 

@@ -74,7 +74,7 @@ def convolution(b: Builder, a: Args) -> Value:
     known = _conv_settings(a, weight)
 
     def fused(x: Tensor, w: Tensor, bias: Tensor | None) -> Tensor:
-        made = gemm.convolved(x, w, bias, known)
+        made = gemm.convolve_by_gemm(x, w, bias, known)
         return function(x, w, bias, **settings) if made is None else made
 
     def call(x: Tensor, w: Tensor) -> Tensor:

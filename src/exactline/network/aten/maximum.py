@@ -37,7 +37,7 @@ def max_pool(b: Builder, a: Args) -> Value:
     table = windows.pool_windows(x.shape[1:], shape[1:], kernel, stride, padding, dilation)
     if bool((table < 0).any()):
         raise Refused("has a window that lies wholly in the padding, where the maximum is minus infinity")
-    table = windows.for_channels(table, x.shape[0], x.shape[1:])
+    table = windows.repeat_for_channels(table, x.shape[0], x.shape[1:])
     native = None
     if spatial == 2:
         settings = (kernel, stride, padding, dilation, bool(a["ceil_mode"]))
@@ -49,7 +49,7 @@ def max_pool(b: Builder, a: Args) -> Value:
 @rule("adaptive_max_pool1d", "adaptive_max_pool2d", "adaptive_max_pool3d")
 def adaptive_max_pool(b: Builder, a: Args) -> Value:
     x, shape = b.data(a["self"]), b.shape[0]
-    table = windows.for_channels(windows.adaptive_windows(x.shape[1:], shape[1:]), x.shape[0], x.shape[1:])
+    table = windows.repeat_for_channels(windows.adaptive_windows(x.shape[1:], shape[1:]), x.shape[0], x.shape[1:])
     return b.add(Maximum(table, tuple(shape), name="adaptive_max_pool"), [x], shape), INDICES
 
 
@@ -61,7 +61,7 @@ def reduce(b: Builder, a: Args) -> Value:
         raise Refused("takes the maximum of nothing")
     several = bool(b.shape) and isinstance(b.shape[0], tuple)
     shape = b.shape[0] if several else b.shape
-    table = windows.reduced_windows(x.shape, dims)
+    table = windows.reduction_windows(x.shape, dims)
     lowest = Maximum(table, tuple(shape), -1, name="min")
     highest = Maximum(table, tuple(shape), name="max")
     if b.target.startswith("aminmax"):
@@ -74,7 +74,7 @@ def reduce(b: Builder, a: Args) -> Value:
 def cumulative(b: Builder, a: Args) -> Value:
     x, shape = b.data(a["self"]), b.shape[0]
     (dim,) = (d - 1 for d in dims_of(a, x))
-    rows = windows.reduced_windows(x.shape, [dim])  # (others, length)
+    rows = windows.reduction_windows(x.shape, [dim])  # (others, length)
     length = rows.shape[1]
     places = torch.arange(length)[None].expand(length, -1).minimum(torch.arange(length)[:, None])
     table = torch.zeros(prod(x.shape), length, dtype=torch.int64)
@@ -109,7 +109,7 @@ def order(b: Builder, a: Args) -> Value:
         "median": backwards[(length - 1) // 2, None],
         "kthvalue": backwards[a.get("k", 1) - 1, None],
     }[name]
-    table = windows.reduced_windows(x.shape, [dim])
+    table = windows.reduction_windows(x.shape, [dim])
     others = [n for d, n in enumerate(x.shape) if d != dim]
     made = b.add(Order(table, ranks, (*others, len(ranks)), name), [x], (*others, len(ranks)))
     shape = b.shape[0] if isinstance(b.shape[0], tuple) else b.shape

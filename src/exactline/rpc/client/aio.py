@@ -13,8 +13,8 @@ import grpc.aio
 
 from ...decide.intervals import Decisions, ManyDecisions
 from ...errors import ExactlineError
-from ...lines import Point
-from ...progress import Report, reporter
+from ...lines import PointLike
+from ...progress import ProgressCallback, progress_reporter
 from ...results.plane import PlaneRestriction
 from ...results.restriction import Restriction
 from ...results.restrictions import Restrictions
@@ -52,18 +52,24 @@ class AsyncClient:
             self._channel = grpc.aio.secure_channel(target, credentials, options)
 
     async def restrict(
-        self, model: Any, Q: Point, R: Point, *, progress: bool | Report = False, **options: Any
+        self, model: Any, Q: PointLike, R: PointLike, *, progress: bool | ProgressCallback = False, **options: Any
     ) -> Restriction:
         """See `Client.restrict`."""
         return await self._ask(asking.restrict(model, Q, R, progress, options), progress)
 
     async def restrict_many(
-        self, model: Any, starts: Point, ends: Point, *, progress: bool | Report = False, **options: Any
+        self,
+        model: Any,
+        starts: PointLike,
+        ends: PointLike,
+        *,
+        progress: bool | ProgressCallback = False,
+        **options: Any,
     ) -> Restrictions:
         """See `Client.restrict_many`."""
         return await self._ask(asking.restrict_many(model, starts, ends, progress, options), progress)
 
-    async def sweep(self, model: Any, Q: Point, R: Point, **options: Any) -> AsyncIterator[Restriction]:
+    async def sweep(self, model: Any, Q: PointLike, R: PointLike, **options: Any) -> AsyncIterator[Restriction]:
         """See `Client.sweep`; to be used with ``async for``."""
         question = asking.sweep(model, Q, R, options)
         pauses = self.way.pauses()
@@ -86,13 +92,13 @@ class AsyncClient:
     async def decide(
         self,
         model: Any,
-        Q: Point,
-        R: Point,
+        Q: PointLike,
+        R: PointLike,
         order: str = "max",
         top: int = 1,
         *,
         output: int | None = None,
-        progress: bool | Report = False,
+        progress: bool | ProgressCallback = False,
         **options: Any,
     ) -> Decisions:
         """See `Client.decide`."""
@@ -101,13 +107,13 @@ class AsyncClient:
     async def decide_many(
         self,
         model: Any,
-        starts: Point,
-        ends: Point,
+        starts: PointLike,
+        ends: PointLike,
         order: str = "max",
         top: int = 1,
         *,
         output: int | None = None,
-        progress: bool | Report = False,
+        progress: bool | ProgressCallback = False,
         **options: Any,
     ) -> ManyDecisions:
         """See `Client.decide_many`."""
@@ -125,7 +131,7 @@ class AsyncClient:
         return_convergence_delta: bool = False,
         return_report: bool = False,
         memory: int | None = None,
-        progress: bool | Report = False,
+        progress: bool | ProgressCallback = False,
     ) -> Any:
         """See `Client.attribute`."""
         wanted = (return_convergence_delta, return_report)
@@ -133,7 +139,7 @@ class AsyncClient:
         return await self._ask(question, progress)
 
     async def plane(
-        self, model: Any, vertices: Any, *, progress: bool | Report = False, **options: Any
+        self, model: Any, vertices: Any, *, progress: bool | ProgressCallback = False, **options: Any
     ) -> PlaneRestriction:
         """See `Client.plane`."""
         return await self._ask(asking.plane(model, vertices, progress, options), progress)
@@ -145,7 +151,7 @@ class AsyncClient:
         axes: Any = (0, 1),
         box: Any = ((0.0, 1.0), (0.0, 1.0)),
         *,
-        progress: bool | Report = False,
+        progress: bool | ProgressCallback = False,
         **options: Any,
     ) -> PlaneRestriction:
         """See `Client.grid`."""
@@ -196,8 +202,8 @@ class AsyncClient:
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    async def _ask(self, question: Question[Result], progress: bool | Report) -> Result:
-        with reporter(progress) as report:
+    async def _ask(self, question: Question[Result], progress: bool | ProgressCallback) -> Result:
+        with progress_reporter(progress) as report:
 
             async def attempt() -> Result:
                 reader = Reader(report)

@@ -10,7 +10,7 @@ from google.protobuf.message import DecodeError
 from torch import Tensor
 
 from ...errors import ExactlineError, ServiceError
-from ...progress import Report
+from ...progress import ProgressCallback
 from ..codec import rows_of
 from ..protos.exactline.v1 import exactline_pb2 as pb
 
@@ -19,7 +19,7 @@ from ..protos.exactline.v1 import exactline_pb2 as pb
 class Reader:
     """Gathers the arrays of an answer."""
 
-    report: Report | None = None
+    report: ProgressCallback | None = None
     head: pb.Head = field(default_factory=pb.Head)
     tail: pb.Tail | None = None
     part: pb.PartEnd | None = None  # the end of a part, where the last message was one

@@ -13,9 +13,9 @@ from torch import Tensor
 from ...attr.inputs import asked
 from ...attr.integrated_gradients import AttributionReport, as_given
 from ...decide.intervals import Decisions, ManyDecisions
-from ...engines.polygons.polygon_input import outline
+from ...engines.polygons.polygon_input import check_polygon
 from ...errors import ArgumentError, LineError, PlaneError
-from ...lines import Lines, Point, lines_of, points_of
+from ...lines import Lines, PointLike, as_lines, as_points
 from ...results.plane import PlaneRestriction
 from ...results.restriction import Restriction
 from ...results.restrictions import Restrictions
@@ -69,25 +69,25 @@ def _options(model: Any, given: dict[str, Any], progress: Any) -> tuple[pb.Optio
     return made, chosen
 
 
-def restrict(model: Any, Q: Point, R: Point, progress: Any, given: dict[str, Any]) -> Question[Restriction]:
+def restrict(model: Any, Q: PointLike, R: PointLike, progress: Any, given: dict[str, Any]) -> Question[Restriction]:
     """One line."""
-    lines = lines_of(Q, R, ("Q", "R"), many=False)
+    lines = as_lines(Q, R, ("Q", "R"), many=False)
     request, chosen = _lines_request(model, lines, progress, given)
     return Question("Restrict", request, lambda reader: results.lines_of(reader, lines, chosen)[0])
 
 
 def restrict_many(
-    model: Any, starts: Point, ends: Point, progress: Any, given: dict[str, Any]
+    model: Any, starts: PointLike, ends: PointLike, progress: Any, given: dict[str, Any]
 ) -> Question[Restrictions]:
     """Many lines."""
-    lines = lines_of(starts, ends, ("starts", "ends"), many=True)
+    lines = as_lines(starts, ends, ("starts", "ends"), many=True)
     request, chosen = _lines_request(model, lines, progress, given)
     return Question("Restrict", request, lambda reader: results.lines_of(reader, lines, chosen))
 
 
-def sweep(model: Any, Q: Point, R: Point, given: dict[str, Any]) -> Question[Restriction]:
+def sweep(model: Any, Q: PointLike, R: PointLike, given: dict[str, Any]) -> Question[Restriction]:
     """One line in parts; the question makes one of them."""
-    lines = lines_of(Q, R, ("Q", "R"), many=False)
+    lines = as_lines(Q, R, ("Q", "R"), many=False)
     request, chosen = _lines_request(model, lines, False, given)
     return Question("Sweep", request, lambda reader: results.part_of(reader, lines, chosen))
 
@@ -129,18 +129,25 @@ def _decide_request(
 
 
 def decide_one(
-    model: Any, Q: Point, R: Point, order: str, top: int, output: int | None, progress: Any, given: dict[str, Any]
+    model: Any,
+    Q: PointLike,
+    R: PointLike,
+    order: str,
+    top: int,
+    output: int | None,
+    progress: Any,
+    given: dict[str, Any],
 ) -> Question[Decisions]:
     """Which output leads on a line."""
-    lines, chosen = lines_of(Q, R, ("Q", "R"), many=False), USUAL | given
+    lines, chosen = as_lines(Q, R, ("Q", "R"), many=False), USUAL | given
     request = _decide_request(model, lines, order, top, output, progress, given, one=True)
     return Question("Decide", request, lambda reader: results.decisions_of(reader, lines, chosen, order, top))
 
 
 def decide_many(
     model: Any,
-    starts: Point,
-    ends: Point,
+    starts: PointLike,
+    ends: PointLike,
     order: str,
     top: int,
     output: int | None,
@@ -148,7 +155,7 @@ def decide_many(
     given: dict[str, Any],
 ) -> Question[ManyDecisions]:
     """The same on many."""
-    lines, chosen = lines_of(starts, ends, ("starts", "ends"), many=True), USUAL | given
+    lines, chosen = as_lines(starts, ends, ("starts", "ends"), many=True), USUAL | given
     request = _decide_request(model, lines, order, top, output, progress, given, one=False)
     return Question("Decide", request, lambda reader: results.many_decisions_of(reader, lines, chosen, order, top))
 
@@ -221,9 +228,9 @@ def _index(value: Any, name: str) -> pb.Index:
 
 def plane(model: Any, vertices: Any, progress: Any, given: dict[str, Any]) -> Question[PlaneRestriction]:
     """A polygon of a plane."""
-    outline(vertices)  # what cannot be one need not travel
+    check_polygon(vertices)  # what cannot be one need not travel
     options, chosen = _options(model, given, progress)
-    request = pb.PlaneRequest(options=options, vertices=point_of(points_of(vertices, "vertices")))
+    request = pb.PlaneRequest(options=options, vertices=point_of(as_points(vertices, "vertices")))
     return Question("Plane", request.SerializeToString(), lambda reader: results.plane_of(reader, chosen))
 
 
@@ -244,7 +251,7 @@ def grid(
             hint="Give such as axes=(0, 1), box=((0, 1), (0, 1)).",
         ) from problem
     try:
-        start = points_of(base, "base")[0]
+        start = as_points(base, "base")[0]
     except LineError as problem:
         raise PlaneError(problem.problem, where=problem.where, hint=problem.hint) from problem
     options, chosen = _options(model, given, progress)

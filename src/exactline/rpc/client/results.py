@@ -8,13 +8,13 @@ from typing import Any, overload
 from torch import Tensor
 
 from ...decide.intervals import Decisions, ManyDecisions, Table
-from ...engines.assemble import Collected
+from ...engines.assemble import BreakTable
 from ...errors import MissingError
 from ...lines import Lines
 from ...network.graph import Network, Node
 from ...ops.base import Input, Op
+from ...results.codec import LINE_ARRAYS, decode_line, decode_plane, number_arrays
 from ...results.plane import PlaneRestriction
-from ...results.plane_storage import ARRAYS
 from ...results.restriction import Restriction
 from ...results.restrictions import Restrictions
 from .decode import Reader
@@ -66,9 +66,9 @@ class Received(Restrictions):
 def lines_of(reader: Reader, lines: Lines, options: dict[str, Any]) -> Received:
     """An answer about many lines."""
     tail, rows = reader.whole(), reader.breaks
-    alphas, births, doubts = (reader.array(name, rows) for name in ("alphas", "births", "doubts"))
-    kept = reader.group("value", rows) if options["values"] else None
-    found = Collected(reader.offsets(len(lines)), alphas, births, doubts, kept, tail.stopped)
+    alphas, origins, ambiguous = (reader.array(field.name, rows) for field in LINE_ARRAYS)
+    values = reader.group("value", rows) if options["values"] else None
+    found = BreakTable(reader.offsets(len(lines)), alphas, origins, ambiguous, values, tail.stopped)
     return Received(
         found,
         lines,
@@ -86,25 +86,20 @@ def lines_of(reader: Reader, lines: Lines, options: dict[str, Any]) -> Received:
 
 def part_of(reader: Reader, lines: Lines, options: dict[str, Any]) -> Restriction:
     """One part of a sweep."""
-    rows, end, head = reader.breaks, reader.part, reader.head
-    found = Restriction(
-        reader.array("alphas", rows),
-        lines,
-        reader.array("births", rows),
-        reader.array("doubts", rows)[: max(rows - 1, 0)],
-        reader.group("value", rows) if options["values"] else None,
-        tuple(head.names),
-        units=_units(reader),
-        several_inputs=head.several_inputs,
-        several_outputs=head.several_outputs,
-        dtype=options["dtype"],
-        seconds=0.0 if end is None else end.seconds,
-        stopped="" if end is None else end.stopped,
-        stored_error=0.0 if end is None else end.error,
-        rewrite=options["rewrite"],
-        until=options["until"],
-        weights=head.checksum,
-        engine="" if end is None else end.engine,
+    rows, end = reader.breaks, reader.part
+    arrays = {name: reader.array(name, rows) for name in reader.names}
+    arrays["doubts"] = arrays["doubts"][: max(rows - 1, 0)]
+    arrays |= number_arrays("start", lines.starts) | number_arrays("end", lines.ends)
+    found = decode_line(
+        arrays,
+        _facts(reader, options)
+        | {
+            "seconds": 0.0 if end is None else end.seconds,
+            "stopped": "" if end is None else end.stopped,
+            "stored_error": 0.0 if end is None else end.error,
+            "engine": "" if end is None else end.engine,
+            "is_minimal": False,
+        },
     )
     reader.forget()
     return found
@@ -129,22 +124,26 @@ def many_decisions_of(reader: Reader, lines: Lines, options: dict[str, Any], ord
 
 def plane_of(reader: Reader, options: dict[str, Any]) -> PlaneRestriction:
     """An answer about a plane."""
-    tail, head = reader.whole(), reader.head
-    return PlaneRestriction(
-        reader.group("vertex"),
-        *(reader.array(name) for name in ARRAYS),
-        kept=reader.group("value") if options["values"] else None,
-        names=tuple(head.names),
-        units=_units(reader),
-        several_inputs=head.several_inputs,
-        several_outputs=head.several_outputs,
-        dtype=options["dtype"],
-        seconds=tail.seconds,
-        unresolved=tail.unresolved,
-        rewrite=options["rewrite"],
-        until=options["until"],
-        checksum=head.checksum,
-    )
+    tail = reader.whole()
+    facts = _facts(reader, options) | {"seconds": tail.seconds, "unresolved": tail.unresolved}
+    return decode_plane({name: reader.array(name) for name in reader.names}, facts)
+
+
+def _facts(reader: Reader, options: dict[str, Any]) -> dict[str, Any]:
+    """What a message and the request say of a result, by the names of the codec."""
+    head = reader.head
+    return {
+        "names": tuple(head.names),
+        "units": _units(reader),
+        "several_inputs": head.several_inputs,
+        "several_outputs": head.several_outputs,
+        "rewrite": options["rewrite"],
+        "until": options["until"],
+        "dtype": str(options["dtype"]).removeprefix("torch."),
+        "values": options["values"],
+        "checksum": head.checksum,
+        "weights": head.checksum,
+    }
 
 
 def _units(reader: Reader) -> dict[str, int]:

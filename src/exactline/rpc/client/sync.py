@@ -13,8 +13,8 @@ import torch
 
 from ...decide.intervals import Decisions, ManyDecisions
 from ...errors import ExactlineError
-from ...lines import Point
-from ...progress import Report, reporter
+from ...lines import PointLike
+from ...progress import ProgressCallback, progress_reporter
 from ...results.plane import PlaneRestriction
 from ...results.restriction import Restriction
 from ...results.restrictions import Restrictions
@@ -63,13 +63,13 @@ class Client:
     def restrict(
         self,
         model: Any,
-        Q: Point,
-        R: Point,
+        Q: PointLike,
+        R: PointLike,
         *,
         dtype: torch.dtype = torch.float64,
         memory: int | None = None,
         values: bool = True,
-        progress: bool | Report = False,
+        progress: bool | ProgressCallback = False,
         rewrite: bool = True,
         until: str | None = None,
         max_breaks: int | None = None,
@@ -83,13 +83,13 @@ class Client:
     def restrict_many(
         self,
         model: Any,
-        starts: Point,
-        ends: Point,
+        starts: PointLike,
+        ends: PointLike,
         *,
         dtype: torch.dtype = torch.float64,
         memory: int | None = None,
         values: bool = True,
-        progress: bool | Report = False,
+        progress: bool | ProgressCallback = False,
         rewrite: bool = True,
         until: str | None = None,
         max_breaks: int | None = None,
@@ -103,8 +103,8 @@ class Client:
     def sweep(
         self,
         model: Any,
-        Q: Point,
-        R: Point,
+        Q: PointLike,
+        R: PointLike,
         *,
         dtype: torch.dtype = torch.float64,
         memory: int | None = None,
@@ -124,13 +124,13 @@ class Client:
     def decide(
         self,
         model: Any,
-        Q: Point,
-        R: Point,
+        Q: PointLike,
+        R: PointLike,
         order: str = "max",
         top: int = 1,
         *,
         output: int | None = None,
-        progress: bool | Report = False,
+        progress: bool | ProgressCallback = False,
         **options: Any,
     ) -> Decisions:
         """Which output leads on every point of a line: see `Restriction.decisions`; options are those of restrict."""
@@ -139,13 +139,13 @@ class Client:
     def decide_many(
         self,
         model: Any,
-        starts: Point,
-        ends: Point,
+        starts: PointLike,
+        ends: PointLike,
         order: str = "max",
         top: int = 1,
         *,
         output: int | None = None,
-        progress: bool | Report = False,
+        progress: bool | ProgressCallback = False,
         **options: Any,
     ) -> ManyDecisions:
         """The same for many lines in one call: see `Restrictions.decisions`."""
@@ -162,7 +162,7 @@ class Client:
         return_convergence_delta: bool = False,
         return_report: bool = False,
         memory: int | None = None,
-        progress: bool | Report = False,
+        progress: bool | ProgressCallback = False,
     ) -> Any:
         """Exact integrated gradients: see `exactline.attr.IntegratedGradients.attribute`.
 
@@ -172,7 +172,9 @@ class Client:
         question = asking.attribute(model, inputs, baselines, target, multiply_by_inputs, wanted, progress, memory)
         return self._ask(question, progress)
 
-    def plane(self, model: Any, vertices: Any, *, progress: bool | Report = False, **options: Any) -> PlaneRestriction:
+    def plane(
+        self, model: Any, vertices: Any, *, progress: bool | ProgressCallback = False, **options: Any
+    ) -> PlaneRestriction:
         """All polygons of a plane: see `exactline.restrict_plane`, whose options these are."""
         return self._ask(asking.plane(model, vertices, progress, options), progress)
 
@@ -183,7 +185,7 @@ class Client:
         axes: Any = (0, 1),
         box: Any = ((0.0, 1.0), (0.0, 1.0)),
         *,
-        progress: bool | Report = False,
+        progress: bool | ProgressCallback = False,
         **options: Any,
     ) -> PlaneRestriction:
         """Two features varied over a box: see `exactline.grid`."""
@@ -226,12 +228,12 @@ class Client:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _ask(self, question: Question[Result], progress: bool | Report) -> Result:
+    def _ask(self, question: Question[Result], progress: bool | ProgressCallback) -> Result:
         """The whole answer; where it breaks off because the server is gone, it is asked for once more."""
-        with reporter(progress) as report:
+        with progress_reporter(progress) as report:
             return self._tried(lambda: self._answered(question, report))
 
-    def _answered(self, question: Question[Result], report: Report | None) -> Result:
+    def _answered(self, question: Question[Result], report: ProgressCallback | None) -> Result:
         reader = Reader(report)
         for message in self._stream(question):
             reader.take(message)

@@ -10,14 +10,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from ...api import restrict
-from ...api_plane import restrict_plane
+from ...api import restrict, restrict_plane
 from ...arrays import Floats, Ints
 from ...errors import LineError, NumberError
 from ...network.graph import Network
 from ...results.plane import PlaneRestriction
 from ...results.restriction import Restriction
-from ...results.triangles import fan
+from ...results.triangles import triangulate
 from ..limits import Limits, refuse
 from ..protos import syrenn_server_pb2 as wire
 from .layers import bad, numbers
@@ -187,7 +186,7 @@ def _mixtures(plane: PlaneRestriction, places: Floats) -> Floats:
     """Points (n, 2) of a plane as mixtures (n, k) of its vertices."""
     count, none = len(plane.outline), np.zeros(len(places), dtype=np.int64)
     outline = (plane.outline / plane.extent).numpy()
-    triangle, share = fan(places / plane.extent, np.arange(count), none, none + count, outline)
+    triangle, share = triangulate(places / plane.extent, np.arange(count), none, none + count, outline)
     made = np.zeros((len(places), count))
     np.put_along_axis(made, triangle.numpy(), share.numpy().clip(0), 1)
     return made

@@ -121,7 +121,7 @@ class _Pen:
             raise bad("There are windows wholly in the padding.", layer.where, "Pad by less than the window.")
         self.sketch.at(f"{self.name}.max_pool2d", layer.where)
         shape = (channels, height, width)
-        return self.sketch.builder.add(Maximum(windows.for_channels(table, channels, size), shape), [x], shape)
+        return self.sketch.builder.add(Maximum(windows.repeat_for_channels(table, channels, size), shape), [x], shape)
 
     def _image(self, x: Drawn, image: tuple[int, int, int], where: str) -> Data:
         """What was drawn as an image with its channels first."""

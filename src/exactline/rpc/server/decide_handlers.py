@@ -10,6 +10,7 @@ import torch
 from ...api import restrict_many
 from ...decide.intervals import Table
 from ...errors import ArgumentError
+from ...results.codec import break_rows
 from ...results.restrictions import Restrictions
 from ..codec import given, tensors_of
 from ..limits import refuse
@@ -41,13 +42,12 @@ def decide(task: Task) -> Iterator[bytes]:
     if asked.one_line and len(lines) != 1:
         raise ArgumentError("There is not one line.", where="one_line", hint="Give arrays of shape (1, *in).")
     table, output = _decided(asked, lines)
-    columns = break_columns(lines.found.values or ())
+    columns = break_columns(lines.breaks.values or ())
     tables = [torch.from_numpy(getattr(table, field.name)) for field in fields(Table)]
     named = [Column(f"table.{f.name}", t.dtype, tuple(t.shape[1:])) for f, t in zip(fields(Table), tables, strict=True)]
     yield writer.head([*columns, *named], network, task.checksum(), len(lines))
-    found = lines.found
-    rows = [found.alphas, found.born, found.doubts, *(found.values or ())]
-    yield from writer.breaks(columns, rows, owner, task.limits.answer_bytes)
+    found = lines.breaks
+    yield from writer.breaks(columns, break_rows(found), owner, task.limits.answer_bytes)
     yield from writer.arrays(tables, task.limits.answer_bytes, len(columns))
     error = _error(lines)
     yield writer.tail(seconds=lines.seconds, stopped=found.stopped, error=error, output=output, engine=lines.engine)

@@ -19,7 +19,7 @@ PID = 8  # bytes
 HEAVY = (
     *("torch.nn.functional", "torch.fx.experimental.symbolic_shapes"),  # the latter takes half a second
     *("exactline.api", "exactline.results.check", "exactline.decide.decisions", "exactline.attr"),
-    *("exactline.api_plane", "exactline.decide.regions", "numpy.random", "numpy.ma"),
+    *("exactline.api", "exactline.decide.regions", "numpy.random", "numpy.ma"),
 )
 USEFUL = ("onnx", "exactline.formats.onnx")  # where they are installed
 

@@ -12,11 +12,12 @@ from torch import Tensor
 
 from ...api import restrict_parts
 from ...api import sweep as sweep_line
-from ...engines.dense.sweep import Part
+from ...engines.dense.sweep import SweepPart
 from ...errors import ArgumentError
-from ...lines import Lines, shape_checked
+from ...lines import Lines, check_shapes
 from ...network import Network
-from ...results.check import LOOKS, value_error
+from ...results.check import MAX_ESTIMATED_BREAKS, value_error
+from ...results.codec import LINE_ARRAYS, break_rows
 from ..codec import TORCH, given, tensors_of
 from ..limits import Limits, refuse
 from ..protos.exactline.v1 import exactline_pb2 as pb
@@ -25,7 +26,6 @@ from .worker import Task
 from .writer import Column, Teller
 
 FEW = 16  # breaks of many lines whose error is estimated
-BREAKS = (("alphas", torch.float64, ()), ("births", torch.int64, (3,)), ("doubts", torch.int64, ()))
 
 
 def options_of(options: pb.Options, device: str) -> dict[str, Any]:
@@ -78,7 +78,7 @@ class _Swept:
             self.counted.take(part.line)
             breaks += len(part.line)
             facts["breaks"] = breaks
-            yield from writer.breaks(columns, columns_of(part), part.line, self.task.limits.answer_bytes)
+            yield from writer.breaks(columns, break_rows(part), part.line, self.task.limits.answer_bytes)
             alphas.append(part.alphas) if lines == 1 else self._look(part)
             if len(part.line):
                 self.teller((int(part.line[-1]) + float(part.alphas[-1])) / max(lines, 1), breaks)
@@ -92,14 +92,14 @@ class _Swept:
             error = value_error(self.network.to(dtype=dtype), whole, found, dtype)
         else:
             error = self._error(whole, dtype)
-        yield writer.tail(seconds=seconds, stopped=choice.limits.stopped, error=error, engine=choice.told)
+        yield writer.tail(seconds=seconds, stopped=choice.limits.stopped, error=error, engine=choice.description)
 
     def _nothing(self) -> list[Column]:
         """The arrays of an answer without a single break."""
         outputs = self.network.outputs if self.chosen["values"] else ()
         return break_columns([torch.zeros(0, *self.network.nodes[i].shape, dtype=torch.float64) for i in outputs])
 
-    def _look(self, part: Part) -> None:
+    def _look(self, part: SweepPart) -> None:
         """Remember a few breaks of a part, wherever they lie."""
         step = max(1, len(part.line) // FEW)
         self.looks.append((part.line[::step].clone(), part.alphas[::step].clone()))
@@ -115,14 +115,14 @@ class _Swept:
 
 def error_at(network: Network, lines: Lines, line: Tensor, alphas: Tensor) -> float:
     """The largest estimated error of an output at some points of some lines."""
-    from ...engines.dense.error_model import estimate
-    from ...fp_context import precise
+    from ...engines.dense.error_model import estimate_errors
+    from ...fp_context import full_precision
 
     worst = 0.0
-    with precise():
+    with full_precision():
         points, errors = lines.at(line, alphas)
         for place in network.outputs:
-            size = estimate(network, place, points, errors)
+            size = estimate_errors(network, place, points, errors)
             worst = max(worst, float(size.max()) if size.numel() else 0.0)
     return worst
 
@@ -152,12 +152,7 @@ class Counted:
 def break_columns(values: Sequence[Tensor]) -> list[Column]:
     """The arrays of an answer whose rows are breaks; values (breaks, *out) where they are kept."""
     kept = [Column(f"value.{i}", value.dtype, tuple(value.shape[1:])) for i, value in enumerate(values)]
-    return [*(Column(*column) for column in BREAKS), *kept]
-
-
-def columns_of(part: Part) -> list[Tensor]:
-    """The same of a part."""
-    return [part.alphas, part.born, part.doubts, *part.values]
+    return [*(Column(field.name, field.dtype, field.row_shape) for field in LINE_ARRAYS), *kept]
 
 
 def sweep(task: Task) -> Iterator[bytes]:
@@ -177,15 +172,15 @@ def sweep(task: Task) -> Iterator[bytes]:
     error = _error_along(network, Lines(*ends), chosen["dtype"])
     for part in sweep_line(network, *(given(tuple(t[0] for t in side)) for side in ends), **chosen):
         if not columns:
-            columns = break_columns(part.kept or ())
+            columns = break_columns(part.stored_values or ())
             yield writer.head(columns, network, task.checksum(), 1)
         line = torch.zeros(len(part.alphas), dtype=torch.int64)
         counted.take(line)
         breaks += len(line)
         task.facts["breaks"] = breaks
-        doubts = torch.zeros(len(line), dtype=torch.int64)
-        doubts[: len(part.doubts)] = part.doubts
-        tensors = [part.alphas, part.births, doubts, *(part.kept or ())]
+        ambiguous = torch.zeros(len(line), dtype=torch.int64)
+        ambiguous[: len(part.ambiguous_per_piece)] = part.ambiguous_per_piece
+        tensors = [part.alphas, part.origin_table, ambiguous, *(part.stored_values or ())]
         yield from writer.breaks(columns, tensors, line, task.limits.answer_bytes)
         yield writer.part_end(part.seconds, part.stopped, error, part.engine)
     yield writer.tail()
@@ -193,7 +188,7 @@ def sweep(task: Task) -> Iterator[bytes]:
 
 def _error_along(network: Network, lines: Lines, dtype: torch.dtype) -> float:
     """The largest estimated error of an output, over points spread along one line: told before its breaks are known."""
-    shape_checked(lines, [network.nodes[i].shape for i in network.inputs])
-    alphas = torch.linspace(0, 1, LOOKS, dtype=torch.float64)
+    check_shapes(lines, [network.nodes[i].shape for i in network.inputs])
+    alphas = torch.linspace(0, 1, MAX_ESTIMATED_BREAKS, dtype=torch.float64)
     swept = lines.to(torch.device("cpu"), dtype)
-    return error_at(network.to(dtype=dtype), swept, torch.zeros(LOOKS, dtype=torch.int64), alphas)
+    return error_at(network.to(dtype=dtype), swept, torch.zeros(MAX_ESTIMATED_BREAKS, dtype=torch.int64), alphas)

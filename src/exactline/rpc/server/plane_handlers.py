@@ -7,11 +7,11 @@ from typing import Any
 
 import torch
 
-from ...api_plane import grid, restrict_plane
+from ...api import grid, restrict_plane
 from ...errors import ArgumentError
 from ...network import Network
+from ...results.codec import encode_plane
 from ...results.plane import PlaneRestriction
-from ...results.plane_storage import ARRAYS
 from ..codec import given, tensor_of, tensors_of
 from ..limits import refuse
 from ..protos.exactline.v1 import exactline_pb2 as pb
@@ -39,13 +39,11 @@ def plane(task: Task) -> Iterator[bytes]:
     made = _made(asked, network, chosen, watch)
     task.facts |= {"lines": 0, "breaks": len(made.edges), "polygons": len(made)}
     task.limits.within("polygons_per_plane", len(made), "polygons")
-    groups = {name: getattr(made, name) for name in ARRAYS}
-    groups |= {f"vertex.{i}": t for i, t in enumerate(made.vertices)}
-    groups |= {f"value.{i}": t for i, t in enumerate(made.kept or ())}
+    groups, _ = encode_plane(made)
     columns = [Column(name, t.dtype, tuple(t.shape[1:])) for name, t in groups.items()]
     yield writer.head(columns, network, task.checksum())
     yield from writer.arrays(list(groups.values()), task.limits.answer_bytes)
-    yield writer.tail(seconds=made.seconds, unresolved=made.unresolved)
+    yield writer.tail(seconds=made.seconds, unresolved=made.ambiguous)
 
 
 def _made(

@@ -17,7 +17,7 @@ from typing import Any, Self
 import grpc
 
 from ...errors import ArgumentError, FileError, ServiceError
-from ...optional import needed
+from ...optional import require_package
 from ..legacy import handler as syrenn
 from ..limits import MIB, Limits
 from . import service
@@ -176,7 +176,9 @@ class Server:
 
     def _side_doors(self, server: grpc.Server) -> None:
         """Health and, if asked, reflection."""
-        with needed("The server needs grpcio-health-checking.", where="serve", hint='pip install "exactline[serve]"'):
+        with require_package(
+            "The server needs grpcio-health-checking.", where="serve", hint='pip install "exactline[serve]"'
+        ):
             from grpc_health.v1 import health, health_pb2, health_pb2_grpc
         self._health = health.HealthServicer()
         health_pb2_grpc.add_HealthServicer_to_server(self._health, server)

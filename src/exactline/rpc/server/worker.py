@@ -186,9 +186,9 @@ def _told(problem: Exception, limits: Limits) -> tuple[dict[str, Any], bool]:
 
 def probe(task: Task) -> Iterator[bytes]:
     """Whether the device can be used; raises ArgumentError where it cannot."""
-    from ...api import chosen_device
+    from ...options import select_device
 
-    yield str(chosen_device(None, task.device)).encode()
+    yield str(select_device(None, task.device)).encode()
 
 
 def nap(task: Task) -> Iterator[bytes]:

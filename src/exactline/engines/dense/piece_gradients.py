@@ -8,14 +8,14 @@ from typing import TypeAlias
 import torch
 from torch import Tensor
 
-from ..api import free_memory
-from ..engines.activation_pattern import patterns
-from ..engines.dense.state import State, begin
-from ..engines.dense.sweep import Limits, branch_out, move_on
-from ..lines import Lines
-from ..network.graph import Network
-from ..numerics.plan import Plan, plan
-from ..ops.base import Affine, Breaking, Input
+from ...lines import Lines
+from ...network.graph import Network
+from ...numerics.plan import SweepPlan, sweep_plan
+from ...ops.base import Affine, Breaking, Input
+from ...options import free_memory
+from ..activation_pattern import activation_patterns
+from .state import SweepState, start_state
+from .sweep import SweepLimits, evaluate_next, insert_breaks
 
 Held: TypeAlias = dict[int, Tensor]  # by node: the branches on every piece, (pieces, ...)
 SHARE = 8  # the branches of all nodes are held for all pieces of a part
@@ -32,11 +32,11 @@ def piece_gradients(
 ) -> list[Tensor]:
     """(pieces, *in) for each input: the gradient on every piece between the breaks."""
     some = max(1, NUMBERS // max(sum(torch.Size(node.shape).numel() for node in network.nodes), 1))
-    limits = Limits(min(some + 1, plan(network).points(free_memory(network.device) // SHARE)))
-    state = begin(lines, 0, 1, network.inputs)
-    state.traced = True
+    limits = SweepLimits(min(some + 1, sweep_plan(network).max_points(free_memory(network.device) // SHARE)))
+    state = start_state(lines, 0, 1, network.inputs)
+    state.records_patterns = True
     found, at = [], 0
-    for ends, held in _swept(network, plan(network), state, limits, {}):
+    for ends, held in _swept(network, sweep_plan(network), state, limits, {}):
         known = alphas[at : at + len(ends)]
         if len(known) < len(ends) or float((ends - known).abs().max()) > SAME:  # breaks of a sweep of another kind
             break
@@ -46,32 +46,36 @@ def piece_gradients(
         found = []
         for first in range(0, len(alphas) - 1, some):
             ends = alphas[first : first + some + 1]
-            held = patterns(network, lines, torch.zeros(len(ends) - 1, dtype=torch.int64), ends[:-1], ends[1:])
+            held = activation_patterns(
+                network, lines, torch.zeros(len(ends) - 1, dtype=torch.int64), ends[:-1], ends[1:]
+            )
             found.append(_pulled(network, held, len(ends) - 1, place, target))
     return [torch.cat(column) for column in zip(*found, strict=True)]
 
 
-def _swept(network: Network, facts: Plan, state: State, limits: Limits, held: Held) -> Iterator[tuple[Tensor, Held]]:
+def _swept(
+    network: Network, facts: SweepPlan, state: SweepState, limits: SweepLimits, held: Held
+) -> Iterator[tuple[Tensor, Held]]:
     """The breaks in parts, in order, and the branches on all pieces between them."""
     while state.node < len(network.nodes):
         i = state.node
-        if isinstance(network.nodes[i].op, Breaking) and i in facts.last:
-            after = branch_out(network, facts, state, limits)
-            if not isinstance(after, State):
+        if isinstance(network.nodes[i].op, Breaking) and i in facts.last_use:
+            after = insert_breaks(network, facts, state, limits)
+            if not isinstance(after, SweepState):
                 for part in after:
                     yield from _swept(network, facts, part, limits, _finer(held, part, i))
                 return
             state, held = after, _finer(held, after, i)
-        move_on(network, facts, state)
+        evaluate_next(network, facts, state)
     yield torch.from_numpy(state.alphas.copy()), held
 
 
-def _finer(held: Held, after: State, i: int) -> Held:
+def _finer(held: Held, after: SweepState, i: int) -> Held:
     """The branches on the pieces after node ``i``, its own among them."""
-    step = after.step
+    step = after.record
     if step is None:
         raise TypeError("the sweep kept no branches")
-    return {j: p[step.origin[:-1]] for j, p in held.items()} | {i: step.pattern}
+    return {j: p[step.source_point[:-1]] for j, p in held.items()} | {i: step.pattern}
 
 
 def _pulled(network: Network, held: Held, count: int, place: int, target: int) -> list[Tensor]:
@@ -86,9 +90,9 @@ def _pulled(network: Network, held: Held, count: int, place: int, target: int) -
             continue
         grad, shapes = grads.pop(i), [nodes[j].shape for j in node.inputs]
         if isinstance(node.op, Affine):
-            pulled = node.op.pull(grad, shapes)
+            pulled = node.op.vjp(grad, shapes)
         elif isinstance(node.op, Breaking):
-            pulled = [node.op.pull(held[i], grad, shapes[0])]
+            pulled = [node.op.vjp(held[i], grad, shapes[0])]
         else:
             raise TypeError("a node is neither affine nor breaking")
         for j, g in zip(node.inputs, pulled, strict=True):

@@ -1,4 +1,4 @@
-"""Attributions as a picture."""
+"""Pictures of attributions: the functions of this package that call the layer above, `plot`."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+    from .step_counts import Report
 
 
 def plot(
@@ -31,3 +33,10 @@ def plot(
     from ..plot.heat import plot_attribution
 
     return plot_attribution(attributions, input, ax=ax, title=title, limit=limit, most=most)
+
+
+def plot_error_curves(report: Report, ax: Axes | None) -> Axes:
+    """Draw the mean error of each sampling rule against the number of gradients."""
+    from ..plot.curves import plot_errors
+
+    return plot_errors(report, ax)

@@ -9,9 +9,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..engines.dense.state import State
-from ..network.graph import Network
-from .backward import Gradients
+from ...network.graph import Network
+from .gradients import Gradients
+from .state import SweepState
 
 NODES, WEIGHTS = np.polynomial.legendre.leggauss(20)
 STEEP = 1.0  # how far logits may change, relative to one another, on a stretch that one rule integrates
@@ -26,11 +26,11 @@ class Output:
     output: int  # which of the outputs
     targets: Tensor  # (lines,) flat position in it
 
-    def __call__(self, state: State, widths: Tensor) -> Gradients:
+    def __call__(self, state: SweepState, widths: Tensor) -> Gradients:
         place = self.network.outputs[self.output]
         values = state.live[place]
         seed = torch.zeros_like(values)
-        target = self.targets.to(values.device)[state.tensors()[0][:, 0]]
+        target = self.targets.to(values.device)[state.point_tensors()[0][:, 0]]
         seed.view(len(seed), -1).scatter_(1, target[:, None], widths[:, None].to(seed.dtype))
         return {place: seed}
 
@@ -47,13 +47,13 @@ class Smoothed:
     output: int
     targets: Tensor  # (lines,)
 
-    def __call__(self, state: State, widths: Tensor) -> Gradients:
+    def __call__(self, state: SweepState, widths: Tensor) -> Gradients:
         place = self.network.outputs[self.output]
         tail = self.network.tails[self.output]
         values = state.live[place]
         if tail is None:
             raise TypeError("the output has no tail")
-        target = self.targets.to(values.device)[state.tensors()[0][:, 0]]
+        target = self.targets.to(values.device)[state.point_tensors()[0][:, 0]]
         seed = torch.zeros_like(values)
         inner = torch.nonzero(widths > 0)[:, 0]
         change = (values[inner + 1] - values[inner]).flatten(1)

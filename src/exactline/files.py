@@ -1,0 +1,32 @@
+"""Files that appear whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+from .errors import FileError
+
+
+def write_atomically(path: Path, data: bytes) -> None:
+    """Write to a neighbouring file, then rename it in one step."""
+    try:
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            mask = os.umask(0)
+            os.umask(mask)
+            Path(name).chmod(0o666 & ~mask)  # a temporary file is private, the one it becomes should not be
+            Path(name).replace(path)
+        except BaseException:
+            Path(name).unlink(missing_ok=True)
+            raise
+    except (OSError, ValueError) as problem:
+        reason = getattr(problem, "strerror", None) or problem
+        raise FileError(
+            f"The file cannot be written: {reason}", where=str(path), hint="Choose a folder that can be written."
+        ) from problem

@@ -1,0 +1,23 @@
+"""What methods of a network call in the layers above: file formats and pictures, imported on first use."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .graph import Network
+
+
+def save_network(network: Network, path: str | os.PathLike[str]) -> None:
+    """`Network.save`."""
+    from ..formats import save
+
+    save(network, path)
+
+
+def network_html(network: Network) -> str:
+    """`Network._repr_html_`."""
+    from ..plot.repr_html import network_html as html
+
+    return html(network)
