@@ -28,7 +28,7 @@ def anywhere(monkeypatch) -> list[bool]:
         made.append(found is not None)
         return found
 
-    for name, value in {"GEMM_DEVICES": frozenset({"cpu"}), "MIN_OUTPUT_CHANNELS": 1, "WORK": 0, "convolved": watched}.items():
+    for name, value in {"GEMM_DEVICES": frozenset({"cpu"}), "MIN_OUTPUT_CHANNELS": 1, "MIN_MULTIPLICATIONS": 0, "convolved": watched}.items():
         monkeypatch.setattr(gemm, name, value)
     return made
 
