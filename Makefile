@@ -9,7 +9,7 @@ READY := .venv/.ready
 # for each reader of files
 FUZZ_SECONDS ?= 1200
 
-.PHONY: demo test test-all test-browser docs bench fuzz lint format protos notebooks clean
+.PHONY: demo test test-portable test-all test-browser coverage docs bench fuzz lint format protos notebooks clean
 .DEFAULT_GOAL := test
 
 $(READY): pyproject.toml
@@ -22,6 +22,15 @@ demo: $(READY)
 
 test: $(READY)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --cov --cov-branch
+
+# the same tests as other processors round: without vector instructions, then with AVX2 at most
+test-portable: $(READY)
+	ATEN_CPU_CAPABILITY=default MKL_CBWR=COMPATIBLE OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto
+	ATEN_CPU_CAPABILITY=avx2 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto
+
+# lines and branches of the whole package that the tests reach; `make test` measures the core alone
+coverage: $(READY)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --cov=exactline --cov-branch --cov-fail-under=90
 
 test-all: $(READY)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto -m "" --timeout 3600 --cov --cov-branch
@@ -52,6 +61,7 @@ lint: $(READY)
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/pyright
+	$(BIN)/lint-imports --config .importlinter
 
 format: $(READY)
 	$(BIN)/ruff check --fix

@@ -20,8 +20,8 @@ from rich.console import Console
 from rich.table import Table
 
 import exactline as xl
-from exactline.verification.falsifier import Falsified
-from exactline.verification.flatten import Flat
+from exactline.verification.falsifier import FalsifierResult
+from exactline.verification.flatten import FlatNetwork
 from exactline.verification.property import Property
 from exactline.verification.vnnlib import read_vnnlib
 
@@ -50,23 +50,23 @@ def instances(properties: list[int], networks: list[str]) -> list[tuple[int, str
 
 def sampled(network: xl.Network, asked: Property, most: int, seed: int = 0) -> Sampled:
     """Uniform points of the boxes, in turn, until one of them breaks the property."""
-    flat, began = Flat(network, torch.device("cpu")), time.perf_counter()
+    flat, began = FlatNetwork(network, torch.device("cpu")), time.perf_counter()
     generator = torch.Generator().manual_seed(seed)
-    boxes, points, turn = asked.by_box(), 0, 0
+    boxes, points, turn = asked.disjuncts_by_box(), 0, 0
     while points < most:
         box, places = boxes[turn % len(boxes)]
         count, turn = min(AT_ONCE, most - points), turn + 1
         x = box.lower + box.width * torch.rand(count, asked.inputs, generator=generator, dtype=torch.float64)
         with torch.no_grad():
             y = flat(x)
-        hits = torch.stack([asked.cases[p].holds(x, y) for p in places]).any(0)
+        hits = torch.stack([asked.disjuncts[p].holds(x, y) for p in places]).any(0)
         if bool(hits.any()):
             return Sampled(points + int(hits.int().argmax()) + 1, True, time.perf_counter() - began)
         points += count
     return Sampled(points, False, time.perf_counter() - began)
 
 
-def row(p: int, n: str, seed: int, found: Falsified, samples: Sampled | None) -> list[str]:
+def row(p: int, n: str, seed: int, found: FalsifierResult, samples: Sampled | None) -> list[str]:
     """One line of the table."""
     cells = [
         str(p),
@@ -109,7 +109,7 @@ def main() -> None:
         table.add_row(*row(p, n, seed, found, samples))
         seen = counts.setdefault(p, [0, 0])
         seen[0], seen[1] = seen[0] + bool(found), seen[1] + 1
-        programs.add(found.replayed)
+        programs.add(found.replayed_by)
     console = Console(width=160)
     console.print(table)
     console.print("; ".join(f"property {p}: {a} of {b} sat" for p, (a, b) in counts.items()), highlight=False)

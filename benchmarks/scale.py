@@ -1,10 +1,10 @@
-"""Many lines on one worker of Ray and on two, as a ratio in one run; what the store costs, and the driver.
+"""Many lines on one and on two Ray workers: rates and their ratio, bytes stored, and the driver's time.
 
     python benchmarks/scale.py                  # rates, ratios and sizes
-    python benchmarks/scale.py --costs FILE     # the seconds of each block too, for scripts/simulate_scale.py
+    python benchmarks/scale.py --costs FILE     # also the seconds of each batch, for scripts/simulate_scale.py
 
-With EXACTLINE_DATA the network is ACAS Xu 1_1; without, a random one of its shape. The two runs on Ray take turns,
-on workers that have computed something before; the machine should have two idle cores.
+With EXACTLINE_DATA the network is ACAS Xu 1_1; without, a random one of its shape. The runs with one and with two
+workers alternate; the machine should have two idle cores.
 """
 
 from __future__ import annotations
@@ -32,11 +32,13 @@ from exactline.scale.jobs import Job
 
 LINES = 20_000
 ROUNDS = 3
-LEAST = 1.6  # times the rate of one worker
+MIN_SPEEDUP = 1.6  # of two workers over one
+BATCH_LINES = 128
+MAX_BATCHES = 100  # whose cost is measured
 
 
-def given() -> tuple[str, Network, Tensor, Tensor]:
-    """The network, and both ends of the lines."""
+def make_example() -> tuple[str, Network, Tensor, Tensor]:
+    """The name of the network, the network, and the starts and ends of the lines."""
     generator = torch.Generator().manual_seed(0)
     starts, ends = torch.rand(2, LINES, 5, dtype=torch.float64, generator=generator) - 0.5
     torch.manual_seed(0)
@@ -50,8 +52,10 @@ def given() -> tuple[str, Network, Tensor, Tensor]:
     return "5-50x6-5, random", as_network(acas_shape().eval(), [torch.zeros(5)]), 8 * starts, 8 * ends
 
 
-def timed(network: Network, starts: Tensor, ends: Tensor, folder: Path, **options: Any) -> tuple[float, float, int]:
-    """Lines a second from the first batch that is back to the last, seconds of the driver itself, and bytes stored."""
+def measure_run(
+    network: Network, starts: Tensor, ends: Tensor, folder: Path, **options: Any
+) -> tuple[float, float, int]:
+    """Lines per second from the first finished task to the last, seconds of the driver, and bytes stored."""
     seen: list[tuple[float, int]] = []
     began = time.process_time()
     store = xl.scale.run(
@@ -69,34 +73,34 @@ def timed(network: Network, starts: Tensor, ends: Tensor, folder: Path, **option
 
 
 def main() -> None:
-    """A table of rates."""
+    """Print a table of rates."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--costs", type=Path, help="write measured costs here, as JSON")
-    wish = parser.parse_args()
-    name, network, starts, ends = given()
+    parser.add_argument("--costs", type=Path, help="a file for the measured costs, as JSON")
+    arguments = parser.parse_args()
+    name, network, starts, ends = make_example()
     torch.set_num_threads(1)
     table = Table(title=f"{LINES:,} lines, {name}, torch {torch.__version__}", title_justify="left")
-    for column in ("engine", "lines a second", "driver, s", "MB stored"):
-        table.add_column(column, justify="left" if column == "engine" else "right")
+    for column in ("backend", "lines per second", "driver, s", "MB stored"):
+        table.add_column(column, justify="left" if column == "backend" else "right")
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch) / "store"
-        found = {"local": [timed(network, starts, ends, folder)]}
-        for workers in on_ray():
+        found = {"local": [measure_run(network, starts, ends, folder)]}
+        for workers in ray_workers():
             found.setdefault(f"Ray, {workers}", []).append(
-                timed(network, starts, ends, folder, engine="ray", workers=workers)
+                measure_run(network, starts, ends, folder, backend="ray", workers=workers)
             )
     best = {key: max(rows) for key, rows in found.items()}
     for key, (rate, spent, size) in best.items():
         table.add_row(key, f"{rate:,.0f}", f"{spent:.2f}", f"{size / 1e6:.1f}")
     console = Console(width=max(Console().width, 110))
     console.print(table)
-    console.print(f"two workers over one: {best['Ray, 2'][0] / best['Ray, 1'][0]:.2f}, at least {LEAST}")
-    if wish.costs is not None:
-        wish.costs.write_text(json.dumps(costs(network, starts, ends)))
+    console.print(f"two workers over one: {best['Ray, 2'][0] / best['Ray, 1'][0]:.2f}, at least {MIN_SPEEDUP}")
+    if arguments.costs is not None:
+        arguments.costs.write_text(json.dumps(measure_costs(network, starts, ends)))
 
 
-def on_ray() -> Iterator[int]:
-    """One worker and two by turns, on a cluster of two."""
+def ray_workers() -> Iterator[int]:
+    """One worker and two in turn, on a cluster of two."""
     import ray
 
     ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
@@ -107,18 +111,18 @@ def on_ray() -> Iterator[int]:
         ray.shutdown()
 
 
-def costs(network: Network, starts: Tensor, ends: Tensor, block: int = 128, most: int = 100) -> dict[str, Any]:
-    """Processor seconds and lengths of single blocks, as a worker meets them."""
+def measure_costs(network: Network, starts: Tensor, ends: Tensor) -> dict[str, Any]:
+    """Processor seconds and lengths of single batches, as a worker computes them."""
     job, rows = Job("restrict"), list[dict[str, float]]()
-    for first in range(0, min(len(starts), block * most), block):
-        part = slice(first, first + block)
+    for first in range(0, min(len(starts), BATCH_LINES * MAX_BATCHES), BATCH_LINES):
+        part = slice(first, first + BATCH_LINES)
         lines = Lines((starts[part],), (ends[part],))
         began = time.process_time()
-        _, breaks, _ = job.compute(network, lines)
+        breaks = job.compute(network, lines).breaks
         spent = time.process_time() - began
         length = float(torch.linalg.vector_norm(ends[part] - starts[part], dim=1).sum())
         rows.append({"seconds": spent, "length": length, "breaks": breaks, "lines": len(lines)})
-    return {"block": block, "rows": rows}
+    return {"block": BATCH_LINES, "rows": rows}
 
 
 if __name__ == "__main__":

@@ -10,11 +10,11 @@ import sys
 from pathlib import Path
 
 import exactline as xl
-from exactline.plot.line import save_picture
-from exactline.zoo.encounter import ADVISORIES, encounter
+from exactline.plot.figure import save_picture
+from exactline.zoo.encounter import ADVISORIES, encounter_network
 
 head_on = [0.0, 0.0, -3.1, 150.0, 150.0]  # distance, bearing, the intruder's heading, both speeds
-plane = xl.grid(encounter(), head_on, axes=(0, 1), box=((0.0, 8000.0), (-3.14, 3.14)))
+plane = xl.grid(encounter_network(), head_on, axes=(0, 1), box=((0.0, 8000.0), (-3.14, 3.14)))
 print(plane)
 
 advice = plane.decisions("min")  # the smallest cost is the advice

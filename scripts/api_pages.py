@@ -1,4 +1,4 @@
-"""Which page of the API reference holds which names, and what each says first."""
+"""The pages of the API reference: the names on each page, and its introduction."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Page:
-    """One page: names are dotted paths, those in ``results`` belong to what the others give back."""
+    """One page: ``names`` are public, ``results`` are classes that public functions return; all are dotted paths."""
 
     file: str
     title: str
@@ -16,15 +16,14 @@ class Page:
     results: tuple[str, ...] = ()
 
 
-def _of(package: str, names: str) -> tuple[str, ...]:
+def _qualify(package: str, names: str) -> tuple[str, ...]:
     return tuple(f"{package}.{name}" for name in names.split())
 
 
-SAVE = "exactline.plot.line.save_picture"
 LINES = Page(
     "lines",
     "Lines",
-    """What a network does between two points, or along many such lines. [Quickstart](../quickstart.md).
+    """A network between two points, or along many lines. [Quickstart](../quickstart.md).
 
 ```python
 import exactline as xl
@@ -33,140 +32,154 @@ from exactline.plot import save_picture
 line = xl.restrict(xl.zoo.loan_network(), *xl.zoo.loan_line())
 save_picture(line.plot(), "loan.svg")
 ```""",
-    (*_of("exactline", "restrict restrict_many restrict_path sweep Restriction Restrictions"), SAVE),
-    _of("exactline", "piece.Piece births.Birth births.Born checking.Check"),
+    (
+        *_qualify("exactline", "restrict restrict_many restrict_path sweep Restriction Restrictions"),
+        "exactline.plot.save_picture",
+    ),
+    _qualify("exactline.results", "piece.Piece origins.Origin origins.Origins check.Check"),
 )
 
 DECISIONS = Page(
     "decisions",
     "Decisions",
-    """Which output leads where, and whether a property can be broken: [which output leads](../decisions.md),
-[counterexamples](../falsifier.md). `line.decisions()`, `line.extrema()` and `line.level()` make the first five.""",
-    (*_of("exactline.decide", "Decisions Interval ManyDecisions Extrema Crossings"), "exactline.falsify"),
-    ("exactline.verification.falsifier.Falsified",),
+    """Which output leads where ([decisions](../decisions.md)), and whether an input breaks a property
+([counterexamples](../falsifier.md)). `line.decisions()`, `line.extrema()` and `line.level()` return the first five.""",
+    (*_qualify("exactline.decide", "Decisions Interval ManyDecisions Extrema LevelSet"), "exactline.falsify"),
+    ("exactline.verification.falsifier.FalsifierResult",),
 )
 
 PLANES = Page(
     "planes",
     "Planes",
-    """Two dimensions: [planes](../planes.md). `exactline.engines.polygons` also holds `restrict_plane`, `grid`, `plane_through`
-and `PlaneRestriction`, by the same names.""",
-    (*_of("exactline", "restrict_plane grid plane_through PlaneRestriction"), "exactline.results.polygon.Polygon"),
-    _of("exactline.decide.regions", "Regions Region"),
+    "A network on a convex polygon of input space. [Planes](../planes.md).",
+    _qualify("exactline", "restrict_plane grid plane_through PlaneRestriction"),
+    _qualify(
+        "exactline", "results.polygon.Polygon results.check.PlaneCheck decide.regions.Regions decide.regions.Region"
+    ),
 )
 
 ATTRIBUTIONS = Page(
     "attributions",
     "Attributions",
-    "`exactline.attr`: integrated gradients and their relatives, without samples. [Attributions](../attribution.md).",
-    _of(
+    "`exactline.attr`: exact integrated gradients and related methods. [Attributions](../attribution.md).",
+    _qualify(
         "exactline.attr",
         "IntegratedGradients LayerConductance NeuronConductance LayerIntegratedGradients InternalInfluence"
-        " AttributionReport ExactWarning plot recommend Report integrate error_curve"
+        " AttributionReport ExactWarning plot recommend SamplingReport integrate error_curve"
         " adaptive_integrated_gradients path_integral PathIntegral",
     ),
-    ("exactline.attr.quantus.explain_func",),
+    _qualify("exactline.attr", "step_counts.RuleNeed quantus.explain_func"),
 )
 
 STUDIES = Page(
     "studies",
     "Density and studies",
-    "Counting breaks, and the paper's experiments as functions: [density](../density.md), [ACAS Xu](../acas.md), "
+    "Break densities, and the paper's experiments as functions: [density](../density.md), [ACAS Xu](../acas.md), "
     "[the paper's tables](../paper.md), [training](../training.md).",
-    _of("exactline", "density Density"),
-    _of("exactline.paper", "acas.run acas_plane.run scene.Scene linearity.run ig.run training.train"),
+    _qualify("exactline", "density Density"),
+    _qualify(
+        "exactline.paper",
+        "acas.lines.run acas.maps.run acas.geometry.EncounterGeometry tables.linearity.run tables.ig.run"
+        " training.digits.train",
+    ),
 )
 
 NETWORKS = Page(
     "networks",
     "Networks",
-    "What is restricted: a module as it is, a network read from a [file](../formats.md), an "
-    "[operator of your own](../adding-an-operator.md).",
-    _of("exactline", "load Network register_pointwise"),
-    _of("exactline.network", "as_network graph.Node graph.Tail"),
+    "Networks from [files](../formats.md), the graph that a module becomes, and "
+    "[operators of your own](../adding-an-operator.md).",
+    _qualify("exactline", "load Network register_pointwise"),
+    _qualify("exactline.network", "as_network graph.Node graph.Tail"),
 )
 
 SCALE = Page(
     "scale",
     "Many lines",
-    "`exactline.scale`: one question asked of many lines, and answers that outlive a crash. [More](../scale.md).",
-    _of("exactline.scale", "run open Store Progress LineAttribution LineDensity"),
+    "`exactline.scale`: one job for many lines, with answers that survive a crash. [More](../scale.md).",
+    _qualify("exactline.scale", "run open restrict Store Progress LineAttribution LineDensity"),
 )
 
 CLIENT = Page(
     "client",
     "Client and server",
-    """`exactline.rpc.client`: the library's questions, asked of a [server](../server.md).
+    """`exactline.rpc.client`: the library's functions on a [server](../server.md).
 
 ```python
 import asyncio
 from pathlib import Path
 
 import exactline as xl
-from exactline.rpc.client import AsyncClient, Client, Model, Remote
+from exactline.network import as_network
+from exactline.rpc.client import AsyncClient, Client, ModelDescription, RemoteModel
 from exactline.rpc.limits import Limits
 from exactline.rpc.server.server import Server, Settings
 
-Q, R = xl.zoo.loan_line()
-xl.network.as_network(xl.zoo.loan_network(), [Q]).save("loan.onnx")
+start, end = xl.zoo.loan_line()
+as_network(xl.zoo.loan_network(), [start]).save("loan.onnx")
 token = "sixteen characters or more"
 settings = Settings(port=0, models=Path(), workers=1, tokens=(token.encode(),), limits=Limits(lines_per_call=2))
 
 
 async def both(address):
     async with AsyncClient(address, token=token) as client:
-        return await asyncio.gather(client.restrict("loan", Q, R), client.decide("loan", Q, R))
+        return await asyncio.gather(client.restrict("loan", start, end), client.decide("loan", start, end))
 
 
 with Server(settings) as server:
     with Client(server.address, token=token) as client:
         model = client.describe("loan")
-        print(isinstance(model, Model), model.units)
-        print(client.restrict(model, Q, R).alphas, client.restrict(Remote("loan", shape=(2,)), Q, R).alphas)
+        print(isinstance(model, ModelDescription), model.units)
+        print(client.restrict(model, start, end).alphas)
+        print(client.restrict(RemoteModel("loan", shape=(2,)), start, end).alphas)
         try:
             client.restrict_many("loan", [[20.0, 30.0]] * 3, [[30.0, 50.0]] * 3)
         except xl.LimitError as error:
             print(error)
     print(asyncio.run(both(server.address)))
     try:
-        Client(server.address, token="another, that it does not know").restrict("loan", Q, R)
+        Client(server.address, token="another, that it does not know").restrict("loan", start, end)
     except xl.AccessError as error:
         print(error)
 
 try:
-    Client(server.address, token=token, retries=0).restrict("loan", Q, R)
+    Client(server.address, token=token, retries=0).restrict("loan", start, end)
 except xl.ServiceError as error:
     print(error)
 ```
 """,
-    _of("exactline.rpc.client", "Client AsyncClient Model Remote"),
-    _of("exactline.rpc.server.server", "Server Settings"),
+    _qualify("exactline.rpc.client", "Client AsyncClient ModelDescription RemoteModel"),
+    _qualify(
+        "exactline.rpc",
+        "server.server.Server server.server.Settings limits.Limits client.models.ServerStats"
+        " client.models.ModelEntry client.models.LayerDescription",
+    ),
 )
 
 EXACT = Page(
     "exact",
     "Rationals",
-    "`exactline.exact`: the same in rational numbers, as an oracle and for proofs. [Exactness](../exactness.md).",
-    _of("exactline.exact", "restrict ExactRestriction Born certify Certificate"),
+    "`exactline.exact`: restrictions in rational arithmetic, an oracle for tests and proofs. [More](../exactness.md).",
+    _qualify("exactline.exact", "restrict ExactRestriction ExactOrigin certify Certificate"),
 )
 
 ZOO = Page(
     "zoo",
-    "Networks that ship with us",
-    "`exactline.zoo`: small networks and digits, so that every example runs anywhere.",
-    _of(
+    "Bundled networks",
+    "`exactline.zoo`: small networks and images for examples and tests.",
+    _qualify(
         "exactline.zoo",
-        "loan_network loan_line tent_network digits_network digits_images digits_set robust robust_facts encounter"
-        " encounter_facts",
+        "loan_network loan_line tent_network digits_network digits_images digits_set robust_network"
+        " robust_facts encounter_network encounter_facts",
     ),
 )
 
 ERRORS = Page(
     "errors",
     "Errors",
-    """Every error is an `ExactlineError` with a problem, a place and something to try; commands print these three lines
-and end with the error's [exit status](../commands.md#errors-and-exit-statuses).""",
-    _of(
+    """Every error is an `ExactlineError` with a problem, a place and a hint; commands print these three lines
+and exit with the error's [status](../commands.md#errors-and-exit-statuses).""",
+    _qualify(
         "exactline",
         "ExactlineError LineError PlaneError ArgumentError CaptureError TrainingModeError UnsupportedError NumberError"
         " MissingError FileError ServiceError AccessError LimitError",

@@ -1,4 +1,4 @@
-"""Train the three digits networks of `exactline.zoo.robust`, and write their file and the digits they learn from.
+"""Train the three networks of `exactline.zoo.robust_network`, and write their file and the digits they learn from.
 
     python scripts/train_robust.py [FOLDER]
 
@@ -18,40 +18,40 @@ from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
 
 from exactline.files import write_atomically
-from exactline.paper import training
-from exactline.zoo import digit_set
+from exactline.paper.training import digits as training
+from exactline.zoo import digits
 from exactline.zoo.robust import WEIGHTS
 
-SPLIT = 0  # seed of the split, which is that of scripts/train_digits.py
+SPLIT_SEED = 0  # as in scripts/train_digits.py
 
 
-def pack() -> bytes:
-    """Scikit-learn's digits as bytes of a .npz: pixels from 0 to 16, labels, and which are for the test."""
+def pack_digits() -> bytes:
+    """Scikit-learn's digits as the bytes of a .npz file: pixels from 0 to 16, labels, and which are test digits."""
     pixels, labels = load_digits(return_X_y=True)
-    _, test = train_test_split(np.arange(len(labels)), test_size=0.25, random_state=SPLIT, stratify=labels)
-    chosen = np.zeros(len(labels), dtype=bool)
-    chosen[test] = True
+    _, test = train_test_split(np.arange(len(labels)), test_size=0.25, random_state=SPLIT_SEED, stratify=labels)
+    is_test = np.zeros(len(labels), dtype=bool)
+    is_test[test] = True
     data = io.BytesIO()
     images = pixels.astype(np.uint8).reshape(-1, 8, 8)
-    np.savez_compressed(data, images=images, labels=labels.astype(np.uint8), test=chosen)
+    np.savez_compressed(data, images=images, labels=labels.astype(np.uint8), test=is_test)
     return data.getvalue()
 
 
 def main() -> None:
-    """Pack the digits, train three times, measure, write."""
-    folder = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(digit_set.__file__).parent
-    write_atomically(folder / digit_set.IMAGES, pack())
+    """Pack the digits, train three networks, print their accuracies and write the files."""
+    folder = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(digits.__file__).parent
+    write_atomically(folder / digits.ALL_DIGITS, pack_digits())
     tensors, facts = {}, {}
     for method in training.METHODS:
-        found = training.train(method)
-        facts[method] = found.facts
-        tensors |= {f"{method}.{name}": t.contiguous() for name, t in found.network.state_dict().items()}
-        shares = ", ".join(f"{name} {value:.2%}" for name, value in found.facts.items() if name.endswith("accuracy"))
-        print(f"{method}: {shares}, {found.seconds:.1f} s")
+        result = training.train(method)
+        facts[method] = result.facts
+        tensors |= {f"{method}.{name}": t.contiguous() for name, t in result.network.state_dict().items()}
+        shares = ", ".join(f"{name} {value:.2%}" for name, value in result.facts.items() if name.endswith("accuracy"))
+        print(f"{method}: {shares}, {result.seconds:.1f} s")
     about = {"what": "a convolutional network on 8x8 digits, trained in three ways", "facts": facts}
-    header = {"about": json.dumps(about)}  # one entry: safetensors writes several in an order that changes
+    header = {"about": json.dumps(about)}  # one entry: the order of several would vary between runs
     write_atomically(folder / WEIGHTS, save(tensors, metadata=header))
-    for name in (digit_set.IMAGES, WEIGHTS):
+    for name in (digits.ALL_DIGITS, WEIGHTS):
         print(f"{name}: {(folder / name).stat().st_size:,} bytes")
 
 

@@ -1,46 +1,57 @@
-"""What all tests share: the folder of published networks, random numbers that repeat, and what coverage looks at."""
+"""Fixtures for all tests: the folder of published networks, fixed seeds, one thread; and what coverage measures."""
 
 from __future__ import annotations
 
 import os
+import random
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
 os.environ.setdefault("MPLBACKEND", "Agg")
 
-# Coverage is of the sweep, the operators and the answer, and it nearly doubles the time of what it follows: these
-# folders are about other things and run without it.
-UNCOVERED = {
+# Coverage is measured for the engines, the operators and the results. It nearly doubles the time of a test, so tests of
+# other packages run without it.
+FOLDERS_WITHOUT_COVERAGE = {
     "attr",
+    "cli",
     "corpus",
     "decide",
     "demo",
+    "docs",
     "exact",
+    "examples",
     "formats",
     "measures",
-    "paper",
-    "rpc",
-    "scale",
-    "verification",
 }
-UNCOVERED |= {"cli", "docs", "examples", "plot", "zoo"}
-REFUSALS = "test_refused.py"  # networks that never come to be swept
+FOLDERS_WITHOUT_COVERAGE |= {"paper", "plot", "rpc", "scale", "verification", "zoo"}
+REFUSAL_TESTS = "test_refused.py"  # networks that are refused before a sweep
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest drops the slow ones
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     here = Path(__file__).parent
-    for item in items if config.pluginmanager.hasplugin("_cov") else []:
+    cases = Counter[str]()
+    core_only = config.pluginmanager.hasplugin("_cov") and config.getoption("cov_source") == [True]
+    for item in items:
+        step = item.get_closest_marker("every")
+        if step is not None:
+            test = item.nodeid.partition("[")[0]
+            if cases[test] % step.args[0]:
+                item.add_marker("slow")
+            cases[test] += 1
         inside = item.path.relative_to(here).parts if item.path.is_relative_to(here) else ()
-        if inside and (inside[0] in UNCOVERED or inside[-1] == REFUSALS):
+        if core_only and inside and (inside[0] in FOLDERS_WITHOUT_COVERAGE or inside[-1] == REFUSAL_TESTS):
             item.add_marker("no_cover")
 
 
 @pytest.fixture(scope="session")
 def data() -> Path:
-    """The folder of published networks that EXACTLINE_DATA names; tests that need it skip without."""
+    """The folder of published networks in EXACTLINE_DATA; tests that need it are skipped without it."""
     folder = os.environ.get("EXACTLINE_DATA")
     if not folder:
         pytest.skip("EXACTLINE_DATA is not set: no published networks to test with")
@@ -49,13 +60,27 @@ def data() -> Path:
 
 @pytest.fixture(scope="session", autouse=True)
 def _one_thread() -> Iterator[None]:
-    """Small tensors need one thread: a second only waits, and for long where other programs run too."""
+    """Compute in one thread: the tensors of tests are too small for more."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(before)
 
 
-@pytest.fixture(autouse=True)
-def _seeded() -> None:
+def seed_generators() -> None:
+    """Seed the global generators of Python, NumPy and torch."""
+    random.seed(0)
+    np.random.seed(0)
     torch.manual_seed(0)
+
+
+def pytest_collectstart(collector: pytest.Collector) -> None:
+    """Seed before a module is imported: lists of parameters hold layers with random weights."""
+    if isinstance(collector, pytest.Module):
+        seed_generators()
+
+
+@pytest.fixture(autouse=True)
+def _fixed_seeds() -> None:
+    """Seed before each test, so that no draw depends on the tests that ran before."""
+    seed_generators()

@@ -1,4 +1,4 @@
-"""The package as a stranger meets it: its version, its data, and an import with next to nothing installed."""
+"""The installed package: its version, its data, its public names, and imports without optional packages."""
 
 import re
 import subprocess
@@ -10,7 +10,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 
-BARE = """
+BARE_SCRIPT = """
 import sys
 
 class Absent:
@@ -22,11 +22,12 @@ sys.meta_path.insert(0, Absent())
 import exactline
 {then}
 """
-ABSENT = {"safetensors", "typer", "rich", "matplotlib", "plotly", "flint", "onnx", "grpc", "ray", "sklearn", "scipy"}
+ABSENT_PACKAGES = {"safetensors", "typer", "rich", "matplotlib", "flint", "onnx", "grpc", "ray", "sklearn", "scipy"}
 
 
-def run_bare(then: str) -> subprocess.CompletedProcess[str]:
-    code = BARE.format(absent=ABSENT, then=then)
+def run_without_optional_packages(then: str) -> subprocess.CompletedProcess[str]:
+    """Run code in a process where only torch and numpy can be imported."""
+    code = BARE_SCRIPT.format(absent=ABSENT_PACKAGES, then=then)
     return subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=False)
 
 
@@ -35,11 +36,11 @@ def test_the_version_is_the_one_in_pyproject():
     assert version("exactline") == project["version"]
 
 
-def test_the_readme_s_example_runs(tmp_path: Path):
+def test_the_example_in_the_readme_runs(tmp_path: Path):
     (example,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
-    done = subprocess.run([sys.executable, "-c", example], capture_output=True, text=True, check=False, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert "tensor([0.0" in done.stdout
+    run = subprocess.run([sys.executable, "-c", example], capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert run.returncode == 0, run.stderr
+    assert "tensor([0.0" in run.stdout
 
 
 def test_the_package_is_typed_and_small():
@@ -49,18 +50,20 @@ def test_the_package_is_typed_and_small():
 
 
 def test_import_needs_only_torch_and_numpy():
-    done = run_bare("print(exactline.__name__)")
-    assert done.stderr == ""
-    assert done.stdout == "exactline\n"
+    run = run_without_optional_packages("print(exactline.__name__)")
+    assert run.stderr == ""
+    assert run.stdout == "exactline\n"
 
 
-def test_every_module_of_zoo_and_view_imports_with_only_torch_and_numpy():
-    done = run_bare("import exactline.zoo, exactline.zoo.digits, exactline.plot.line, exactline.plot.origins_table")
-    assert done.stderr == ""
+def test_zoo_and_plot_can_be_imported_with_only_torch_and_numpy():
+    run = run_without_optional_packages(
+        "import exactline.zoo, exactline.zoo.digits, exactline.plot.line, exactline.plot.tables"
+    )
+    assert run.stderr == ""
 
 
-def test_the_digits_say_what_is_missing():
-    done = run_bare("""
+def test_the_digits_network_names_the_missing_package():
+    run = run_without_optional_packages("""
 from exactline.errors import MissingError
 from exactline.zoo import digits_network
 try:
@@ -68,11 +71,11 @@ try:
 except MissingError as error:
     print(error.hint)
 """)
-    assert done.stdout == "pip install safetensors\n", done.stderr
+    assert run.stdout == "pip install safetensors\n", run.stderr
 
 
-def test_a_picture_says_what_is_missing():
-    done = run_bare("""
+def test_a_plot_names_the_missing_package():
+    run = run_without_optional_packages("""
 from exactline.errors import MissingError
 from exactline.plot.line import plot_line
 try:
@@ -80,10 +83,10 @@ try:
 except MissingError as error:
     print(error.hint)
 """)
-    assert done.stdout == 'pip install "exactline[plot]"\n', done.stderr
+    assert run.stdout == 'pip install "exactline[plot]"\n', run.stderr
 
 
-def test_names_of_the_package_come_when_asked_for():
+def test_public_names_are_imported_on_first_use():
     code = (
         "import exactline as xl, exactline.fp_context, exactline.api\n"
         "from exactline import *\n"
@@ -91,10 +94,10 @@ def test_names_of_the_package_come_when_asked_for():
         "assert {'load', 'Network', 'exact', 'LineError'} <= {*dir(xl)} & {*globals()}\n"
         "print(hasattr(xl, 'nothing'))"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert (done.stdout, done.stderr) == ("False\n", "")
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (run.stdout, run.stderr) == ("False\n", "")
 
 
-def test_names_of_the_package_need_only_torch_and_numpy():
-    done = run_bare("print(all(hasattr(exactline, name) for name in exactline.__all__))")
-    assert (done.stdout, done.stderr) == ("True\n", "")
+def test_public_names_need_only_torch_and_numpy():
+    run = run_without_optional_packages("print(all(hasattr(exactline, name) for name in exactline.__all__))")
+    assert (run.stdout, run.stderr) == ("True\n", "")

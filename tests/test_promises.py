@@ -1,4 +1,4 @@
-"""What the README promises, measured."""
+"""Measurements behind the promises of the documentation."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from exactline.network import as_network
 from exactline.zoo import loan_line, loan_network, tent_network
 from tests.oracle.families import FAMILIES, seeded, small_integers
 
-MEASURED = """
+MEASURED_SCRIPT = """
 import resource, sys, torch
 import exactline as xl
 {body}
@@ -24,16 +24,16 @@ print("peak", peak)
 """
 
 
-def peak_of(body: str) -> tuple[int, list[str]]:
-    """Peak bytes of a process of its own, and what it printed."""
-    command = [sys.executable, "-c", MEASURED.format(body=body)]
+def measure_peak(body: str) -> tuple[int, list[str]]:
+    """Run code in a process of its own; returns its peak memory in bytes and its printed lines."""
+    command = [sys.executable, "-c", MEASURED_SCRIPT.format(body=body)]
     run = subprocess.run(command, capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr
     *lines, last = run.stdout.splitlines()
     return int(last.split()[1]), lines
 
 
-def test_the_loan_example_has_the_three_maps_of_the_paper():
+def test_the_loan_example_has_the_three_affine_maps_of_the_paper():
     line = xl.restrict(loan_network(), *loan_line())
     assert line.alphas.tolist() == pytest.approx([0, 1 / 3, 2 / 3, 1], abs=1e-15)
     top, bottom = [-1.7, 1.0], [2.0, -1.3]
@@ -54,7 +54,7 @@ def test_a_tent_of_depth_14_breaks_at_every_multiple_exactly():
 
 @pytest.mark.slow
 def test_a_tent_of_depth_20_is_exact_in_less_than_a_gibibyte():
-    peak, lines = peak_of(
+    peak, lines = measure_peak(
         "from exactline.zoo import tent_network\n"
         "line = xl.restrict(tent_network(20), [0.0], [1.0])\n"
         "print(len(line.alphas), torch.equal(line.alphas, torch.arange(2**20 + 1, dtype=torch.float64) / 2**20))"
@@ -67,7 +67,7 @@ def test_a_tent_of_depth_20_is_exact_in_less_than_a_gibibyte():
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_the_shape_of_convbig_fits_in_two_gibibytes():
-    peak, lines = peak_of(
+    peak, lines = measure_peak(
         "from torch import nn\n"
         "torch.manual_seed(0)\n"
         "convs = [nn.Conv2d(3, 32, 3, 1, 1), nn.Conv2d(32, 32, 4, 2, 1), nn.Conv2d(32, 64, 3, 1, 1),"
@@ -85,7 +85,7 @@ def test_the_shape_of_convbig_fits_in_two_gibibytes():
     assert peak < 2 * 2**30
 
 
-def same(a: xl.Restriction, b: xl.Restriction) -> None:
+def assert_same(a: xl.Restriction, b: xl.Restriction) -> None:
     assert len(a) == len(b)
     assert float((a.alphas - b.alphas).abs().max()) <= 1e-12
     assert a.ambiguous == b.ambiguous
@@ -96,7 +96,8 @@ def same(a: xl.Restriction, b: xl.Restriction) -> None:
 
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("tied", [False, True])
-def test_the_answer_does_not_depend_on_memory_or_company(family, tied):
+@pytest.mark.every(14)
+def test_the_answer_does_not_depend_on_memory_or_other_lines(family, tied):
     for seed in range(3):
         generator = torch.Generator().manual_seed(100 + seed)
         model, shape = FAMILIES[family](generator)
@@ -106,45 +107,46 @@ def test_the_answer_does_not_depend_on_memory_or_company(family, tied):
         alone = [xl.restrict(network, starts[i], ends[i]) for i in (0, 57, 99)]
         together = xl.restrict_many(network, starts, ends)
         for line, i in zip(alone, (0, 57, 99), strict=True):
-            same(line, together[i])
+            assert_same(line, together[i])
             for memory in (1, 3_000, 20_000):
-                same(line, xl.restrict(network, starts[i], ends[i], memory=memory))
+                assert_same(line, xl.restrict(network, starts[i], ends[i], memory=memory))
         tight = xl.restrict_many(network, starts, ends, memory=30_000)
         assert torch.equal(tight.offsets, together.offsets)
 
 
 @pytest.mark.parametrize("family", ["mlp", "mixed", "residual", "normed"])
-def test_births_equal_the_oracles_under_ties(family):
+@pytest.mark.every(4)
+def test_origins_equal_those_of_the_oracle_under_ties(family):
     for seed in range(12):
         generator = torch.Generator().manual_seed(seed)
         model, shape = FAMILIES[family](generator)
         small_integers(generator, model)
-        Q, R = torch.randint(-3, 4, (2, *shape), generator=generator).double()
-        network = as_network(model, [Q])
-        exact = [b and (b.node, b.unit, b.count) for b in xl.exact.restrict(network, Q, R).born]
+        start, end = torch.randint(-3, 4, (2, *shape), generator=generator).double()
+        network = as_network(model, [start])
+        exact = [b and (b.node, b.unit, b.count) for b in xl.exact.restrict(network, start, end).origins]
         for memory in (None, 1):
-            line = xl.restrict(network, Q, R, memory=memory)
+            line = xl.restrict(network, start, end, memory=memory)
             assert [b and (b.node, b.unit, b.count) for b in line.origins] == exact
 
 
-def test_repeated_calls_pay_no_capture(monkeypatch):
+def test_repeated_calls_do_not_capture_again(monkeypatch):
     import exactline.network as network
 
     calls = []
-    real = network.capture
-    monkeypatch.setattr(network, "capture", lambda *a: calls.append(a) or real(*a))
+    original = network.capture_module
+    monkeypatch.setattr(network, "capture_module", lambda *a: calls.append(a) or original(*a))
     model = nn.Sequential(nn.Linear(3, 4), nn.ReLU())
     for _ in range(3):
         xl.restrict(model, torch.zeros(3), torch.ones(3))
     assert len(calls) == 1
     with torch.no_grad():
-        model[0].weight.data[0, 0] += 1  # does not even raise the tensor's version
+        model[0].weight.data[0, 0] += 1  # does not change the tensor's version counter
     line = xl.restrict(model, torch.zeros(3), torch.ones(3))
     assert len(calls) == 2
     assert line.check().worst < 1e-14
 
 
-def test_the_paths_of_a_polyline_join():
+def test_the_lines_of_a_path_meet_at_its_corners():
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(2, 16), nn.ReLU(), nn.Linear(16, 1))
     corners = torch.randn(5, 2)

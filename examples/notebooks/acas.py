@@ -23,9 +23,9 @@ import torch
 
 import exactline as xl
 from exactline.verification.property import Property
-from exactline.zoo.encounter import ADVISORIES, encounter
+from exactline.zoo.encounter import ADVISORIES, encounter_network
 
-model = encounter()
+model = encounter_network()
 
 
 def met(distance: float, bearing: float) -> list[float]:
@@ -48,8 +48,8 @@ line
 
 # %%
 decided = line.decisions(order="min")  # costs: the smallest decides
-for stretch in decided:
-    print(f"{12_000 * stretch.start:8.2f} to {12_000 * stretch.stop:8.2f} ft: {ADVISORIES[stretch.best]}")
+for interval in decided:
+    print(f"{12_000 * interval.start:8.2f} to {12_000 * interval.stop:8.2f} ft: {ADVISORIES[interval.best]}")
 
 # %%
 decided.plot(labels=ADVISORIES)
@@ -74,12 +74,12 @@ lines
 # %%
 missed: list[tuple[float, float, float, str]] = []
 for bearing, one in zip(bearings, lines.decisions(order="min"), strict=True):
-    for stretch in one:
-        start, stop = 12_000 * stretch.start, 12_000 * stretch.stop
+    for interval in one:
+        start, stop = 12_000 * interval.start, 12_000 * interval.stop
         if 500 * ceil(start / 500) > stop:  # no sample in it
-            missed.append((stop - start, bearing, (start + stop) / 2, ADVISORIES[stretch.best]))
+            missed.append((stop - start, bearing, (start + stop) / 2, ADVISORIES[interval.best]))
 
-print(f"{len(missed)} stretches of advice lie between two samples; the narrowest:")
+print(f"{len(missed)} intervals of advice lie between two samples; the narrowest:")
 for width, bearing, middle, advice in sorted(missed)[:5]:
     print(f"  {advice}, {width:.0f} ft wide, at {bearing:.0f} degrees and {middle:.0f} ft")
 
@@ -148,8 +148,8 @@ print(f"we fly at {own:.0f} ft/s, it flies at {other:.0f} ft/s")
 
 # %%
 inwards = xl.restrict(model, found.x, (low + high) / 2).decisions(order="min")
-for stretch in inwards:
-    print(f"{stretch.start:.4f} to {stretch.stop:.4f} of the way: {ADVISORIES[stretch.best]}")
+for interval in inwards:
+    print(f"{interval.start:.4f} to {interval.stop:.4f} of the way: {ADVISORIES[interval.best]}")
 
 # %% [markdown]
 # ## A published network
@@ -162,9 +162,9 @@ data = os.environ.get("EXACTLINE_DATA")
 if data is None:
     print("EXACTLINE_DATA is not set: no published network to ask.")
 else:
-    study = xl.paper.acas.run(Path(data) / "acasxu" / "nnet" / "ACASXU_run2a_1_1_batch_2000.nnet")
-    mean, least, most = study.breaks("distance")
+    study = xl.paper.acas.lines.run(Path(data) / "acasxu" / "nnet" / "ACASXU_run2a_1_1_batch_2000.nnet")
+    mean, least, most = study.break_statistics("distance")
     print(f"{study.advisor.name}: {len(study.lines)} lines; 100 of them vary the distance")
     print(f"those have {mean:.1f} breaks on average, {least} to {most}, both ends counted")
-    print(f"{len(study.missed)} stretches of advice lie between samples, {sum(m.unseen for m in study.missed)} of them")
+    print(f"{len(study.missed)} intervals of advice lie between samples, {sum(m.unseen for m in study.missed)} of them")
     print("with advice that no sample of their line shows")

@@ -159,7 +159,8 @@ print("attributions add up to it within 1e-6:", bool(off.abs().max() < 1e-6))
 # report on the last call counts such units and says how much attribution hangs on the convention: here none.
 
 # %%
-print(f"{ig.report.pieces:,} pieces, {float(ig.report.hanging.sum()):g} of attribution hangs on conventions")
+print(f"{ig.report.pieces:,} pieces")
+print(f"{float(ig.report.subgradient_range.sum()):g} of the attribution depends on subgradient conventions")
 
 # %% [markdown]
 # Black pixels rest: their units are on a kink all along the line, but nothing flows through them. Next: `acas.ipynb`

@@ -75,7 +75,7 @@ for epoch in range(601):
     if epoch % 25 == 0:
         found = xl.density(model.eval(), starts, (ends - starts)[:, None])
         right = (model(points).argmax(1) == labels).double().mean().item()
-        history.append((epoch, right, found.total, [int(born.sum()) for born in found.births.values()]))
+        history.append((epoch, right, found.total, [int(counts.sum()) for counts in found.origins.values()]))
     model.train()
     loss = nn.functional.cross_entropy(model(points), labels)
     optimiser.zero_grad()

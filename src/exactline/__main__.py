@@ -1,4 +1,4 @@
-"""``python -m exactline`` is the command ``exactline``."""
+"""Run the command line with ``python -m exactline``."""
 
 from .cli import main
 

@@ -1,4 +1,4 @@
-"""The public functions: restrict a network to a line, many lines, a path or a plane, or stream a line in parts."""
+"""The public functions: restrict a network to a line, to many lines, a path or a plane, or stream a line in parts."""
 
 from __future__ import annotations
 
@@ -29,28 +29,31 @@ from .results.plane import PlaneRestriction
 from .results.restriction import Restriction
 from .results.restrictions import Restrictions
 
-FIRST_PART_POINTS, DEADLINE_PART_POINTS = 256, 64  # points of a part where max_breaks or seconds may stop the sweep
-MIN_PART_CORNERS = 256  # corners of a part of a plane, whatever the memory
+MAX_PART_POINTS_WITH_BREAK_LIMIT = 256  # points swept together with max_breaks: a limit is noticed after each part
+MAX_PART_POINTS_WITH_DEADLINE = 64  # points swept together with seconds: a deadline is noticed after each part
+MIN_PART_CORNERS = 256  # corners of a plane that are swept together, however little memory there is
 
 
 def restrict(model: Any, start: PointLike, end: PointLike, **options: Unpack[RestrictKeywords]) -> Restriction:
     """Compute every break of a piecewise-linear network on the line from start to end, and its values there.
 
+    Between two breaks the line stays in one linear region: the activation pattern is constant and the network affine.
+
     Args:
-        model: a module in eval mode, an exported program or a Network.
-        start: a point without a batch dimension; a tuple of points where the model takes several inputs.
-        end: the other end of the line, of the same shape.
+        model: A module in eval mode, an exported program or a Network.
+        start: The first point, (*in), without a batch dimension; a tuple of points if the model takes several inputs.
+        end: The last point, of the same shape as start.
         dtype: torch.float64, or torch.float32, which is faster on some GPUs and finds false breaks.
-        device: where to compute; by default where the model's weights are.
-        memory: bytes of the working set.
+        device: Where to compute; by default on the device of the model's weights.
+        memory: Bytes of the working set; by default a share of the free memory. It does not change the answer.
         values: False keeps only the breaks and their origins.
-        progress: True shows a progress bar; a function is called with the share done and the breaks so far.
-        rewrite: False keeps ReLU and maximum apart instead of fusing them.
-        until: the name of a submodule whose output is wanted instead of the model's.
-        max_breaks: end the sweep after so many breaks.
-        seconds: end the sweep after so many seconds.
-        engine: "dense" (values at every break), "patches" (local slope jumps) or "auto"; ``line.engine`` says which
-            one ran and why.
+        progress: True shows a progress bar; a function is called with the share done and the number of breaks so far.
+        rewrite: False sweeps ReLU and maximum one after the other instead of fused, which gives more breaks.
+        until: The name of a submodule whose output replaces the model's.
+        max_breaks: Stop the sweep after this many breaks.
+        seconds: Stop the sweep after this many seconds.
+        engine: "dense" (values at every break), "patches" (slope jumps in their receptive fields) or "auto";
+            ``line.engine`` says which one ran and why.
 
     >>> import exactline as xl
     >>> line = xl.restrict(torch.nn.ReLU(), [-1.0, 2.0], [3.0, 2.0])
@@ -64,17 +67,19 @@ def restrict(model: Any, start: PointLike, end: PointLike, **options: Unpack[Res
 
 
 def restrict_many(model: Any, starts: PointLike, ends: PointLike, **options: Unpack[RestrictKeywords]) -> Restrictions:
-    """Restrict a network to many lines, swept together.
+    """Restrict a network to many lines that are swept together, which is faster than one after the other.
 
     Args:
-        model: as in `restrict`.
-        starts: (lines, *in), or a tuple of such where the model takes several inputs.
-        ends: likewise.
-        **options: as in `restrict`.
+        model: A module in eval mode, an exported program or a Network.
+        starts: The first points, (lines, *in); a tuple of such tensors if the model takes several inputs.
+        ends: The last points, of the same shape as starts.
+        **options: The options of `restrict`.
 
     >>> import exactline as xl
     >>> [len(line) for line in xl.restrict_many(torch.nn.ReLU(), [[-1.0], [1.0]], [[1.0], [2.0]])]
     [2, 1]
+
+    Raises LineError, CaptureError, UnsupportedError, NumberError, ArgumentError.
     """
     lines = as_lines(starts, ends, ("starts", "ends"), many=True)
     return _restrict(model, lines, RestrictOptions.check(model, options, RestrictKeywords))
@@ -85,8 +90,14 @@ def restrict_parts(
 ) -> tuple[EngineChoice, Iterator[SweepPart]]:
     """Stream the answer of `restrict_many` in parts, each as soon as it is final, in bounded memory.
 
-    Joined, the parts are that answer. When they are exhausted, the engine choice says which engine ran, and its limits
-    why the sweep was stopped early, if it was.
+    Concatenated, the parts are the answer of `restrict_many`. After the last part, the engine choice names the engine
+    that ran and its limits the reason why the sweep was stopped early, if it was.
+
+    Args:
+        model: A module in eval mode, an exported program or a Network.
+        starts: The first points, (lines, *in); a tuple of such tensors if the model takes several inputs.
+        ends: The last points, of the same shape as starts.
+        **options: The options of `restrict`.
 
     >>> choice, parts = restrict_parts(torch.nn.ReLU(), [[-1.0], [1.0]], [[1.0], [2.0]], memory=1)
     >>> [(part.line.tolist(), part.alphas.tolist()) for part in parts], choice.limits.stopped
@@ -104,13 +115,16 @@ def restrict_path(model: Any, points: PointLike, **options: Unpack[RestrictKeywo
     """Restrict a network to a polyline: the lines between neighbouring points, swept together.
 
     Args:
-        model: as in `restrict`.
-        points: (points, *in), at least two.
-        **options: as in `restrict`.
+        model: A module in eval mode, an exported program or a Network.
+        points: The corners of the polyline, (points, *in), at least two; a tuple of such tensors if the model takes
+            several inputs.
+        **options: The options of `restrict`.
 
     >>> import exactline as xl
     >>> [len(line) for line in xl.restrict_path(torch.nn.ReLU(), [[-1.0], [1.0], [2.0]])]
     [2, 1]
+
+    Raises LineError, CaptureError, UnsupportedError, NumberError, ArgumentError.
     """
     corners = as_points(points, "points")
     if any(c.dim() == 0 or len(c) < 2 for c in corners):
@@ -122,30 +136,32 @@ def restrict_path(model: Any, points: PointLike, **options: Unpack[RestrictKeywo
 
 
 def sweep(model: Any, start: PointLike, end: PointLike, **options: Unpack[SweepKeywords]) -> Iterator[Restriction]:
-    """Stream a line in parts, in order of alpha, each as soon as it is known, in bounded memory.
+    """Stream a line in parts, in order of alpha, each as soon as it is final, in bounded memory.
 
     Each part is the Restriction of a segment of the line and begins at the alpha where the previous one ended.
 
     Args:
-        model: as in `restrict`.
-        start: as in `restrict`.
-        end: as in `restrict`.
-        **options: as in `restrict`, without progress and max_breaks.
+        model: A module in eval mode, an exported program or a Network.
+        start: The first point, (*in), without a batch dimension; a tuple of points if the model takes several inputs.
+        end: The last point, of the same shape as start.
+        **options: The options of `restrict` except progress and max_breaks.
 
     >>> import exactline as xl
     >>> [part.alphas.tolist() for part in xl.sweep(torch.nn.ReLU(), [-1.0], [1.0], memory=1)]
     [[0.0, 0.5], [0.5, 1.0]]
+
+    Raises LineError, CaptureError, UnsupportedError, NumberError, ArgumentError.
     """
     lines = as_lines(start, end, ("start", "end"), many=False)
     return _stream(model, lines, RestrictOptions.check(model, options, SweepKeywords))
 
 
 def restrict_plane(model: Any, vertices: Any, **options: Unpack[PlaneKeywords]) -> PlaneRestriction:
-    """Cut a convex polygon of input space into all polygons on which the network is affine.
+    """Cut a convex polygon of input space along all its linear regions, into polygons on which the network is affine.
 
     Args:
-        model: as in `restrict`.
-        vertices: three or more corners (k, *in), in order and in one plane; a tuple of such where the model takes
+        model: A module in eval mode, an exported program or a Network.
+        vertices: Three or more corners, (k, *in), in order and in one plane; a tuple of such tensors if the model takes
             several inputs.
         **options: dtype, device, memory, values, progress, rewrite and until, as in `restrict`.
 
@@ -165,19 +181,23 @@ def grid(
     box: Any = ((0.0, 1.0), (0.0, 1.0)),
     **options: Unpack[PlaneKeywords],
 ) -> PlaneRestriction:
-    """Vary two features of an input over a box, all others as in ``base``; plane coordinates are the two features.
+    """Restrict a network to a rectangle in which two features of an input vary and all others keep their values.
+
+    The plane coordinates of the result are the two features.
 
     Args:
-        model: as in `restrict`.
-        base: the input whose other features stay as they are.
-        axes: two positions in the input: numbers, or tuples of them where the input has several dims.
-        box: the range of each of the two features.
-        **options: as in `restrict_plane`.
+        model: A module in eval mode, an exported program or a Network.
+        base: The input, (*in), that gives all other features their values.
+        axes: The two features: indices of the input, as tuples if the input has several dims.
+        box: The ranges of the two features, ((low, high), (low, high)).
+        **options: dtype, device, memory, values, progress, rewrite and until, as in `restrict`.
 
     >>> import exactline as xl
     >>> plane = xl.grid(torch.nn.ReLU(), [0.0, 3.0, 0.0], axes=(0, 2), box=((-1, 1), (-2, 2)))
     >>> len(plane), plane.at([[0.5, -1.0]]).tolist()
     (4, [[0.5, 3.0, 0.0]])
+
+    Raises PlaneError, CaptureError, UnsupportedError, NumberError, ArgumentError.
     """
     polygon = check_grid(base, axes, box)
     return _restrict_polygon(model, polygon, RestrictOptions.check(model, options, PlaneKeywords))
@@ -195,25 +215,25 @@ def _restrict(model: Any, lines: Lines, options: RestrictOptions) -> Restriction
 def _stream(model: Any, lines: Lines, options: RestrictOptions) -> Iterator[Restriction]:
     network, choice = _prepare(model, lines, options)
     parts = link_parts(_sweep(choice, lines, options))
-    held: Restriction | None = None
+    pending: Restriction | None = None
     while True:
         began = time.perf_counter()
         with full_precision():
             part = next(parts, None)
-        if held is not None:
-            # with a deadline a part waits for the next, so that the last one can say that it is the last
-            yield replace(held, stopped=choice.limits.stopped) if part is None else held
+        if pending is not None:
+            # with a deadline a part is held back until the next one is known, so that the last can say it was stopped
+            yield replace(pending, stopped=choice.limits.stopped) if part is None else pending
         if part is None:
             return
         table = _break_table(part, options.values)
-        held = _make_restrictions(table, lines, network, time.perf_counter() - began, options, choice)[0]
+        pending = _make_restrictions(table, lines, network, time.perf_counter() - began, options, choice)[0]
         if options.seconds is None:
-            yield held
-            held = None
+            yield pending
+            pending = None
 
 
 def _prepare(model: Any, lines: Lines, options: RestrictOptions) -> tuple[Network, EngineChoice]:
-    """Capture the model: the network that results refer to, and the engine for the one that is swept."""
+    """Capture the model; returns the network for the results, and the engine with the network that it sweeps."""
     points = [t[0] if len(t) else t.new_zeros(t.shape[1:]) for t in lines.starts]
     with full_precision(kernels=False):
         network = as_network(model, points, rewrite=options.rewrite, until=options.until)
@@ -224,7 +244,7 @@ def _prepare(model: Any, lines: Lines, options: RestrictOptions) -> tuple[Networ
 
 
 def _move(network: Network, model: Any, points: list[Tensor], options: RestrictOptions) -> Network:
-    """The network on the device and in the precision of the sweep."""
+    """Capture the network on the device and in the precision of the sweep."""
     if (options.device, options.dtype) == (torch.device("cpu"), torch.float64):
         return network
     return as_network(
@@ -240,15 +260,15 @@ def _move(network: Network, model: Any, points: list[Tensor], options: RestrictO
 def _limits(network: Network, options: RestrictOptions) -> SweepLimits:
     points = sweep_plan(network).max_points(options.memory_budget)
     if options.max_breaks is not None:
-        points = min(points, FIRST_PART_POINTS)
+        points = min(points, MAX_PART_POINTS_WITH_BREAK_LIMIT)
     if options.seconds is not None:
-        points = min(points, DEADLINE_PART_POINTS)
+        points = min(points, MAX_PART_POINTS_WITH_DEADLINE)
     deadline = float("inf") if options.seconds is None else time.monotonic() + options.seconds
     return SweepLimits(points, deadline)
 
 
 def _sweep(choice: EngineChoice, lines: Lines, options: RestrictOptions) -> Iterator[SweepPart]:
-    """The parts of all lines; float32 patches are summed in float64."""
+    """Sweep all lines, part by part; float32 patches are summed in float64."""
     if choice.uses_patches and options.dtype == torch.float32:
         float32 = choice.network
         choice.network = float32.to(dtype=torch.float64)
@@ -280,9 +300,15 @@ def _report_progress(parts: Iterator[SweepPart], report: ProgressCallback | None
 
 
 def _break_table(part: SweepPart, values: bool) -> BreakTable:
-    kept = tuple(v.cpu() for v in part.values) if values else None
     alphas, origins, ambiguous = (t.cpu().contiguous() for t in (part.alphas, part.origins, part.ambiguous))
-    return BreakTable(torch.tensor([0, len(part.alphas)]), alphas, origins, ambiguous, kept, "")
+    return BreakTable(
+        offsets=torch.tensor([0, len(part.alphas)]),
+        alphas=alphas,
+        origins=origins,
+        ambiguous=ambiguous,
+        values=tuple(v.cpu() for v in part.values) if values else None,
+        stopped="",
+    )
 
 
 def _make_restrictions(
@@ -308,12 +334,12 @@ def _restrict_polygon(model: Any, polygon: PolygonInput, options: RestrictOption
         network = as_network(model, points, rewrite=options.rewrite, until=options.until)
         check_polygon_shapes(polygon.corners, [network.nodes[i].shape for i in network.inputs])
         swept = _move(network, model, points, options)
-    # in units of its extent; the two quotients differ in their last bit from the quotient of the difference
+    # in units of the extent; dividing before subtracting, because the last bit depends on the order
     extent = float(np.ptp(polygon.coordinates, axis=0).max())
     coordinates = polygon.coordinates / extent - polygon.coordinates[0] / extent
     frame = PlaneFrame(tuple(c.to(options.device, options.dtype) for c in polygon.corners), coordinates)
     assembler = PlaneAssembler(network, options.values)
-    # wherever the network is, the polygons are kept in the memory of the host
+    # the mesh is in host memory, whatever the device of the network
     memory = free_memory(torch.device("cpu")) if options.memory is None else options.memory
     max_corners = max(MIN_PART_CORNERS, sweep_plan(swept).max_points(memory))
     with progress_reporter(options.progress) as report, full_precision():
@@ -321,7 +347,7 @@ def _restrict_polygon(model: Any, polygon: PolygonInput, options: RestrictOption
         for part in sweep_plane(swept, frame, max_corners):
             assembler.add(part)
             if report is not None:
-                done += part.share()
+                done += part.area_share()
                 report(min(done, 1.0), assembler.polygons)
         cells = assembler.assemble(frame.coordinates)
     geometry = (polygon.coordinates, polygon.origin, polygon.axes)

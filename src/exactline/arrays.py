@@ -1,4 +1,4 @@
-"""Names for NumPy's arrays in signatures."""
+"""Type aliases for NumPy arrays."""
 
 from __future__ import annotations
 

@@ -1,10 +1,17 @@
-"""Every error a user can meet: what the problem is, where it is, and what to try."""
+"""All errors that the package raises: each says what the problem is, where it is, and what to try."""
 
 from __future__ import annotations
 
 
 class ExactlineError(Exception):
-    """The base of all our errors; it prints as problem / where / try.
+    """The base class of all errors of the package. It prints as three lines: problem, where, try.
+
+    Args:
+        problem: What is wrong, as a sentence.
+        where: The argument, file, line or node that is wrong.
+        hint: What to try instead.
+
+    Every subclass has a stable ``code`` for programs and an ``exit_status`` for the command line.
 
     >>> print(LineError("start holds NaN.", where="argument start", hint="Give finite points."))
     start holds NaN.
@@ -53,7 +60,7 @@ class PlaneError(ExactlineError):
     Traceback (most recent call last):
     exactline.errors.PlaneError: The corners lie on one line.
       where: argument vertices
-      try:   For a line there is xl.restrict.
+      try:   Use xl.restrict for a line.
     """
 
     code = "plane"
@@ -61,7 +68,7 @@ class PlaneError(ExactlineError):
 
 
 class ArgumentError(ExactlineError):
-    """An option or an argument has a value that makes no sense.
+    """An option or an argument has an invalid value.
 
     >>> import torch, exactline as xl
     >>> xl.restrict(torch.nn.ReLU(), [0.0], [1.0], engine="fast")
@@ -76,7 +83,7 @@ class ArgumentError(ExactlineError):
 
 
 class CaptureError(ExactlineError):
-    """The model could not be turned into a graph.
+    """The model cannot be captured as a graph.
 
     >>> import torch, exactline as xl
     >>> def forward(x):
@@ -93,7 +100,7 @@ class CaptureError(ExactlineError):
 
 
 class TrainingModeError(CaptureError):
-    """A submodule behaves as in training, so the model is not one function.
+    """A submodule is in training mode, so the model is not a fixed function.
 
     >>> import torch, exactline as xl
     >>> xl.restrict(torch.nn.Sequential(torch.nn.Dropout()), [0.0], [1.0])
@@ -107,7 +114,13 @@ class TrainingModeError(CaptureError):
 
 
 class UnsupportedError(CaptureError):
-    """The graph holds operators that are not piecewise linear, or that we do not know.
+    """The graph contains operators that are not piecewise linear or not known.
+
+    Args:
+        problem: What is wrong, as a sentence.
+        nodes: A line for each such operator, with its module path.
+        where: The lines of nodes as text.
+        hint: What to try instead.
 
     >>> import torch, exactline as xl
     >>> xl.restrict(torch.nn.GELU(), [0.0], [1.0])
@@ -125,7 +138,7 @@ class UnsupportedError(CaptureError):
 
 
 class NumberError(ExactlineError):
-    """A weight or a value is NaN, infinite or overflows.
+    """A weight or a value is NaN or infinite, or overflows.
 
     >>> import torch, exactline as xl
     >>> model = torch.nn.Linear(1, 1)
@@ -142,14 +155,14 @@ class NumberError(ExactlineError):
 
 
 class MissingError(ExactlineError):
-    """What was asked for was not kept, or an optional package is absent.
+    """Values or the network are missing from a result, or an optional package is not installed.
 
     >>> import torch, exactline as xl
     >>> xl.restrict(torch.nn.ReLU(), [-1.0], [1.0], values=False).values
     Traceback (most recent call last):
     exactline.errors.MissingError: The values were not kept.
       where: line.values
-      try:   Call restrict with values=True, or ask line.at(alpha).
+      try:   Call restrict with values=True, or use line.at(alpha).
     """
 
     code = "missing"
@@ -172,20 +185,20 @@ class FileError(ExactlineError):
 
 
 class ServiceError(ExactlineError):
-    """A server cannot be reached, or cannot do its work now."""
+    """A server cannot be reached, or cannot answer at the moment."""
 
     code = "service"
     exit_status = 7
 
 
 class AccessError(ServiceError):
-    """A server does not know the caller: its token is missing or wrong."""
+    """A server rejects the caller: the token is missing or wrong."""
 
     code = "access"
 
 
 class LimitError(ServiceError):
-    """A call asks for more than a limit of the server allows; the limit is named."""
+    """A call exceeds a limit of the server; the message names the limit."""
 
     code = "limit"
 

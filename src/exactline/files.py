@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all."""
+"""Atomic writing of files."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from .errors import FileError
 
 
 def write_atomically(path: Path, data: bytes) -> None:
-    """Write to a neighbouring file, then rename it in one step."""
+    """Write a file completely or not at all: to a temporary file in the same folder, which is then renamed.
+
+    Raises FileError.
+    """
     try:
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
         try:
@@ -20,7 +23,7 @@ def write_atomically(path: Path, data: bytes) -> None:
                 os.fsync(file.fileno())
             mask = os.umask(0)
             os.umask(mask)
-            Path(name).chmod(0o666 & ~mask)  # a temporary file is private, the one it becomes should not be
+            Path(name).chmod(0o666 & ~mask)  # mkstemp makes private files
             Path(name).replace(path)
         except BaseException:
             Path(name).unlink(missing_ok=True)
@@ -28,5 +31,5 @@ def write_atomically(path: Path, data: bytes) -> None:
     except (OSError, ValueError) as problem:
         reason = getattr(problem, "strerror", None) or problem
         raise FileError(
-            f"The file cannot be written: {reason}", where=str(path), hint="Choose a folder that can be written."
+            f"The file cannot be written: {reason}", where=str(path), hint="Choose a folder that you can write to."
         ) from problem

@@ -1,4 +1,4 @@
-"""Counts, times and units in words, as answers say them of themselves."""
+"""Counts, times and units as text for people."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from collections.abc import Mapping
 OPERATOR_TITLES = {"relu": "ReLU", "leaky_relu": "LeakyReLU", "relu6": "ReLU6", "prelu": "PReLU", "rrelu": "RReLU"}
 
 
-def count_noun(count: int, what: str) -> str:
-    """So many of something.
+def count_noun(count: int, noun: str) -> str:
+    """A count with its noun in the singular or plural.
 
     >>> count_noun(1, "piece"), count_noun(1234, "piece")
     ('1 piece', '1,234 pieces')
     """
-    return f"{count:,} {what}{'' if count == 1 else 's'}"
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def format_seconds(seconds: float) -> str:
-    """How long something took.
+    """A duration in milliseconds or seconds.
 
     >>> format_seconds(0.0123), format_seconds(1.26)
     ('12 ms', '1.3 s')
@@ -26,7 +26,7 @@ def format_seconds(seconds: float) -> str:
 
 
 def format_units(units: Mapping[str, int]) -> str:
-    """How many units of each kind.
+    """The number of units of each kind of operator.
 
     >>> format_units({"relu": 1600, "max_pool2d": 16}), format_units({})
     ('1,600 ReLU and 16 max_pool2d units', 'no units')

@@ -1,4 +1,4 @@
-"""Packages that may be missing: what to say, and what to install."""
+"""Optional packages: a typed error that says what to install."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from .errors import MissingError
 
 @contextmanager
 def require_package(problem: str, *, where: str, hint: str) -> Generator[None]:
-    """Imports that may fail; raises MissingError where one does.
+    """Turn the ImportError of an optional package inside the block into a MissingError.
 
-    >>> with require_package("Dreams need a pillow.", where="bed", hint="pip install pillow"):
+    >>> with require_package("Plots need matplotlib.", where="line.plot", hint="pip install matplotlib"):
     ...     import not_a_package
     Traceback (most recent call last):
-    exactline.errors.MissingError: Dreams need a pillow.
-      where: bed
-      try:   pip install pillow
+    exactline.errors.MissingError: Plots need matplotlib.
+      where: line.plot
+      try:   pip install matplotlib
     """
     try:
         yield

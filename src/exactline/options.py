@@ -1,4 +1,4 @@
-"""The options of a restriction: named and typed once, checked once, passed on as one frozen value."""
+"""The options of a restriction: named and typed once, checked once, passed on as one frozen dataclass."""
 
 from __future__ import annotations
 
@@ -13,20 +13,21 @@ from .errors import ArgumentError
 from .progress import ProgressCallback
 
 ENGINES = ("auto", "dense", "patches")
-CPU_MEMORY_SHARE, GPU_MEMORY_SHARE = 4, 2  # a sweep takes one part in so many of the free memory
-MAX_CPU_BYTES = 256 << 20  # a larger working set makes no sweep on a processor faster
+CPU_MEMORY_DIVISOR, GPU_MEMORY_DIVISOR = 4, 2  # a sweep uses a quarter of the free memory on a CPU, half on a GPU
+MAX_CPU_BYTES = 256 << 20  # bytes of a working set on a CPU; a larger one makes no sweep faster
+FALLBACK_FREE_BYTES = 4 << 30  # free memory assumed where the system does not report it
 
 
 class PlaneKeywords(TypedDict, total=False):
     """Keyword arguments of `restrict_plane` and `grid`."""
 
     dtype: torch.dtype  # torch.float64 (default) or torch.float32
-    device: torch.device | str | None  # where to compute; default: where the model's weights are
+    device: torch.device | str | None  # where to compute; default: the device of the model's weights
     memory: int | None  # bytes of the working set; default: a share of the free memory
     values: bool  # False keeps only breaks and their origins
     progress: bool | ProgressCallback  # True shows a bar; a function is called with the share done and a count
-    rewrite: bool  # False keeps ReLU and maximum apart instead of fusing them
-    until: str | None  # the submodule whose output is wanted instead of the model's
+    rewrite: bool  # False sweeps ReLU and maximum one after the other instead of fused
+    until: str | None  # the submodule whose output replaces the model's
 
 
 class SweepKeywords(TypedDict, total=False):
@@ -38,20 +39,20 @@ class SweepKeywords(TypedDict, total=False):
     values: bool
     rewrite: bool
     until: str | None
-    seconds: float | None  # end the sweep after so many seconds, with what is known by then
-    engine: str  # "dense" (values at every break), "patches" (local slope jumps) or "auto"
+    seconds: float | None  # stop the sweep after this many seconds, with a partial answer
+    engine: str  # "dense" (values at every break), "patches" (slope jumps in their receptive fields) or "auto"
 
 
 class RestrictKeywords(SweepKeywords, total=False):
     """Keyword arguments of `restrict`, `restrict_many` and `restrict_path`."""
 
     progress: bool | ProgressCallback
-    max_breaks: int | None  # end the sweep after so many breaks
+    max_breaks: int | None  # stop the sweep after this many breaks
 
 
 @dataclass(frozen=True)
 class RestrictOptions:
-    """All options of a restriction, checked."""
+    """All options of a restriction, after validation."""
 
     dtype: torch.dtype = torch.float64
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
@@ -71,15 +72,23 @@ class RestrictOptions:
 
     @staticmethod
     def check(model: Any, keywords: Any, allowed: type) -> RestrictOptions:
-        """The options that a call gives, checked; ``allowed`` is the TypedDict that names them."""
+        """Validate the keyword arguments of a call.
+
+        Args:
+            model: The model of the call, whose weights give the default device.
+            keywords: The keyword arguments.
+            allowed: The TypedDict that names the options of the called function.
+
+        Raises ArgumentError.
+        """
         names = tuple(allowed.__annotations__)
         for name in keywords:
             if name not in names:
                 raise ArgumentError(
                     f"There is no option {name!r}.", where=f"argument {name}", hint=f"Options are {', '.join(names)}."
                 )
-        given = dict(keywords)
-        dtype, until, engine = given.get("dtype", torch.float64), given.get("until"), given.get("engine", "auto")
+        options = dict(keywords)
+        dtype, until, engine = options.get("dtype", torch.float64), options.get("until"), options.get("engine", "auto")
         if dtype not in (torch.float64, torch.float32):
             raise ArgumentError(
                 f"dtype must be torch.float64 or torch.float32, not {dtype}.",
@@ -96,14 +105,14 @@ class RestrictOptions:
             raise ArgumentError(
                 "until= needs a module: a Network has no submodules.", where="argument until", hint="Give the module."
             )
-        given |= {name: check_count(name, given.get(name)) for name in ("memory", "max_breaks")}
-        given["seconds"] = check_seconds(given.get("seconds"))
-        given["device"] = select_device(model, given.get("device"))
-        return RestrictOptions(**given)
+        options |= {name: check_count(name, options.get(name)) for name in ("memory", "max_breaks")}
+        options["seconds"] = check_seconds(options.get("seconds"))
+        options["device"] = select_device(model, options.get("device"))
+        return RestrictOptions(**options)
 
 
 def check_count(name: str, value: Any) -> int | None:
-    """A limit as a whole number of at least 1; None for no limit."""
+    """Validate a limit: a whole number of at least 1, or None for no limit."""
     if value is None:
         return None
     if not _is_number(value) or value < 1 or value != int(min(value, 2**62)):
@@ -112,7 +121,7 @@ def check_count(name: str, value: Any) -> int | None:
 
 
 def check_seconds(value: Any) -> float | None:
-    """A time limit as a number of seconds; None for no limit."""
+    """Validate a time limit: a number of at least 0, or None for no limit."""
     if value is not None and not (_is_number(value) and value >= 0):
         raise _bad_argument("seconds", value, "a number of at least 0")
     return value
@@ -122,45 +131,45 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool) and value == value
 
 
-def _bad_argument(name: str, value: Any, wanted: str) -> ArgumentError:
+def _bad_argument(name: str, value: Any, expected: str) -> ArgumentError:
     return ArgumentError(
-        f"{name} must be {wanted}, not {value!r}.", where=f"argument {name}", hint="Leave it out for no limit."
+        f"{name} must be {expected}, not {value!r}.", where=f"argument {name}", hint="Leave it out for no limit."
     )
 
 
 def select_device(model: Any, device: torch.device | str | None) -> torch.device:
-    """The device the caller names, or the one that holds the model's weights."""
+    """The device that the caller names, or the device of the model's weights; raises ArgumentError if unusable."""
     if device is None:
         weight = next(iter(model.parameters()), None) if isinstance(model, nn.Module) else None
         device = weight.device if weight is not None and not weight.is_meta else "cpu"
     try:
-        found = torch.device(device)
-        if found.type == "cuda" and found.index is None:
-            found = torch.device("cuda", torch.cuda.current_device())
-        if found.type == "meta":
+        selected = torch.device(device)
+        if selected.type == "cuda" and selected.index is None:
+            selected = torch.device("cuda", torch.cuda.current_device())
+        if selected.type == "meta":
             raise RuntimeError("it holds no numbers")
-        torch.empty(0, device=found)
+        torch.empty(0, device=selected)
     except (RuntimeError, AssertionError, NotImplementedError) as problem:
         raise ArgumentError(
             f"The device {device} cannot be used: {str(problem).splitlines()[0]}",
             where="argument device",
-            hint="Use 'cpu', or 'cuda' where there is a GPU.",
+            hint="Use 'cpu', or 'cuda' if there is a GPU.",
         ) from problem
-    return found
+    return selected
 
 
 def free_memory(device: torch.device) -> int:
-    """The working set of a sweep where the caller names none, in bytes."""
+    """The default working set of a sweep on a device, in bytes."""
     if device.type == "cuda":
-        return free_device_bytes(device) // GPU_MEMORY_SHARE
+        return free_device_bytes(device) // GPU_MEMORY_DIVISOR
     try:
         free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (ValueError, OSError, AttributeError):
-        free = 4 << 30
-    return min(free // CPU_MEMORY_SHARE, MAX_CPU_BYTES)
+        free = FALLBACK_FREE_BYTES
+    return min(free // CPU_MEMORY_DIVISOR, MAX_CPU_BYTES)
 
 
 def free_device_bytes(device: torch.device) -> int:
-    """Bytes that a GPU has left: those nobody holds, and those torch holds but no tensor uses."""
-    held = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
-    return torch.cuda.mem_get_info(device)[0] + held
+    """Free bytes on a GPU, including those that torch has reserved and no tensor uses."""
+    unused = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+    return torch.cuda.mem_get_info(device)[0] + unused

@@ -1,4 +1,4 @@
-"""Progress on long sweeps: a bar for people, or a function for programs."""
+"""Progress of long sweeps: a bar for people, a callback for programs."""
 
 from __future__ import annotations
 
@@ -7,16 +7,19 @@ from collections.abc import Callable, Generator
 
 from .errors import ArgumentError, MissingError
 
-ProgressCallback = Callable[[float, int], None]  # share of the work done, breaks so far
+ProgressCallback = Callable[[float, int], None]  # called with the share done and the number of breaks so far
 
 
 @contextlib.contextmanager
 def progress_reporter(progress: bool | ProgressCallback) -> Generator[ProgressCallback | None]:
-    """A function to call with the share done and the breaks so far, or None for silence."""
+    """Provide the callback for a value of ``progress=``; None if there is nothing to report to.
+
+    Raises ArgumentError, and MissingError where a bar needs the package rich.
+    """
     if progress is False:
         yield None
     elif progress is True:
-        with _bar() as report:
+        with _show_bar() as report:
             yield report
     elif callable(progress):
         yield progress
@@ -24,12 +27,12 @@ def progress_reporter(progress: bool | ProgressCallback) -> Generator[ProgressCa
         raise ArgumentError(
             f"progress must be True, False or a function, not {progress!r}.",
             where="argument progress",
-            hint="A function is called with the share done and the breaks so far.",
+            hint="A function is called with the share done and the number of breaks so far.",
         )
 
 
 @contextlib.contextmanager
-def _bar() -> Generator[ProgressCallback]:
+def _show_bar() -> Generator[ProgressCallback]:
     try:
         from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
     except ImportError as problem:

@@ -1,4 +1,4 @@
-"""Path integrals where numbers are hostile: complete within what the line itself estimates."""
+"""Tests of path integrals with hostile numbers: complete within the estimated error of the line."""
 
 from __future__ import annotations
 
@@ -96,11 +96,11 @@ def network_of(name: str) -> xl.Network:
 @pytest.mark.parametrize("ends", ENDS)
 @pytest.mark.parametrize("name", MODELS)
 def test_the_sum_is_the_change_within_the_estimate(name: str, ends: str):
-    Q, R = (torch.tensor(e, dtype=torch.float64) for e in ENDS[ends])
+    start, end = (torch.tensor(e, dtype=torch.float64) for e in ENDS[ends])
     network = network_of(name)
-    line = xl.restrict(network, Q, R)
-    found = path_integral(network, as_lines(Q[None], R[None], ("Q", "R"), many=True), torch.tensor([1]))
-    attributions = found.gradients[0][0] * (R - Q)
+    line = xl.restrict(network, start, end)
+    found = path_integral(network, as_lines(start[None], end[None], ("start", "end"), many=True), torch.tensor([1]))
+    attributions = found.gradients[0][0] * (end - start)
     change = line.values[-1, 1] - line.values[0, 1]  # type: ignore[index]
     size = attributions.abs().sum() + line.values[[0, -1], 1].abs().sum()  # type: ignore[index]
     assert bool(torch.isfinite(attributions).all())

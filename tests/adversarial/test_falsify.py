@@ -1,4 +1,4 @@
-"""The falsifier with boxes and files that make no sense, and its counterexamples checked in rationals by other code."""
+"""Tests of the falsifier with degenerate boxes and files; counterexamples are checked in rational arithmetic."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from torch import nn
 import exactline as xl
 from exactline.network import as_network
 
-from .truth import mlp, refused
+from .truth import assert_refused, mlp
 
 
-def text_of(bounds: list[tuple[float, float]], *asserts: str, outputs: int = 3) -> str:
+def make_text(bounds: list[tuple[float, float]], *asserts: str, outputs: int = 3) -> str:
     """A property of a box and some constraints."""
     rows = [f"(declare-const X_{i} Real)" for i in range(len(bounds))]
     rows += [f"(declare-const Y_{i} Real)" for i in range(outputs)]
@@ -25,13 +25,13 @@ def text_of(bounds: list[tuple[float, float]], *asserts: str, outputs: int = 3) 
     return "\n".join([*rows, *(f"(assert {a})" for a in asserts)]) + "\n"
 
 
-def asked(folder: Path, text: str | bytes, name: str = "p.vnnlib") -> Path:
+def write_property(folder: Path, text: str | bytes, name: str = "p.vnnlib") -> Path:
     path = folder / name
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
     return path
 
 
-def weighted(weights: list[float]) -> str:
+def weighted_sum(weights: list[float]) -> str:
     return "(+ " + " ".join(f"(* {w!r} Y_{i})" for i, w in enumerate(weights)) + ")"
 
 
@@ -39,7 +39,7 @@ WIDE = [(-1.0, 1.0), (-1.0, 1.0)]
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_what_needs_no_tolerance_holds_in_rationals(seed: int, tmp_path: Path):
+def test_strict_counterexamples_hold_in_rational_arithmetic(seed: int, tmp_path: Path):
     """A constraint near its minimum on the box, so that many counterexamples are narrow."""
     ort = pytest.importorskip("onnxruntime")
     numbers = np.random.default_rng(seed)
@@ -53,7 +53,9 @@ def test_what_needs_no_tolerance_holds_in_rationals(seed: int, tmp_path: Path):
     inside = torch.tensor(numbers.uniform(lower, upper, (2000, 3)), dtype=torch.float32)
     with torch.no_grad():
         limit = float((model(inside).double().numpy() @ weights).min())
-    path = asked(tmp_path, text_of(bounds, f"({'<=' if seed % 2 else '<'} {weighted(weights)} {limit!r})"))
+    path = write_property(
+        tmp_path, make_text(bounds, f"({'<=' if seed % 2 else '<'} {weighted_sum(weights)} {limit!r})")
+    )
     found = xl.falsify(tmp_path / "n.onnx", path, lines=500, seed=seed)
     assert found.answer == "sat"
     assert found.strict
@@ -68,53 +70,53 @@ def test_what_needs_no_tolerance_holds_in_rationals(seed: int, tmp_path: Path):
     assert np.abs(theirs.reshape(-1) - y).max() <= 1e-6
 
 
-def test_boxes_that_hold_no_point_or_one_are_unknown_or_decided(tmp_path: Path):
+def test_empty_boxes_are_unknown_and_single_points_are_decided(tmp_path: Path):
     model = mlp(2, 6, 3)
-    none = xl.falsify(model, asked(tmp_path, text_of(WIDE, "(>= X_0 2)", "(<= Y_0 Y_1)")), lines=50)
+    none = xl.falsify(model, write_property(tmp_path, make_text(WIDE, "(>= X_0 2)", "(<= Y_0 Y_1)")), lines=50)
     assert (none.answer, none.lines, none.x) == ("unknown", 0, None)
     assert "No point" in none.note
-    point = text_of([(0.25, 0.25), (0.5, 0.5)], "(<= Y_0 1000)")
-    assert xl.falsify(model, asked(tmp_path, point), lines=50).answer == "sat"
-    missed = xl.falsify(model, asked(tmp_path, point.replace("1000", "-1000")), lines=50)
+    point = make_text([(0.25, 0.25), (0.5, 0.5)], "(<= Y_0 1000)")
+    assert xl.falsify(model, write_property(tmp_path, point), lines=50).answer == "sat"
+    missed = xl.falsify(model, write_property(tmp_path, point.replace("1000", "-1000")), lines=50)
     assert (missed.answer, missed.lines) == ("unknown", 1)
 
 
 @pytest.mark.parametrize("more", [("(> X_0 0)", "(< X_0 0)"), ("(> X_0 0)", "(<= X_0 0)")])
 def test_touching_a_strict_bound_is_not_called_a_violation(more: tuple[str, ...], tmp_path: Path):
-    found = xl.falsify(mlp(2, 6, 3), asked(tmp_path, text_of(WIDE, *more, "(<= Y_0 1000)")), lines=50)
+    found = xl.falsify(mlp(2, 6, 3), write_property(tmp_path, make_text(WIDE, *more, "(<= Y_0 1000)")), lines=50)
     assert found.answer == "unknown"
     assert "violations" not in found.note
 
 
-def test_boxes_wider_than_any_double_are_refused_and_those_beyond_float32_are_not_called_sat(tmp_path: Path):
+def test_boxes_wider_than_a_double_are_refused_and_boxes_beyond_float32_are_unknown(tmp_path: Path):
     model = mlp(2, 6, 3)
-    wide = asked(tmp_path, text_of([(-1.7e308, 1.7e308)] * 2, "(<= Y_0 Y_1)"))
-    assert "apart" in refused(xl.ArgumentError, xl.falsify, model, wide, lines=50).problem
-    far = asked(tmp_path, text_of([(1e39, 2e39)] * 2, "(<= Y_0 1e60)"))
+    wide = write_property(tmp_path, make_text([(-1.7e308, 1.7e308)] * 2, "(<= Y_0 Y_1)"))
+    assert "apart" in assert_refused(xl.ArgumentError, xl.falsify, model, wide, lines=50).problem
+    far = write_property(tmp_path, make_text([(1e39, 2e39)] * 2, "(<= Y_0 1e60)"))
     assert xl.falsify(model, far, lines=50).answer == "unknown"
 
 
-def test_line_ends_marks_and_packing_change_nothing(tmp_path: Path):
-    model, text = mlp(2, 6, 3), text_of(WIDE, "(<= Y_0 Y_1)")
-    plain = xl.falsify(model, asked(tmp_path, text), lines=100, seed=5)
+def test_line_endings_byte_order_marks_and_gzip_change_nothing(tmp_path: Path):
+    model, text = mlp(2, 6, 3), make_text(WIDE, "(<= Y_0 Y_1)")
+    plain = xl.falsify(model, write_property(tmp_path, text), lines=100, seed=5)
     variants = {
         "crlf.vnnlib": text.replace("\n", "\r\n").encode(),
         "cr.vnnlib": b"\xef\xbb\xbf" + text.replace("\n", "\r").encode(),
         "packed.vnnlib.gz": gzip.compress(text.encode()),
     }
     for name, data in variants.items():
-        found = xl.falsify(model, asked(tmp_path, data, name), lines=100, seed=5)
+        found = xl.falsify(model, write_property(tmp_path, data, name), lines=100, seed=5)
         assert (found.vnncomp(), found.lines, found.pieces) == (plain.vnncomp(), plain.lines, plain.pieces)
 
 
-def test_a_packed_file_that_grows_without_end_is_refused(tmp_path: Path):
-    bomb = asked(tmp_path, gzip.compress(b" " * (257 << 20), 1), "bomb.vnnlib.gz")
-    refused(xl.FileError, xl.falsify, mlp(2, 6, 3), bomb, lines=1)
+def test_a_gzip_bomb_is_refused(tmp_path: Path):
+    bomb = write_property(tmp_path, gzip.compress(b" " * (257 << 20), 1), "bomb.vnnlib.gz")
+    assert_refused(xl.FileError, xl.falsify, mlp(2, 6, 3), bomb, lines=1)
 
 
-def test_network_and_property_exchanged_or_of_other_sizes_are_refused(tmp_path: Path):
+def test_swapped_arguments_and_other_sizes_are_refused(tmp_path: Path):
     as_network(mlp(2, 4, 3), [torch.zeros(2)]).save(tmp_path / "n.onnx")
-    path = asked(tmp_path, text_of(WIDE, "(<= Y_0 Y_1)"))
-    refused(xl.FileError, xl.falsify, path, tmp_path / "n.onnx", lines=1)
-    refused(xl.ArgumentError, xl.falsify, mlp(3, 4, 3), path, lines=1, shape=(3,))
-    refused(xl.ArgumentError, xl.falsify, nn.Sequential(mlp(2, 4, 3), nn.Linear(3, 2)), path, lines=1)
+    path = write_property(tmp_path, make_text(WIDE, "(<= Y_0 Y_1)"))
+    assert_refused(xl.FileError, xl.falsify, path, tmp_path / "n.onnx", lines=1)
+    assert_refused(xl.ArgumentError, xl.falsify, mlp(3, 4, 3), path, lines=1, shape=(3,))
+    assert_refused(xl.ArgumentError, xl.falsify, nn.Sequential(mlp(2, 4, 3), nn.Linear(3, 2)), path, lines=1)

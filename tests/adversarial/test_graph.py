@@ -1,4 +1,4 @@
-"""Graphs that break such code: shared parts, aliases, operators in place, and odd inputs and outputs."""
+"""Unusual graphs: shared modules, aliases, in-place operators, and unusual inputs and outputs."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from torch import nn
 import exactline as xl
 from tests.oracle.families import Concat, Residual
 
-from .truth import Function, breaks, dense, mlp, points, refused, right, same_line
+from .truth import Function, assert_refused, assert_same_line, breaks, linear_layer, mlp, restrict_and_verify, vector
 
-Q3, R3 = points(-2.0, 1.5, 0.5), points(2.5, -1.0, -3.0)
+START, END = vector(-2.0, 1.5, 0.5), vector(2.5, -1.0, -3.0)
 
 
-# -- shared parts, aliases and in-place operators ---------------------------------------------------------------
+# -- shared modules, aliases and in-place operators -------------------------------------------------------------
 
 
 class Twice(nn.Module):
@@ -30,22 +30,22 @@ class Twice(nn.Module):
 
 
 def test_a_module_used_twice_breaks_at_both_uses():
-    line = right(Twice().eval(), Q3 * 3, R3 * 3)
-    assert {birth.node for birth in line.origins[1:-1]} == {"relu", "relu_1"}
+    line = restrict_and_verify(Twice().eval(), START * 3, END * 3)
+    assert {origin.node for origin in line.origins[1:-1]} == {"relu", "relu_1"}
 
 
 def test_until_a_module_used_twice_means_its_last_use():
     model = Twice().eval()
-    line = xl.restrict(model, Q3, R3, until="layer")
+    line = xl.restrict(model, START, END, until="layer")
     with torch.no_grad():
-        inner = model.layer(model.act(model.layer(Q3.float())))
+        inner = model.layer(model.act(model.layer(START.float())))
     assert torch.allclose(line.values[0].float(), inner, atol=1e-5)
 
 
 def test_shared_weights_are_one_tensor_read_twice():
     model = nn.Sequential(nn.Linear(3, 3), nn.ReLU(), nn.Linear(3, 3), nn.ReLU(), nn.Linear(3, 1)).eval()
     model[2].weight = model[0].weight
-    right(model, Q3, R3)
+    restrict_and_verify(model, START, END)
 
 
 def test_an_in_place_relu_after_a_residual_fork():
@@ -56,34 +56,36 @@ def test_an_in_place_relu_after_a_residual_fork():
 
         def forward(self, x):
             h = self.first(x)
-            kept = h  # the same tensor: the in-place ReLU changes what is added below
-            return self.second(F.relu_(h)) + kept
+            alias = h  # the in-place ReLU changes this tensor too
+            return self.second(F.relu_(h)) + alias
 
-    right(Fork().eval(), Q3, R3)
+    restrict_and_verify(Fork().eval(), START, END)
     block = Residual(nn.Sequential(nn.Linear(3, 3), nn.ReLU(inplace=True), nn.Linear(3, 3), nn.ReLU(inplace=True)))
-    right(nn.Sequential(nn.Linear(3, 3), block, nn.ReLU(inplace=True), nn.Linear(3, 1)).eval(), Q3, R3)
+    restrict_and_verify(
+        nn.Sequential(nn.Linear(3, 3), block, nn.ReLU(inplace=True), nn.Linear(3, 1)).eval(), START, END
+    )
 
 
-def test_an_in_place_relu_on_the_input_leaves_the_callers_tensors_alone():
+def test_an_in_place_relu_on_the_input_does_not_change_the_callers_tensors():
     for dtype in (torch.float64, torch.float32):
-        Q, R = Q3.to(dtype), R3.to(dtype)
-        before = Q.clone(), R.clone()
-        line = xl.restrict(nn.Sequential(nn.ReLU(inplace=True), nn.Linear(3, 2).to(dtype)).eval(), Q, R)
-        assert torch.equal(Q, before[0])
-        assert torch.equal(R, before[1])
+        start, end = START.to(dtype), END.to(dtype)
+        before = start.clone(), end.clone()
+        line = xl.restrict(nn.Sequential(nn.ReLU(inplace=True), nn.Linear(3, 2).to(dtype)).eval(), start, end)
+        assert torch.equal(start, before[0])
+        assert torch.equal(end, before[1])
         assert len(line) == 4
         line.check(samples=5)
         line.piece(0).affine()
         line.minimal()
-        assert torch.equal(Q, before[0])
+        assert torch.equal(start, before[0])
         assert torch.equal(line.points[0], before[0].double())
         assert torch.equal(line.points[-1], before[1].double())
 
 
-def test_a_residual_around_an_in_place_relu_on_the_input_is_what_torch_computes():
+def test_a_residual_around_an_in_place_relu_on_the_input_matches_torch():
     # torch overwrites x first: the sum is 2 relu(x)
     model = Residual(nn.ReLU(inplace=True))
-    line = xl.restrict(model, Q3, R3)
+    line = xl.restrict(model, START, END)
     for row, x in zip(line.values, line.points, strict=True):
         assert torch.allclose(row, model(x.clone()[None])[0], atol=1e-14)
 
@@ -91,23 +93,23 @@ def test_a_residual_around_an_in_place_relu_on_the_input_is_what_torch_computes(
 @pytest.mark.parametrize(
     "forward",
     [
-        lambda h: (h[:, :2].relu_(), h)[1],  # a slice written through
+        lambda h: (h[:, :2].relu_(), h)[1],  # writes through a slice
         lambda h: (h.view(-1, 3).relu_(), h)[1],
         lambda h: (h[:, 0].mul_(2), h.relu())[1],
         lambda h: (h.chunk(3, 1)[2].clamp_(-1, 1), h)[1],
     ],
     ids=["slice", "view", "column", "chunk"],
 )
-def test_a_view_that_aliases_another_tensor_is_followed(forward):
-    layer = dense(torch.randn(3, 3, dtype=torch.float64), torch.randn(3, dtype=torch.float64))
-    right(nn.Sequential(layer, Function(forward)), Q3, R3)
+def test_writing_to_a_view_changes_the_tensor_it_aliases(forward):
+    layer = linear_layer(torch.randn(3, 3, dtype=torch.float64), torch.randn(3, dtype=torch.float64))
+    restrict_and_verify(nn.Sequential(layer, Function(forward)), START, END)
 
 
 @pytest.mark.parametrize("forward", [lambda h: (h.t().relu_(), h)[1], lambda h: (h.unbind(1)[1].relu_(), h)[1]])
-def test_a_stranger_view_that_aliases_another_tensor_is_followed_or_refused(forward):
-    layer = dense(torch.randn(3, 3, dtype=torch.float64), torch.randn(3, dtype=torch.float64))
+def test_writing_to_an_unusual_view_is_exact_or_refused(forward):
+    layer = linear_layer(torch.randn(3, 3, dtype=torch.float64), torch.randn(3, dtype=torch.float64))
     try:
-        right(nn.Sequential(layer, Function(forward)), Q3, R3)
+        restrict_and_verify(nn.Sequential(layer, Function(forward)), START, END)
     except xl.UnsupportedError as error:
         assert error.nodes  # noqa: PT017
 
@@ -126,7 +128,7 @@ def test_a_stranger_view_that_aliases_another_tensor_is_followed_or_refused(forw
     ids=["sum", "relus", "cat", "maximum", "abs", "nothing", "stack"],
 )
 def test_a_tensor_combined_with_itself(function):
-    right(Function(function), Q3, R3)
+    restrict_and_verify(Function(function), START, END)
 
 
 def test_a_skip_across_a_pool_and_a_concat_of_different_break_sets():
@@ -138,9 +140,9 @@ def test_a_skip_across_a_pool_and_a_concat_of_different_break_sets():
         def forward(self, x):
             return F.interpolate(F.max_pool2d(F.relu(self.conv(x)), 2), scale_factor=2) + x
 
-    right(Skip().eval(), torch.randn(1, 4, 4) * 2, torch.randn(1, 4, 4) * 2)
+    restrict_and_verify(Skip().eval(), torch.randn(1, 4, 4) * 2, torch.randn(1, 4, 4) * 2)
     branches = Concat(mlp(3, 6, 2), nn.Sequential(nn.Linear(3, 3), nn.Hardtanh()), nn.Identity())
-    right(nn.Sequential(branches, nn.Linear(8, 4), nn.ReLU(), nn.Linear(4, 2)).eval(), Q3, R3)
+    restrict_and_verify(nn.Sequential(branches, nn.Linear(8, 4), nn.ReLU(), nn.Linear(4, 2)).eval(), START, END)
 
 
 def test_a_dead_branch_adds_no_breaks():
@@ -154,14 +156,14 @@ def test_a_dead_branch_adds_no_breaks():
             return self.used(x)
 
     model = Dead().eval()
-    line = right(model, Q3, R3)
-    same_line(line, xl.restrict(model.used, Q3, R3))
+    line = restrict_and_verify(model, START, END)
+    assert_same_line(line, xl.restrict(model.used, START, END))
     assert line.units == {"relu": 4}
 
 
 def test_the_identity_and_a_purely_affine_net_are_one_piece():
-    assert breaks(right(nn.Identity(), Q3, R3)) == [0.0, 1.0]
-    assert breaks(right(nn.Sequential(nn.Linear(3, 2), nn.Linear(2, 5)), Q3, R3)) == [0.0, 1.0]
+    assert breaks(restrict_and_verify(nn.Identity(), START, END)) == [0.0, 1.0]
+    assert breaks(restrict_and_verify(nn.Sequential(nn.Linear(3, 2), nn.Linear(2, 5)), START, END)) == [0.0, 1.0]
 
 
 # -- inputs and outputs -----------------------------------------------------------------------------------------
@@ -177,24 +179,24 @@ class Two(nn.Module):
 
 
 def test_several_inputs_are_given_as_tuples():
-    Q, R = (Q3, points(1.0, -1.0)), (R3, points(-2.0, 0.5))
-    line = right(Two().eval(), Q, R)
+    start, end = (START, vector(1.0, -1.0)), (END, vector(-2.0, 0.5))
+    line = restrict_and_verify(Two().eval(), start, end)
     assert isinstance(line.points, tuple)
     assert [tuple(p.shape[1:]) for p in line.points] == [(3,), (2,)]
-    refused(xl.ExactlineError, xl.restrict, Two().eval(), Q3, R3)
-    refused(xl.LineError, xl.restrict, Two().eval(), Q, R3)
+    assert_refused(xl.ExactlineError, xl.restrict, Two().eval(), START, END)
+    assert_refused(xl.LineError, xl.restrict, Two().eval(), start, END)
 
 
-def test_an_unused_input_is_carried_along():
+def test_an_unused_input_is_part_of_the_points():
     model = Function(lambda x, y: torch.relu(x))
-    line = right(model, (Q3, points(1.0)), (R3, points(5.0)))
+    line = restrict_and_verify(model, (START, vector(1.0)), (END, vector(5.0)))
     assert len(line) == 4
     assert line.points[1].shape == (5, 1)
 
 
 def test_one_input_fixed_and_the_other_moving():
-    y = points(0.5, 0.25)
-    right(Two().eval(), (Q3, y), (R3, y))
+    y = vector(0.5, 0.25)
+    restrict_and_verify(Two().eval(), (START, y), (END, y))
 
 
 def test_two_outputs_come_back_as_a_tuple():
@@ -207,7 +209,7 @@ def test_two_outputs_come_back_as_a_tuple():
             h = self.first(x)
             return torch.relu(h), h.amax(1)
 
-    line = right(Pair().eval(), Q3, R3)
+    line = restrict_and_verify(Pair().eval(), START, END)
     assert isinstance(line.values, tuple)
     assert [v.shape[1:] for v in line.values] == [(4,), ()]
     assert isinstance(line.at([0.3]), tuple)
@@ -216,9 +218,9 @@ def test_two_outputs_come_back_as_a_tuple():
     assert [c.shape for c in b] == [(4,), ()]
 
 
-def test_an_output_without_dims_can_be_asked_at_one_alpha():
+def test_an_output_without_dims_can_be_evaluated_at_one_alpha():
     for model in (Function(lambda x: x.amax(1)), Function(lambda x: torch.sigmoid(x.sum(1)))):
-        line = xl.restrict(model, Q3, R3)
+        line = xl.restrict(model, START, END)
         assert line.values.shape == (len(line) + 1,)
         assert line.at([0.0, 1.0]).tolist() == line.values[[0, -1]].tolist()
         assert line.at(1.0).shape == ()
@@ -230,15 +232,15 @@ def test_an_output_without_dims_can_be_asked_at_one_alpha():
 
 
 def test_the_same_output_twice_and_an_output_that_is_the_input():
-    line = right(Function(lambda x: (torch.relu(x), torch.relu(x), x)), Q3, R3)
+    line = restrict_and_verify(Function(lambda x: (torch.relu(x), torch.relu(x), x)), START, END)
     assert len(line.values) == 3
     same = Function(lambda x: (lambda y: (y, y))(torch.relu(x)))
-    assert torch.equal(*xl.restrict(same, Q3, R3).values)
+    assert torch.equal(*xl.restrict(same, START, END).values)
 
 
-def test_a_list_output_and_a_tuple_of_one_keep_their_form():
-    assert isinstance(xl.restrict(Function(lambda x: [torch.relu(x)]), Q3, R3).values, tuple)
-    assert isinstance(xl.restrict(Function(lambda x: (torch.relu(x),)), Q3, R3).values, tuple)
+def test_a_list_output_and_a_tuple_of_one_give_tuples():
+    assert isinstance(xl.restrict(Function(lambda x: [torch.relu(x)]), START, END).values, tuple)
+    assert isinstance(xl.restrict(Function(lambda x: (torch.relu(x),)), START, END).values, tuple)
 
 
 class Answer(NamedTuple):
@@ -275,19 +277,19 @@ class Answer(NamedTuple):
         "batch-constant",
     ],
 )
-def test_odd_outputs_are_refused_with_a_hint(function):
-    refused(xl.CaptureError, xl.restrict, Function(function), Q3, R3)
+def test_unsupported_outputs_are_refused_with_a_hint(function):
+    assert_refused(xl.CaptureError, xl.restrict, Function(function), START, END)
 
 
-def test_a_dict_output_is_refused_naming_its_keys():
-    error = refused(xl.CaptureError, xl.restrict, Function(lambda x: {"logits": x.relu()}), Q3, R3)
+def test_the_refusal_of_a_dict_output_names_its_keys():
+    error = assert_refused(xl.CaptureError, xl.restrict, Function(lambda x: {"logits": x.relu()}), START, END)
     assert "logits" in error.hint
 
 
 def test_a_named_tuple_is_a_tuple_or_refused():
     model = Function(lambda x: Answer(torch.relu(x), x))
     try:
-        line = xl.restrict(model, Q3, R3)
+        line = xl.restrict(model, START, END)
     except xl.CaptureError as error:
         assert error.hint  # noqa: PT017
     else:
@@ -306,8 +308,8 @@ def test_a_named_tuple_is_a_tuple_or_refused():
     ],
     ids=["branch", "mask", "item", "slice", "numpy", "loop"],
 )
-def test_control_flow_on_data_is_refused(function):
-    refused(xl.CaptureError, xl.restrict, Function(function), Q3, R3)
+def test_data_dependent_control_flow_is_refused(function):
+    assert_refused(xl.CaptureError, xl.restrict, Function(function), START, END)
 
 
 @pytest.mark.parametrize(
@@ -350,15 +352,15 @@ def test_control_flow_on_data_is_refused(function):
     ],
 )
 def test_nodes_that_mix_the_batch_are_refused(function):
-    refused(xl.CaptureError, xl.restrict, Function(function), Q3, R3)
+    assert_refused(xl.CaptureError, xl.restrict, Function(function), START, END)
 
 
-def test_a_model_that_takes_no_input_or_is_no_model_is_refused():
-    refused(xl.ExactlineError, xl.restrict, Function(lambda: torch.ones(3)), Q3, R3)
+def test_a_model_without_input_or_an_object_that_is_not_a_model_is_refused():
+    assert_refused(xl.ExactlineError, xl.restrict, Function(lambda: torch.ones(3)), START, END)
     for thing in (None, 3, "model.pt", [nn.ReLU()], {"a": 1}, nn.ReLU):
-        refused(xl.ExactlineError, xl.restrict, thing, Q3, R3)
+        assert_refused(xl.ExactlineError, xl.restrict, thing, START, END)
 
 
 def test_a_random_forward_is_refused():
     for function in (lambda x: x + torch.randn_like(x), lambda x: F.dropout(x, 0.5, training=True), torch.bernoulli):
-        refused(xl.CaptureError, xl.restrict, Function(function), Q3, R3)
+        assert_refused(xl.CaptureError, xl.restrict, Function(function), START, END)

@@ -1,4 +1,4 @@
-"""Lines that break such code: no length, too much of it, odd numbers, odd arrays, ties and hyperplanes."""
+"""Unusual lines: tiny and huge lengths, special numbers, unusual array types, ties, lines inside hyperplanes."""
 
 from __future__ import annotations
 
@@ -15,34 +15,44 @@ import exactline as xl
 from tests.oracle.compare import mismatch
 from tests.oracle.families import Residual
 
-from .truth import breaks, dense, follows_the_module, is_right_or_says_so, mlp, points, refused, relus, right
+from .truth import (
+    assert_exact_or_ambiguous,
+    assert_matches_module,
+    assert_refused,
+    breaks,
+    linear_layer,
+    mlp,
+    relu_network,
+    restrict_and_verify,
+    vector,
+)
 
-HINGE = relus(dense([[1.0]], [0.0]), dense([[1.0]], [0.0]))  # relu(x)
+HINGE = relu_network(linear_layer([[1.0]], [0.0]), linear_layer([[1.0]], [0.0]))  # relu(x)
 
 
 # -- ends that coincide, or nearly ------------------------------------------------------------------------------
 
 
-def test_equal_ends_give_one_piece_and_answer_every_question(tmp_path):
-    model, Q = mlp(3, 8, 8, 2), points(0.3, -1.2, 0.7)
-    line = right(model, Q, Q.clone())
+def test_equal_ends_give_one_piece_and_every_method_works(tmp_path):
+    model, start = mlp(3, 8, 8, 2), vector(0.3, -1.2, 0.7)
+    line = restrict_and_verify(model, start, start.clone())
     assert breaks(line) == [0.0, 1.0]
     assert torch.equal(line.values[0], line.values[1])
-    assert torch.equal(line.points, torch.stack([Q, Q]))
+    assert torch.equal(line.points, torch.stack([start, start]))
     assert torch.allclose(line.at(0.37), line.values[0], rtol=1e-15)
     A, b = line.piece(0).affine()
-    assert torch.allclose(A @ Q + b, line.values[0], atol=1e-14)
+    assert torch.allclose(A @ start + b, line.values[0], atol=1e-14)
     assert len(line.minimal()) == 1
     assert line.check(samples=10).worst <= 1e-14
-    assert line.certify().whole
+    assert line.certify().covers_whole_line
     line.save(tmp_path / "point.safetensors")
     assert breaks(xl.Restriction.load(tmp_path / "point.safetensors")) == [0.0, 1.0]
 
 
 def test_equal_ends_on_a_hyperplane_give_one_piece():
-    line = right(mlp(4, 16, 16, 2, bias=False), torch.zeros(4), torch.zeros(4))
+    line = restrict_and_verify(mlp(4, 16, 16, 2, bias=False), torch.zeros(4), torch.zeros(4))
     assert breaks(line) == [0.0, 1.0]
-    assert line.certify().whole
+    assert line.certify().covers_whole_line
 
 
 def test_equal_ends_among_other_lines_change_nothing():
@@ -55,18 +65,18 @@ def test_equal_ends_among_other_lines_change_nothing():
 
 
 def test_ends_one_ulp_apart_in_one_coordinate():
-    model, Q = mlp(3, 16, 16, 2), points(0.3, -1.2, 0.7)
-    R = Q.clone()
-    R[1] = math.nextafter(-1.2, 0.0)
-    line = right(model, Q, R)
+    model, start = mlp(3, 16, 16, 2), vector(0.3, -1.2, 0.7)
+    end = start.clone()
+    end[1] = math.nextafter(-1.2, 0.0)
+    line = restrict_and_verify(model, start, end)
     assert len(line) == 1
 
 
 def test_ends_one_ulp_apart_on_both_sides_of_a_hyperplane():
-    # 2 x - 2 - eps goes from -eps to eps: a break at 1/2 that lies inside the rounding of the inputs
+    # 2 x - 2 - eps goes from -eps to eps: its break at 1/2 is within the rounding of the inputs
     eps = 2.0**-52
-    model = relus(dense([[2.0, 1.0]], [-2.0]), dense([[1.0]]))
-    line = is_right_or_says_so(model, [1.0, -eps], [1.0 + eps, -eps])
+    model = relu_network(linear_layer([[2.0, 1.0]], [-2.0]), linear_layer([[1.0]]))
+    line = assert_exact_or_ambiguous(model, [1.0, -eps], [1.0 + eps, -eps])
     assert torch.isfinite(line.values).all()
     assert line.values.abs().max() <= 2 * eps
 
@@ -75,9 +85,9 @@ def test_ends_one_ulp_apart_on_both_sides_of_a_hyperplane():
 
 
 def test_a_line_of_length_1e_minus_300():
-    line = right(mlp(2, 8, 8, 2), [1e-300, -1e-300], [-2e-300, 3e-300])
+    line = restrict_and_verify(mlp(2, 8, 8, 2), [1e-300, -1e-300], [-2e-300, 3e-300])
     assert len(line) == 1
-    assert breaks(right(HINGE, [-1e-300], [2e-300]))[1:-1] == [pytest.approx(1 / 3, abs=1e-15)]
+    assert breaks(restrict_and_verify(HINGE, [-1e-300], [2e-300]))[1:-1] == [pytest.approx(1 / 3, abs=1e-15)]
 
 
 def test_a_line_of_length_1e_minus_300_through_the_origin_of_a_bias_free_net():
@@ -88,61 +98,61 @@ def test_a_line_of_length_1e_minus_300_through_the_origin_of_a_bias_free_net():
 
 
 def test_a_line_of_length_1e300():
-    assert breaks(right(HINGE, [-1e300], [2e300]))[1:-1] == [pytest.approx(1 / 3, abs=1e-15)]
-    line = right(mlp(2, 8, 8, 2), [-1e300, 2e300], [3e300, -1e300])
+    assert breaks(restrict_and_verify(HINGE, [-1e300], [2e300]))[1:-1] == [pytest.approx(1 / 3, abs=1e-15)]
+    line = restrict_and_verify(mlp(2, 8, 8, 2), [-1e300, 2e300], [3e300, -1e300])
     assert len(line) > 1
 
 
 def test_a_tiny_line_through_huge_weights_that_overflow_elsewhere():
-    # 1e200 twice: only points far below 1 stay finite, and the line keeps to those; at 1 it is inf - inf
-    model = relus(dense([[1e200], [2e200], [-1e200]]), dense([[1e200, -1e200, 1e200]]))
-    line = right(model, [-1e-200], [2e-200])
+    # two layers of 1e200: values are finite only near 0, where the line is; at 1 they are inf - inf
+    model = relu_network(linear_layer([[1e200], [2e200], [-1e200]]), linear_layer([[1e200, -1e200, 1e200]]))
+    line = restrict_and_verify(model, [-1e-200], [2e-200])
     assert breaks(line)[1:-1] == [pytest.approx(1 / 3, abs=1e-15)]
 
 
-def test_breaks_closer_to_the_start_than_two_to_the_minus_53_are_kept():
-    line = right(HINGE, [-1.0], [2.0**60])
+def test_breaks_closer_to_the_start_than_two_to_the_minus_53_are_distinct():
+    line = restrict_and_verify(HINGE, [-1.0], [2.0**60])
     assert breaks(line)[1:-1] == [pytest.approx(2.0**-60, rel=1e-12)]
 
 
 def test_breaks_closer_to_the_end_than_two_to_the_minus_53_merge_with_it():
-    line = right(HINGE, [2.0**60], [-1.0])
+    line = restrict_and_verify(HINGE, [2.0**60], [-1.0])
     assert breaks(line) == [0.0, 1.0]
     assert line.values[-1].item() == 0.0
 
 
-def test_two_breaks_that_no_float_can_tell_apart_merge():
+def test_two_breaks_closer_than_float64_resolves_merge():
     # crossings at (1 + 2^-80) / 3 and 1/3
-    model = relus(dense([[3.0, 0.0], [3.0, 1.0]], [-1.0, -1.0]), dense([[1.0, 1.0]]))
-    line = right(model, [0.0, -(2.0**-80)], [1.0, -(2.0**-80)])
+    model = relu_network(linear_layer([[3.0, 0.0], [3.0, 1.0]], [-1.0, -1.0]), linear_layer([[1.0, 1.0]]))
+    line = restrict_and_verify(model, [0.0, -(2.0**-80)], [1.0, -(2.0**-80)])
     assert len(line) == 2
     assert line.origins[1].count == 2
 
 
-# -- numbers that are none --------------------------------------------------------------------------------------
+# -- numbers that are not finite --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
 @pytest.mark.parametrize("end", ["start", "end"])
-def test_points_that_are_not_finite_are_refused_by_name(bad, end):
+def test_the_refusal_of_points_that_are_not_finite_names_the_argument(bad, end):
     ends = {"start": [0.0, 1.0], "end": [1.0, 1.0]}
     ends[end] = [0.0, bad]
-    error = refused(xl.LineError, xl.restrict, mlp(2, 3, 1), **ends)
+    error = assert_refused(xl.LineError, xl.restrict, mlp(2, 3, 1), **ends)
     assert end in error.where
 
 
 def test_one_bad_line_among_many_is_refused():
     starts = torch.zeros(5, 2)
     starts[3, 1] = math.nan
-    refused(xl.LineError, xl.restrict_many, mlp(2, 3, 1), starts, torch.ones(5, 2))
-    refused(xl.LineError, xl.restrict_path, mlp(2, 3, 1), starts)
+    assert_refused(xl.LineError, xl.restrict_many, mlp(2, 3, 1), starts, torch.ones(5, 2))
+    assert_refused(xl.LineError, xl.restrict_path, mlp(2, 3, 1), starts)
 
 
-def test_points_too_large_for_float32_are_refused_where_float32_is_asked_for():
-    refused(xl.NumberError, xl.restrict, HINGE, [-1e300], [1e300], dtype=torch.float32)
+def test_points_too_large_for_float32_are_refused_with_dtype_float32():
+    assert_refused(xl.NumberError, xl.restrict, HINGE, [-1e300], [1e300], dtype=torch.float32)
 
 
-# -- kinds of arrays --------------------------------------------------------------------------------------------
+# -- types of arrays --------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -151,22 +161,22 @@ def test_points_too_large_for_float32_are_refused_where_float32_is_asked_for():
     ids=str,
 )
 def test_integers_and_low_precision_points_are_read_exactly(dtype):
-    model, Q, R = mlp(2, 8, 8, 2), torch.tensor([1, 5]).to(dtype), torch.tensor([7, 2]).to(dtype)
-    line = right(model, Q, R)
+    model, start, end = mlp(2, 8, 8, 2), torch.tensor([1, 5]).to(dtype), torch.tensor([7, 2]).to(dtype)
+    line = restrict_and_verify(model, start, end)
     assert line.points.dtype == torch.float64
     assert line.points[-1].tolist() == [7.0, 2.0]
     assert breaks(line) == breaks(xl.restrict(model, [1.0, 5.0], [7.0, 2.0]))
 
 
-def test_float16_points_keep_the_value_they_have_not_the_one_they_were_rounded_from():
-    Q = torch.tensor([0.1], dtype=torch.float16)
-    line = xl.restrict(HINGE, -Q, 2 * Q)
-    assert line.points[0].item() == -float(Q)
+def test_float16_points_are_read_as_the_rounded_numbers_they_hold():
+    start = torch.tensor([0.1], dtype=torch.float16)
+    line = xl.restrict(HINGE, -start, 2 * start)
+    assert line.points[0].item() == -float(start)
 
 
 @pytest.mark.parametrize("kind", ["i1", "u1", "u2", "u4", "u8", "i8", "f2", "f4", "f8"])
-def test_numpy_points_of_every_plain_kind_are_read(kind):
-    assert breaks(right(HINGE, np.zeros(1, kind), np.ones(1, kind))) == [0.0, 1.0]
+def test_numpy_points_of_every_numeric_type_are_read(kind):
+    assert breaks(restrict_and_verify(HINGE, np.zeros(1, kind), np.ones(1, kind))) == [0.0, 1.0]
 
 
 def test_big_endian_readonly_reversed_and_scalar_numpy_points_are_read_or_refused():
@@ -185,12 +195,12 @@ def test_big_endian_readonly_reversed_and_scalar_numpy_points_are_read_or_refuse
 
 
 def test_integers_that_float64_cannot_hold_are_refused():
-    refused(xl.LineError, xl.restrict, HINGE, torch.tensor([2**53 + 1]), torch.tensor([0]))
-    refused(xl.LineError, xl.restrict, HINGE, np.array([2**64 - 1], np.uint64), np.array([0], np.uint64))
+    assert_refused(xl.LineError, xl.restrict, HINGE, torch.tensor([2**53 + 1]), torch.tensor([0]))
+    assert_refused(xl.LineError, xl.restrict, HINGE, np.array([2**64 - 1], np.uint64), np.array([0], np.uint64))
 
 
 @pytest.mark.parametrize(
-    "odd",
+    "point",
     [
         torch.tensor([1 + 2j]),
         torch.tensor([True]),
@@ -209,9 +219,9 @@ def test_integers_that_float64_cannot_hold_are_refused():
     ],
     ids=lambda v: f"{type(v).__name__}-{getattr(v, 'dtype', '')!s}-{str(v)[:12]}",
 )
-def test_arrays_that_are_no_real_dense_numbers_are_refused(odd):
-    refused(xl.LineError, xl.restrict, HINGE, odd, [1.0])
-    refused(xl.LineError, xl.restrict, HINGE, [1.0], odd)
+def test_points_that_are_not_dense_real_numbers_are_refused(point):
+    assert_refused(xl.LineError, xl.restrict, HINGE, point, [1.0])
+    assert_refused(xl.LineError, xl.restrict, HINGE, [1.0], point)
 
 
 def test_sparse_csr_and_quantised_points_are_refused():
@@ -222,31 +232,31 @@ def test_sparse_csr_and_quantised_points_are_refused():
             torch.quantize_per_tensor(torch.eye(2), 0.1, 0, torch.qint8),
         ]
     for point in odd:
-        refused(xl.LineError, xl.restrict, nn.ReLU(), point, torch.ones(2, 2))
+        assert_refused(xl.LineError, xl.restrict, nn.ReLU(), point, torch.ones(2, 2))
 
 
-def test_non_contiguous_expanded_and_grad_points_give_what_plain_ones_give():
+def test_non_contiguous_expanded_and_grad_points_give_the_same_breaks_as_plain_ones():
     model, plain = mlp(6, 12, 12, 2), torch.randn(6, dtype=torch.float64)
-    R = torch.randn(6, dtype=torch.float64) * 3
-    truth = right(model, plain, R)
+    end = torch.randn(6, dtype=torch.float64) * 3
+    truth = restrict_and_verify(model, plain, end)
     strided = torch.stack([plain, plain], 1).flatten()[::2]
     assert not strided.is_contiguous()
-    assert breaks(xl.restrict(model, strided, R)) == breaks(truth)
-    line = xl.restrict(model, plain.clone().requires_grad_(), R.clone().requires_grad_())
+    assert breaks(xl.restrict(model, strided, end)) == breaks(truth)
+    line = xl.restrict(model, plain.clone().requires_grad_(), end.clone().requires_grad_())
     assert breaks(line) == breaks(truth)
     assert not line.values.requires_grad
     assert not line.points.requires_grad
     wide = torch.tensor([0.5], dtype=torch.float64).expand(6)
     assert wide.stride() == (0,)
-    right(model, wide, -wide)
+    restrict_and_verify(model, wide, -wide)
 
 
-def test_the_answer_is_not_touched_when_the_caller_overwrites_its_points_later():
-    Q, R = points(-1.0, 2.0), points(3.0, -2.0)
-    line = xl.restrict(mlp(2, 8, 2, dtype=torch.float64), Q, R, values=False)
+def test_overwriting_the_points_later_does_not_change_the_result():
+    start, end = vector(-1.0, 2.0), vector(3.0, -2.0)
+    line = xl.restrict(mlp(2, 8, 2, dtype=torch.float64), start, end, values=False)
     before, at = line.points.clone(), line.at(0.25).clone()
-    Q.zero_()
-    R.fill_(7.0)
+    start.zero_()
+    end.fill_(7.0)
     assert torch.equal(line.points, before)
     assert torch.equal(line.at(0.25), at)
 
@@ -256,24 +266,26 @@ def test_the_answer_is_not_touched_when_the_caller_overwrites_its_points_later()
 
 def test_shapes_that_do_not_fit_are_refused():
     model = mlp(3, 4, 2)
-    refused(xl.ExactlineError, xl.restrict, model, torch.zeros(4), torch.ones(4))
-    refused(xl.ExactlineError, xl.restrict, model, 0.0, 1.0)
-    refused(xl.LineError, xl.restrict, model, torch.zeros(3), torch.ones(4))
-    refused(xl.LineError, xl.restrict, model, torch.zeros(1, 3), torch.ones(3))
-    refused(xl.LineError, xl.restrict_many, model, 0.0, 1.0)
-    refused(xl.LineError, xl.restrict_many, model, torch.zeros(2, 3), torch.ones(3, 3))
-    refused(xl.LineError, xl.restrict_path, model, torch.zeros(1, 3))
-    refused(xl.LineError, xl.restrict, model, (torch.zeros(3), torch.zeros(3)), torch.ones(3))
+    assert_refused(xl.ExactlineError, xl.restrict, model, torch.zeros(4), torch.ones(4))
+    assert_refused(xl.ExactlineError, xl.restrict, model, 0.0, 1.0)
+    assert_refused(xl.LineError, xl.restrict, model, torch.zeros(3), torch.ones(4))
+    assert_refused(xl.LineError, xl.restrict, model, torch.zeros(1, 3), torch.ones(3))
+    assert_refused(xl.LineError, xl.restrict_many, model, 0.0, 1.0)
+    assert_refused(xl.LineError, xl.restrict_many, model, torch.zeros(2, 3), torch.ones(3, 3))
+    assert_refused(xl.LineError, xl.restrict_path, model, torch.zeros(1, 3))
+    assert_refused(xl.LineError, xl.restrict, model, (torch.zeros(3), torch.zeros(3)), torch.ones(3))
 
 
 def test_a_batch_dimension_is_refused_with_the_hint_to_drop_it():
     image = nn.Sequential(nn.Conv2d(1, 2, 3), nn.ReLU(), nn.Flatten(), nn.Linear(8, 2)).eval()
     for count in (1, 2, 5):
-        error = refused(xl.ExactlineError, xl.restrict, image, torch.zeros(count, 1, 4, 4), torch.ones(count, 1, 4, 4))
+        error = assert_refused(
+            xl.ExactlineError, xl.restrict, image, torch.zeros(count, 1, 4, 4), torch.ones(count, 1, 4, 4)
+        )
         assert "batch dimension" in error.hint
 
 
-def test_a_tuple_of_numbers_is_read_as_a_point_or_refused_with_words_about_tuples():
+def test_a_tuple_of_numbers_is_read_as_a_point_or_refused_with_a_hint_about_tuples():
     try:
         line = xl.restrict(nn.ReLU(), (-1.0, 2.0), (1.0, 2.0))
     except xl.ExactlineError as error:
@@ -284,13 +296,13 @@ def test_a_tuple_of_numbers_is_read_as_a_point_or_refused_with_words_about_tuple
 
 @pytest.mark.filterwarnings("ignore:Initializing zero-element tensors")
 def test_zero_size_points_are_one_constant_piece():
-    model = relus(nn.Linear(0, 3), nn.Linear(3, 2))
+    model = relu_network(nn.Linear(0, 3), nn.Linear(3, 2))
     line = xl.restrict(model, torch.zeros(0), torch.zeros(0))
     assert breaks(line) == [0.0, 1.0]
-    follows_the_module(line, model)
+    assert_matches_module(line, model)
 
 
-def test_zero_size_dims_give_one_piece_of_nothing():
+def test_zero_size_dims_give_one_piece_with_empty_values():
     line = xl.restrict(nn.ReLU(), torch.zeros(2, 0, 3), torch.zeros(2, 0, 3))
     assert breaks(line) == [0.0, 1.0]
     assert line.values.shape == (2, 2, 0, 3)
@@ -298,7 +310,7 @@ def test_zero_size_dims_give_one_piece_of_nothing():
     assert str(line).startswith("1 piece")
 
 
-def test_no_lines_at_all_are_an_empty_answer():
+def test_no_lines_at_all_give_an_empty_result():
     lines = xl.restrict_many(mlp(3, 4, 2), torch.zeros(0, 3), torch.zeros(0, 3))
     assert len(lines) == 0
     assert list(lines) == []
@@ -308,15 +320,15 @@ def test_no_lines_at_all_are_an_empty_answer():
 
 
 def test_a_point_without_dims_is_a_number():
-    line = right(nn.ReLU(), -1.0, 3.0)
+    line = restrict_and_verify(nn.ReLU(), -1.0, 3.0)
     assert breaks(line) == [0.0, 0.25, 1.0]
     assert line.values.shape == (3,)
     assert line.at([0.5, 1.0]).tolist() == [1.0, 3.0]
 
 
 @pytest.mark.parametrize("device", ["cuda:99", "nonsense", "meta"])
-def test_a_device_that_is_not_there_is_refused(device):
-    refused(xl.ArgumentError, xl.restrict, mlp(3, 4, 2), torch.zeros(3), torch.ones(3), device=device)
+def test_a_device_that_does_not_exist_is_refused(device):
+    assert_refused(xl.ArgumentError, xl.restrict, mlp(3, 4, 2), torch.zeros(3), torch.ones(3), device=device)
 
 
 # -- ties and hyperplanes ---------------------------------------------------------------------------------------
@@ -354,96 +366,104 @@ def test_a_bias_free_residual_net_through_the_origin_has_exactly_three_breaks():
     line = xl.restrict(model, -x, 2 * x)
     assert len(line.alphas) == 3
     assert abs(breaks(line)[1] - 1 / 3) <= 1e-14
-    follows_the_module(line, model)
+    assert_matches_module(line, model)
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_a_small_bias_free_net_through_the_origin_counts_what_the_oracle_counts(seed):
     torch.manual_seed(seed)
     model, x = mlp(4, 12, 12, 12, 3, bias=False), torch.randn(4, dtype=torch.float64)
-    line = right(model, -x, 2 * x)
+    line = restrict_and_verify(model, -x, 2 * x)
     exact = xl.exact.restrict(model, -x, 2 * x)
     assert len(line) == 2
-    assert line.origins[1].node == exact.born[1].node
-    assert line.origins[1].unit == exact.born[1].unit
+    assert line.origins[1].node == exact.origins[1].node
+    assert line.origins[1].unit == exact.origins[1].unit
 
 
 def test_a_line_inside_a_hyperplane_is_not_broken_by_it():
     # x + y - 1 is zero on the whole line, exactly; x - 1/4 crosses
-    model = relus(dense([[1.0, 1.0], [1.0, 0.0]], [-1.0, -0.25]), dense([[1.0, 1.0]]))
-    line = right(model, [0.0, 1.0], [1.0, 0.0])
+    model = relu_network(linear_layer([[1.0, 1.0], [1.0, 0.0]], [-1.0, -0.25]), linear_layer([[1.0, 1.0]]))
+    line = restrict_and_verify(model, [0.0, 1.0], [1.0, 0.0])
     assert breaks(line) == [0.0, 0.25, 1.0]
 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_a_line_inside_many_hyperplanes_of_deeper_layers_is_not_broken_by_them(seed):
-    # pairs of equal rows with opposite readers: every second-layer unit is zero along the whole line, up to rounding
+    # pairs of equal rows with opposite weights: every second-layer unit is zero along the whole line, up to rounding
     torch.manual_seed(seed)
     first = torch.randn(10, 3, dtype=torch.float64)
     shift = torch.randn(10, dtype=torch.float64)
     mixed = torch.randn(12, 10, dtype=torch.float64)
-    model = relus(
-        dense(first.repeat(2, 1), shift.repeat(2)),
-        dense(torch.cat([mixed, -mixed], 1)),
-        dense(torch.randn(2, 12, dtype=torch.float64)),
+    model = relu_network(
+        linear_layer(first.repeat(2, 1), shift.repeat(2)),
+        linear_layer(torch.cat([mixed, -mixed], 1)),
+        linear_layer(torch.randn(2, 12, dtype=torch.float64)),
     )
-    line = right(model, torch.randn(3) * 3, torch.randn(3) * 3)
-    assert {birth.node for birth in line.origins[1:-1]} <= {"relu"}
+    line = restrict_and_verify(model, torch.randn(3) * 3, torch.randn(3) * 3)
+    assert {origin.node for origin in line.origins[1:-1]} <= {"relu"}
 
 
 @pytest.mark.parametrize("offset", [1e-17, 1e-16, -3e-16, 1e-15])
-def test_a_line_within_rounding_of_a_hyperplane_shows_no_sign_noise(offset):
-    # 0.1 x + 0.2 y - 0.3 + offset never crosses by more than rounding, along a line with many other breaks
+def test_a_line_within_rounding_of_a_hyperplane_has_no_breaks_from_rounding(offset):
+    # 0.1 x + 0.2 y - 0.3 + offset never crosses zero by more than rounding, along a line with many other breaks
     torch.manual_seed(1)
     others = torch.randn(30, 2, dtype=torch.float64)
-    model = relus(
-        dense(
-            torch.cat([torch.tensor([[0.1, 0.2]]), others]), torch.cat([points(-0.3 + offset), torch.randn(30) * 0.3])
+    model = relu_network(
+        linear_layer(
+            torch.cat([torch.tensor([[0.1, 0.2]]), others]), torch.cat([vector(-0.3 + offset), torch.randn(30) * 0.3])
         ),
-        dense(torch.ones(1, 31)),
+        linear_layer(torch.ones(1, 31)),
     )
-    Q, R = points(1.0, 1.0), points(-3.0, 3.0)
-    line = xl.restrict(model, Q, R)
-    of_it = [birth for birth in line.origins[1:-1] if birth.unit == 0 and birth.count == 1]
-    exact = xl.exact.restrict(model, Q, R)
-    assert len(of_it) <= 1
+    start, end = vector(1.0, 1.0), vector(-3.0, 3.0)
+    line = xl.restrict(model, start, end)
+    from_first_unit = [origin for origin in line.origins[1:-1] if origin.unit == 0 and origin.count == 1]
+    exact = xl.exact.restrict(model, start, end)
+    assert len(from_first_unit) <= 1
     assert mismatch(line.alphas, exact) is None or line.ambiguous > 0
     assert abs(len(line) - len(exact)) <= 1
 
 
 def test_a_line_within_rounding_of_a_hyperplane_after_a_deep_layer_adds_no_breaks():
-    # the last unit is f(x) - f(x) computed along two paths that round differently: zero in truth
+    # the last unit is f(x) - f(x), computed by two paths that round differently: exactly zero in real arithmetic
     torch.manual_seed(0)
     w = torch.randn(20, 4, dtype=torch.float64)
     scale = torch.tensor([3.0, 5.0, 7.0, 11.0, 13.0] * 4, dtype=torch.float64)
     coarse = w.mul(16).round() / 16  # so that the products with the scale are exact
     first = torch.cat([coarse, coarse * scale[:, None]])
     second = torch.cat([scale[None], -torch.ones(1, 20)], 1)  # scale * relu(w x) - relu(scale * w x) == 0
-    model = relus(dense(first), dense(second), dense([[1.0]]))
-    line = right(model, torch.randn(4), torch.randn(4) * 2)
-    assert {birth.node for birth in line.origins[1:-1]} == {"relu"}
+    model = relu_network(linear_layer(first), linear_layer(second), linear_layer([[1.0]]))
+    line = restrict_and_verify(model, torch.randn(4), torch.randn(4) * 2)
+    assert {origin.node for origin in line.origins[1:-1]} == {"relu"}
 
 
 def test_breaks_exactly_at_both_ends_add_none():
-    model = relus(dense([[1.0], [1.0], [-1.0], [1.0]], [0.0, -1.0, 1.0, -0.5]), dense(torch.ones(1, 4)))
-    line = right(model, [0.0], [1.0])
+    model = relu_network(
+        linear_layer([[1.0], [1.0], [-1.0], [1.0]], [0.0, -1.0, 1.0, -0.5]), linear_layer(torch.ones(1, 4))
+    )
+    line = restrict_and_verify(model, [0.0], [1.0])
     assert breaks(line) == [0.0, 0.5, 1.0]
 
 
 def test_dyadic_breaks_are_bit_exact():
-    line = right(relus(dense([[8.0]] * 7, [-float(k) for k in range(1, 8)]), dense(torch.ones(1, 7))), [0.0], [1.0])
+    line = restrict_and_verify(
+        relu_network(linear_layer([[8.0]] * 7, [-float(k) for k in range(1, 8)]), linear_layer(torch.ones(1, 7))),
+        [0.0],
+        [1.0],
+    )
     assert breaks(line) == [k / 8 for k in range(9)]
 
 
 def test_a_break_at_one_third_is_the_nearest_float():
-    assert breaks(right(relus(dense([[3.0]], [-1.0]), dense([[1.0]])), [0.0], [1.0])) == [0.0, 1 / 3, 1.0]
+    assert breaks(
+        restrict_and_verify(relu_network(linear_layer([[3.0]], [-1.0]), linear_layer([[1.0]])), [0.0], [1.0])
+    ) == [0.0, 1 / 3, 1.0]
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_the_reversed_line_mirrors_the_breaks(seed):
     torch.manual_seed(seed)
-    model, Q, R = mlp(3, 20, 20, 2), torch.randn(3), torch.randn(3) * 4
-    forth, back = right(model, Q, R), right(model, R, Q)
+    model, start, end = mlp(3, 20, 20, 2), torch.randn(3), torch.randn(3) * 4
+    forth, back = restrict_and_verify(model, start, end), restrict_and_verify(model, end, start)
     assert len(forth) == len(back)
     assert (forth.alphas + back.alphas.flip(0) - 1).abs().max() <= 1e-13
     assert torch.allclose(forth.values, back.values.flip(0), atol=1e-12)
@@ -454,31 +474,31 @@ def test_the_reversed_line_mirrors_the_breaks(seed):
 def test_axis_aligned_lines_match_the_oracle():
     model = mlp(3, 16, 16, 2)
     for axis in range(3):
-        Q, R = torch.full((3,), 0.5), torch.full((3,), 0.5)
-        Q[axis], R[axis] = -4.0, 4.0
-        right(model, Q, R)
+        start, end = torch.full((3,), 0.5), torch.full((3,), 0.5)
+        start[axis], end[axis] = -4.0, 4.0
+        restrict_and_verify(model, start, end)
 
 
 def test_negative_zero_is_zero():
     model = mlp(3, 16, 16, 2, bias=False)
-    minus, plus = points(-0.0, 1.0, -0.0), points(0.0, 1.0, 0.0)
-    R = torch.randn(3)
-    assert breaks(right(model, minus, R)) == breaks(right(model, plus, R))
-    line = right(nn.ReLU(), [-0.0, 0.0], [0.0, -0.0])
+    minus, plus = vector(-0.0, 1.0, -0.0), vector(0.0, 1.0, 0.0)
+    end = torch.randn(3)
+    assert breaks(restrict_and_verify(model, minus, end)) == breaks(restrict_and_verify(model, plus, end))
+    line = restrict_and_verify(nn.ReLU(), [-0.0, 0.0], [0.0, -0.0])
     assert breaks(line) == [0.0, 1.0]
-    line = right(nn.ReLU(), [-0.0], [1.0])
+    line = restrict_and_verify(nn.ReLU(), [-0.0], [1.0])
     assert breaks(line) == [0.0, 1.0]
 
 
 def test_every_alpha_is_a_correctly_placed_rational_for_integer_nets():
     torch.manual_seed(3)
-    model = relus(
+    model = relu_network(
         *(
-            dense(torch.randint(-3, 4, (b, a)).double(), torch.randint(-3, 4, (b,)).double())
+            linear_layer(torch.randint(-3, 4, (b, a)).double(), torch.randint(-3, 4, (b,)).double())
             for a, b in ((2, 6), (6, 6), (6, 2))
         )
     )
-    line = right(model, [-5, 2], [7, -3])
+    line = restrict_and_verify(model, [-5, 2], [7, -3])
     exact = xl.exact.restrict(model, [-5, 2], [7, -3])
     assert len(line) == len(exact)
     assert all(abs(Fraction(a) - b) <= Fraction(1, 2**50) for a, b in zip(breaks(line), exact.alphas, strict=True))

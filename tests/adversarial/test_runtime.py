@@ -1,4 +1,4 @@
-"""What the surroundings do to an answer: precision switches, defaults, threads, interrupts, memory and company."""
+"""The environment must not change a result: precision switches, defaults, threads, interrupts, memory, other lines."""
 
 from __future__ import annotations
 
@@ -18,13 +18,25 @@ import exactline as xl
 from tests.oracle.compare import mismatch
 from tests.oracle.families import FAMILIES, seeded, small_integers
 
-from .truth import Function, breaks, dense, mlp, points, refused, relus, right, same_line, settings, tent
+from .truth import (
+    Function,
+    assert_refused,
+    assert_same_line,
+    breaks,
+    global_settings,
+    linear_layer,
+    mlp,
+    relu_network,
+    restrict_and_verify,
+    tent,
+    vector,
+)
 
-Q3, R3 = points(-2.0, 1.5, 0.5), points(2.5, -1.0, -3.0)
+START, END = vector(-2.0, 1.5, 0.5), vector(2.5, -1.0, -3.0)
 
 
-def tied(seed: int) -> tuple[nn.Module, torch.Tensor, torch.Tensor]:
-    """A small-integer network on a line between whole points: full of ties."""
+def tied_network(seed: int) -> tuple[nn.Module, torch.Tensor, torch.Tensor]:
+    """A network with small-integer weights and a line between integer points: full of ties."""
     g = torch.Generator().manual_seed(seed)
     name = ["mlp", "conv", "residual", "concat"][seed % 4]
     model, shape = FAMILIES[name](g)
@@ -32,7 +44,7 @@ def tied(seed: int) -> tuple[nn.Module, torch.Tensor, torch.Tensor]:
     return (small_integers(g, model), *ends)
 
 
-def generic(seed: int) -> tuple[nn.Module, torch.Tensor, torch.Tensor]:
+def generic_network(seed: int) -> tuple[nn.Module, torch.Tensor, torch.Tensor]:
     g = torch.Generator().manual_seed(seed)
     name = ["mlp", "conv", "residual", "concat", "mixed", "normed", "ordered"][seed % 7]
     model, shape = FAMILIES[name](g)
@@ -44,106 +56,108 @@ def generic(seed: int) -> tuple[nn.Module, torch.Tensor, torch.Tensor]:
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_tf32_is_off_inside_and_as_it_was_after():
-    seen = []
+def test_tf32_is_off_during_a_sweep_and_restored_after_it():
+    during = []
 
-    def watch(share, count):
-        seen.append((torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32))
+    def record(share, count):
+        during.append((torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32))
 
     before = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
     try:
         torch.set_float32_matmul_precision("medium")
         torch.backends.cudnn.allow_tf32 = True
-        xl.restrict(mlp(3, 8, 2), Q3, R3, progress=watch)
-        assert seen
-        assert set(seen) == {("highest", False)}
+        xl.restrict(mlp(3, 8, 2), START, END, progress=record)
+        assert during
+        assert set(during) == {("highest", False)}
         assert (torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32) == ("medium", True)
         with pytest.raises(xl.NumberError):
-            xl.restrict(relus(dense([[1e200]]), dense([[1e200]])), [1.0], [2.0])
+            xl.restrict(relu_network(linear_layer([[1e200]]), linear_layer([[1e200]])), [1.0], [2.0])
         assert (torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32) == ("medium", True)
-        list(xl.sweep(mlp(3, 8, 2), Q3, R3, memory=1))
+        list(xl.sweep(mlp(3, 8, 2), START, END, memory=1))
         assert (torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32) == ("medium", True)
     finally:
         torch.set_float32_matmul_precision(before[0])
         torch.backends.cudnn.allow_tf32 = before[1]
 
 
-@pytest.mark.skipif(not hasattr(torch.backends, "fp32_precision"), reason="older torch has only the old switches")
-def test_the_newer_switches_for_tf32_do_not_stop_a_call_and_stay():
-    # torch refuses to read its old switches once a newer one was set; torch.export works with both of these settings
+@pytest.mark.skipif(not hasattr(torch.backends, "fp32_precision"), reason="this torch has only the old switches")
+def test_the_new_switches_for_tf32_work_and_are_restored():
+    # torch refuses to read its old switches once a new one was set; torch.export works with both of these settings
     code = """
 import torch, exactline as xl
+torch.manual_seed(0)
 places = [torch.backends.cuda.matmul, torch.backends.cudnn.conv]
 for chosen in (torch.backends, torch.backends.cuda.matmul):
     chosen.fp32_precision = "tf32"
     model = torch.nn.Sequential(torch.nn.Linear(2, 8), torch.nn.ReLU(), torch.nn.Linear(8, 1)).eval()
     torch.export.export(model, (torch.zeros(3, 2),), strict=False)
     before = [p.fp32_precision for p in places]
-    inside = []
-    look = lambda *_: inside.append([p.fp32_precision for p in places])
-    xl.restrict(model, [-3.0, 1.0], [3.0, 2.0], progress=look)
-    assert inside and all("tf32" not in now for now in inside), inside
+    during = []
+    record = lambda *_: during.append([p.fp32_precision for p in places])
+    xl.restrict(model, [-3.0, 1.0], [3.0, 2.0], progress=record)
+    assert during and all("tf32" not in precision for precision in during), during
     assert [p.fp32_precision for p in places] == before, before
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=100, check=False)
-    assert done.returncode == 0, done.stderr
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=100, check=False)
+    assert run.returncode == 0, run.stderr
 
 
-def test_settings_are_the_callers_between_the_parts_of_a_stream():
-    before = settings()
+def test_settings_are_restored_between_the_parts_of_a_stream():
+    before = global_settings()
     for _ in xl.sweep(tent(6), [0.0], [1.0], memory=1):
-        assert settings() == before
+        assert global_settings() == before
     stream = xl.sweep(tent(6), [0.0], [1.0], memory=1)
     next(stream)
-    stream.close()  # left in the middle
-    assert settings() == before
+    stream.close()  # before its end
+    assert global_settings() == before
 
 
-def test_autocast_around_the_call_changes_nothing():
+def test_autocast_around_the_call_does_not_change_the_result():
     model, image = mlp(3, 16, 16, 2), nn.Sequential(nn.Conv2d(1, 2, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten()).eval()
-    plain = right(model, Q3, R3)
+    plain = restrict_and_verify(model, START, END)
     pixels = torch.randn(1, 6, 6), torch.randn(1, 6, 6)
-    flat = right(image, *pixels)
-    for twin, ends, truth in ((copy.deepcopy(model), (Q3, R3), plain), (copy.deepcopy(image), pixels, flat)):
+    flat = restrict_and_verify(image, *pixels)
+    cases = ((copy.deepcopy(model), (START, END), plain), (copy.deepcopy(image), pixels, flat))
+    for fresh, ends, truth in cases:
         with torch.autocast("cpu", dtype=torch.bfloat16):
-            line = xl.restrict(twin, *ends)
+            line = xl.restrict(fresh, *ends)
             assert line.values.dtype == torch.float64
             assert torch.is_autocast_enabled("cpu")
             A, _b = line.piece(0).affine()
             assert A.dtype == torch.float64
             check = line.check(samples=10)
-        same_line(line, truth)
+        assert_same_line(line, truth)
         assert check.worst <= 1e-12 * max(1.0, check.scale)
 
 
-def test_inference_mode_around_the_call_leaves_an_answer_that_works_outside():
+def test_a_result_from_inference_mode_works_outside_of_it():
     model = mlp(3, 8, 8, 2)
-    truth = xl.restrict(copy.deepcopy(model), Q3, R3)
+    truth = xl.restrict(copy.deepcopy(model), START, END)
     with torch.inference_mode():
-        line = xl.restrict(model, Q3, R3)
-    same_line(line, truth)
+        line = xl.restrict(model, START, END)
+    assert_same_line(line, truth)
     A, b = line.piece(0).affine()
-    assert torch.allclose(A @ Q3 + b, line.values[0], atol=1e-12)
-    again = xl.restrict(model, Q3, R3)  # from the cache that was filled inside
+    assert torch.allclose(A @ START + b, line.values[0], atol=1e-12)
+    again = xl.restrict(model, START, END)  # from the cache that was filled in inference mode
     again.piece(1).affine()
-    assert line.certify().whole
+    assert line.certify().covers_whole_line
 
 
-def test_grad_mode_anomaly_detection_and_determinism_change_nothing():
+def test_grad_mode_anomaly_detection_and_determinism_do_not_change_the_result():
     model = mlp(3, 8, 8, 2)
-    truth = right(model, Q3, R3)
+    truth = restrict_and_verify(model, START, END)
     with torch.autograd.set_detect_anomaly(True, check_nan=False), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        same_line(xl.restrict(copy.deepcopy(model), Q3, R3), truth)
+        assert_same_line(xl.restrict(copy.deepcopy(model), START, END), truth)
     torch.use_deterministic_algorithms(True)
     try:
-        same_line(xl.restrict(copy.deepcopy(model), Q3, R3), truth)
+        assert_same_line(xl.restrict(copy.deepcopy(model), START, END), truth)
     finally:
         torch.use_deterministic_algorithms(False)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64], ids=str)
-def test_another_default_dtype_changes_nothing(dtype):
+def test_another_default_dtype_does_not_change_the_result(dtype):
     models = [
         mlp(3, 12, 12, 2),
         nn.Sequential(nn.Conv1d(1, 2, 2), nn.ReLU(), nn.MaxPool1d(2), nn.Flatten()).eval(),
@@ -151,18 +165,18 @@ def test_another_default_dtype_changes_nothing(dtype):
     ]
     shapes = [(3,), (1, 6), (5,)]
     ends = [(torch.randn(s, dtype=torch.float64) * 3, torch.randn(s, dtype=torch.float64) * 3) for s in shapes]
-    truths = [right(copy.deepcopy(m), *e) for m, e in zip(models, ends, strict=True)]
+    truths = [restrict_and_verify(copy.deepcopy(m), *e) for m, e in zip(models, ends, strict=True)]
     before = torch.get_default_dtype()
     torch.set_default_dtype(dtype)
     try:
         for model, e, truth in zip(models, ends, truths, strict=True):
             line = xl.restrict(model, *e)
-            same_line(line, truth)
+            assert_same_line(line, truth)
             assert line.alphas.dtype == line.values.dtype == torch.float64
             line.check(samples=20)
             A, b = line.piece(0).affine()
             assert A.dtype == b.dtype == torch.float64
-            assert line.certify().whole
+            assert line.certify().covers_whole_line
             assert len(line.minimal()) <= len(line)
         assert torch.get_default_dtype() == dtype
         assert breaks(xl.restrict(models[2], [-0.1] * 5, [0.3] * 5)) == [0.0, 0.25, 1.0]  # lists are float64 too
@@ -170,8 +184,8 @@ def test_another_default_dtype_changes_nothing(dtype):
         torch.set_default_dtype(before)
 
 
-def test_many_lines_and_many_pieces_under_a_float16_default_are_all_there():
-    # places beyond 65,504 and 2,048 cannot be counted in float16
+def test_many_lines_and_many_pieces_with_a_float16_default_are_complete():
+    # indices above 2,048 are not exact in float16, and those above 65,504 overflow
     torch.set_default_dtype(torch.float16)
     try:
         lines = xl.restrict_many(nn.ReLU(), -torch.ones(70_000, 1), torch.ones(70_000, 1), values=False)
@@ -187,20 +201,20 @@ def test_many_lines_and_many_pieces_under_a_float16_default_are_all_there():
 
 
 @pytest.mark.parametrize("device", ["cpu", "meta"])
-def test_another_default_device_changes_nothing(device):
+def test_another_default_device_does_not_change_the_result(device):
     model, image = mlp(3, 12, 12, 2), nn.Sequential(nn.Conv2d(1, 2, 2), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten()).eval()
     pixels = torch.randn(1, 5, 5), torch.randn(1, 5, 5)
-    cases = [(model, (Q3, R3)), (image, pixels), (nn.ReLU(), (Q3, R3))]
-    truths = [right(copy.deepcopy(m), *ends) for m, ends in cases]
+    cases = [(model, (START, END)), (image, pixels), (nn.ReLU(), (START, END))]
+    truths = [restrict_and_verify(copy.deepcopy(m), *ends) for m, ends in cases]
     torch.set_default_device(device)
     try:
         for (m, ends), truth in zip(cases, truths, strict=True):
             line = xl.restrict(m, *ends)
-            same_line(line, truth)
+            assert_same_line(line, truth)
             line.check(samples=10)
             line.piece(0).affine()
             line.minimal()
-            assert line.certify().whole
+            assert line.certify().covers_whole_line
     finally:
         torch.set_default_device(None)
 
@@ -208,87 +222,87 @@ def test_another_default_device_changes_nothing(device):
 # -- threads and interrupts --------------------------------------------------------------------------------------
 
 
-def test_the_number_of_threads_does_not_change_the_count():
+def test_the_number_of_threads_does_not_change_the_result():
     model = mlp(20, 128, 128, 128, 5)
-    Q, R = torch.randn(20) * 2, torch.randn(20) * 2
+    start, end = torch.randn(20) * 2, torch.randn(20) * 2
     bias_free, x = mlp(50, 100, 100, 5, bias=False), torch.randn(50)
     before = torch.get_num_threads()
-    found = {}
+    results = {}
     try:
         for threads in (1, 2):
             torch.set_num_threads(threads)
-            found[threads] = xl.restrict(model, Q, R), xl.restrict(bias_free, -x, 2 * x)
+            results[threads] = xl.restrict(model, start, end), xl.restrict(bias_free, -x, 2 * x)
     finally:
         torch.set_num_threads(before)
-    same_line(found[1][0], found[2][0])
-    same_line(found[1][1], found[2][1])
-    assert len(found[1][1]) == 2
+    assert_same_line(results[1][0], results[2][0])
+    assert_same_line(results[1][1], results[2][1])
+    assert len(results[1][1]) == 2
 
 
-def concurrently(calls):
-    """Run calls in as many threads, all at once; their results in order."""
-    gate = threading.Barrier(len(calls))
+def run_concurrently(calls):
+    """Run calls at the same time, each in a thread of its own; returns their results in order."""
+    barrier = threading.Barrier(len(calls))
 
     def run(call):
-        gate.wait()
+        barrier.wait()
         return call()
 
     with ThreadPoolExecutor(len(calls)) as pool:
         return [future.result() for future in [pool.submit(run, call) for call in calls]]
 
 
-def test_four_threads_may_ask_one_captured_module_at_once():
+def test_four_threads_may_use_one_captured_module_at_once():
     model = mlp(3, 24, 24, 2)
     ends = [(torch.randn(3) * 3, torch.randn(3) * 3) for _ in range(4)]
-    truths = [right(model, *e) for e in ends]
-    before = settings()
+    truths = [restrict_and_verify(model, *e) for e in ends]
+    before = global_settings()
     for _ in range(3):
-        found = concurrently([lambda e=e: xl.restrict(model, *e) for e in ends])
-        for line, truth in zip(found, truths, strict=True):
-            same_line(line, truth)
-    assert settings() == before
+        lines = run_concurrently([lambda e=e: xl.restrict(model, *e) for e in ends])
+        for line, truth in zip(lines, truths, strict=True):
+            assert_same_line(line, truth)
+    assert global_settings() == before
 
 
 def test_four_threads_may_capture_one_fresh_module_at_once():
     ends = [(torch.randn(3) * 3, torch.randn(3) * 3) for _ in range(4)]
     models = [mlp(3, 24, 24, 2) for _ in range(2)]
-    before, out, err = settings(), sys.stdout, sys.stderr
+    before, out, err = global_settings(), sys.stdout, sys.stderr
     try:
         for model in models:
-            found = concurrently([lambda e=e, m=model: xl.restrict(m, *e) for e in ends])
-            for line, e in zip(found, ends, strict=True):
+            lines = run_concurrently([lambda e=e, m=model: xl.restrict(m, *e) for e in ends])
+            for line, e in zip(lines, ends, strict=True):
                 assert mismatch(line.alphas, xl.exact.restrict(model, *e)) is None
         assert sys.stdout is out
         assert sys.stderr is err
-        assert settings() == before
+        assert global_settings() == before
     finally:
         sys.stdout, sys.stderr = out, err
 
 
 def test_four_threads_may_capture_four_modules_at_once():
     models = [mlp(3, 10 + i, 10, 2) for i in range(4)]
-    before, out, err = settings(), sys.stdout, sys.stderr
+    before, out, err = global_settings(), sys.stdout, sys.stderr
     try:
-        found = concurrently([lambda m=m: xl.restrict(m, Q3, R3) for m in models])
-        for line, model in zip(found, models, strict=True):
-            assert mismatch(line.alphas, xl.exact.restrict(model, Q3, R3)) is None
+        lines = run_concurrently([lambda m=m: xl.restrict(m, START, END) for m in models])
+        for line, model in zip(lines, models, strict=True):
+            assert mismatch(line.alphas, xl.exact.restrict(model, START, END)) is None
         assert sys.stdout is out
         assert sys.stderr is err
-        assert settings() == before
+        assert global_settings() == before
     finally:
         sys.stdout, sys.stderr = out, err
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_concurrent_calls_leave_the_precision_of_the_caller():
-    # one call that ends while another is under way must not restore the other's "off"
+def test_concurrent_calls_restore_the_precision_of_the_caller():
+    # a call that ends while another one runs must not turn TF32 on for it
     model = tent(9)
     xl.restrict(model, [0.0], [1.0])
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("medium")
     try:
         for _ in range(3):
-            concurrently(
+            run_concurrently(
                 [lambda m=m: xl.restrict(model, [0.0], [1.0], memory=m) for m in (1 << 10, 1 << 12, 1 << 14, 1 << 20)]
             )
             assert torch.get_float32_matmul_precision() == "medium"
@@ -297,7 +311,7 @@ def test_concurrent_calls_leave_the_precision_of_the_caller():
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_an_interrupt_from_a_progress_callback_leaves_cleanly():
+def test_an_interrupt_from_a_progress_callback_restores_settings():
     model, calls = tent(10), []
 
     def interrupt(share, count):
@@ -305,7 +319,7 @@ def test_an_interrupt_from_a_progress_callback_leaves_cleanly():
         if len(calls) == 3:
             raise KeyboardInterrupt
 
-    before = settings()
+    before = global_settings()
     torch.set_float32_matmul_precision("medium")
     torch.set_flush_denormal(True)
     try:
@@ -316,77 +330,79 @@ def test_an_interrupt_from_a_progress_callback_leaves_cleanly():
     finally:
         torch.set_flush_denormal(False)
         torch.set_float32_matmul_precision("highest")
-    assert settings() == before
+    assert global_settings() == before
     assert len(xl.restrict(model, [0.0], [1.0])) == 2**10
 
 
-def test_an_interrupt_inside_a_forward_or_a_capture_is_not_turned_into_our_error():
+def test_an_interrupt_inside_a_forward_or_a_capture_is_not_turned_into_a_typed_error():
     def interrupt(x):
         raise KeyboardInterrupt
 
-    before = settings()
+    before = global_settings()
     with pytest.raises(KeyboardInterrupt):
-        xl.restrict(Function(interrupt), Q3, R3)
-    assert settings() == before
-    right(mlp(3, 4, 2), Q3, R3)
+        xl.restrict(Function(interrupt), START, END)
+    assert global_settings() == before
+    restrict_and_verify(mlp(3, 4, 2), START, END)
 
 
-def test_progress_tells_a_rising_share_and_count_that_end_at_all():
-    told = []
-    line = xl.restrict(tent(9), [0.0], [1.0], memory=1 << 12, progress=lambda share, count: told.append((share, count)))
-    assert told == sorted(told)
-    assert told[-1] == (1.0, len(line) + 1)
-    many = []
+def test_progress_reports_increasing_shares_and_counts_up_to_the_total():
+    reports = []
+    line = xl.restrict(
+        tent(9), [0.0], [1.0], memory=1 << 12, progress=lambda share, count: reports.append((share, count))
+    )
+    assert reports == sorted(reports)
+    assert reports[-1] == (1.0, len(line) + 1)
+    reports = []
     starts = torch.rand(20, 1, dtype=torch.float64)
-    lines = xl.restrict_many(tent(5), starts, 1 - starts, memory=1 << 12, progress=lambda s, c: many.append((s, c)))
-    assert many == sorted(many)
-    assert many[-1] == (1.0, len(lines.alphas))
+    lines = xl.restrict_many(tent(5), starts, 1 - starts, memory=1 << 12, progress=lambda s, c: reports.append((s, c)))
+    assert reports == sorted(reports)
+    assert reports[-1] == (1.0, len(lines.alphas))
 
 
-def test_a_progress_bar_is_drawn_and_removed(capsys):
+def test_a_progress_bar_can_be_shown(capsys):
     line = xl.restrict(tent(8), [0.0], [1.0], memory=1 << 12, progress=True)
     assert len(line) == 2**8
-    refused(xl.ArgumentError, xl.restrict, tent(2), [0.0], [1.0], progress="yes")
+    assert_refused(xl.ArgumentError, xl.restrict, tent(2), [0.0], [1.0], progress="yes")
 
 
-def test_random_numbers_and_warnings_are_the_callers():
-    before = settings()
+def test_random_states_and_warning_filters_do_not_change():
+    before = global_settings()
     state = torch.random.get_rng_state(), np.random.get_state()[1].copy()
-    line = xl.restrict(mlp_without_draws(), Q3, R3)
+    line = xl.restrict(fixed_mlp(), START, END)
     line.check(samples=5)
     line.certify(pieces=2)
     assert torch.equal(torch.random.get_rng_state(), state[0])
     assert (np.random.get_state()[1] == state[1]).all()
-    assert settings() == before
+    assert global_settings() == before
 
 
-def mlp_without_draws() -> nn.Module:
+def fixed_mlp() -> nn.Module:
     w = torch.arange(12, dtype=torch.float64).view(4, 3).sub(5.5) / 4
-    return relus(dense(w, [0.5, -0.5, 0.25, 1.0]), dense(torch.ones(2, 4)))
+    return relu_network(linear_layer(w, [0.5, -0.5, 0.25, 1.0]), linear_layer(torch.ones(2, 4)))
 
 
-# -- memory and company ------------------------------------------------------------------------------------------
+# -- memory and other lines --------------------------------------------------------------------------------------
 
 BUDGETS = [1, 1 << 10, 1 << 14, 1 << 30]
 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_the_answer_does_not_depend_on_memory_for_tied_networks(seed):
-    model, Q, R = tied(seed)
-    truth = right(model, Q, R)
+    model, start, end = tied_network(seed)
+    truth = restrict_and_verify(model, start, end)
     for memory in BUDGETS:
-        line = xl.restrict(model, Q, R, memory=memory)
-        same_line(line, truth)
+        line = xl.restrict(model, start, end, memory=memory)
+        assert_same_line(line, truth)
         assert [b and (b.node, b.unit) for b in line.origins] == [b and (b.node, b.unit) for b in truth.origins]
         assert line.ambiguous_per_piece.tolist() == truth.ambiguous_per_piece.tolist()
 
 
 @pytest.mark.parametrize("seed", range(7))
 def test_the_answer_does_not_depend_on_memory_for_generic_networks(seed):
-    model, Q, R = generic(seed)
-    truth = right(model, Q, R)
+    model, start, end = generic_network(seed)
+    truth = restrict_and_verify(model, start, end)
     for memory in BUDGETS:
-        same_line(xl.restrict(model, Q, R, memory=memory), truth)
+        assert_same_line(xl.restrict(model, start, end, memory=memory), truth)
 
 
 @pytest.mark.parametrize("memory", BUDGETS[:3])
@@ -396,62 +412,62 @@ def test_the_answer_does_not_depend_on_memory_for_bias_free_nets(memory):
     assert len(line.alphas) == 3
 
 
-@pytest.mark.parametrize("kind", [tied, generic], ids=["tied", "generic"])
+@pytest.mark.parametrize("make_network", [tied_network, generic_network], ids=["tied", "generic"])
 @pytest.mark.parametrize("seed", range(4))
-def test_the_answer_does_not_depend_on_ninety_nine_others(kind, seed):
-    model, Q, R = kind(seed)
+@pytest.mark.every(2)
+def test_the_answer_does_not_depend_on_ninety_nine_other_lines(make_network, seed):
+    model, start, end = make_network(seed)
     g = torch.Generator().manual_seed(seed)
-    others = torch.randn(2, 99, *Q.shape, generator=g, dtype=torch.float64) * 3
-    if kind is tied:
+    others = torch.randn(2, 99, *start.shape, generator=g, dtype=torch.float64) * 3
+    if make_network is tied_network:
         others = others.round()
-    others[:, ::7] *= 100.0  # some of them much larger
-    others[1, 20:] = others[0, 20:] + (others[1, 20:] - others[0, 20:]) / 8  # and most of them short
-    starts, ends = torch.cat([others[0], Q[None]]), torch.cat([others[1], R[None]])
-    alone = right(model, Q, R)
+    others[:, ::7] *= 100.0  # some are much larger
+    others[1, 20:] = others[0, 20:] + (others[1, 20:] - others[0, 20:]) / 8  # and most are short
+    starts, ends = torch.cat([others[0], start[None]]), torch.cat([others[1], end[None]])
+    alone = restrict_and_verify(model, start, end)
     many = xl.restrict_many(model, starts, ends)
     assert len(many) == 100
-    same_line(many[99], alone)
+    assert_same_line(many[99], alone)
     for i in (0, 7, 13, 50):
-        same_line(many[i], xl.restrict(model, starts[i], ends[i]))
-    few = model_bytes(many) * 40  # parts of some forty points
-    tight = xl.restrict_many(model, starts, ends, memory=few)
+        assert_same_line(many[i], xl.restrict(model, starts[i], ends[i]))
+    tight = xl.restrict_many(model, starts, ends, memory=40 * bytes_per_point(many))  # parts of about forty points
     assert tight.offsets.tolist() == many.offsets.tolist()
     assert (tight.alphas - many.alphas).abs().max() <= 1e-12
 
 
-def model_bytes(lines) -> int:
-    """About what one point takes in all layers together."""
+def bytes_per_point(lines) -> int:
+    """Approximate memory of one point in all layers together."""
     return 8 * sum(torch.Size(node.shape).numel() for node in lines.network.nodes)
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_lines_swept_a_point_at_a_time_are_the_same(seed):
-    model, Q, R = tied(4 * seed)
-    starts, ends = torch.stack([Q, R, Q]), torch.stack([R, Q, Q])
+def test_lines_swept_a_few_points_at_a_time_are_the_same(seed):
+    model, start, end = tied_network(4 * seed)
+    starts, ends = torch.stack([start, end, start]), torch.stack([end, start, start])
     many = xl.restrict_many(model, starts, ends)
-    for memory in (1, 3 * model_bytes(many), 5 * model_bytes(many), 9 * model_bytes(many)):
+    for memory in (1, 3 * bytes_per_point(many), 5 * bytes_per_point(many), 9 * bytes_per_point(many)):
         tight = xl.restrict_many(model, starts, ends, memory=memory)
         assert tight.offsets.tolist() == many.offsets.tolist()
         assert (tight.alphas - many.alphas).abs().max() <= 1e-12
         assert torch.equal(tight.breaks.origins, many.breaks.origins)
 
 
-def test_a_point_evaluated_alone_and_in_a_batch_of_1024_gives_the_same_breaks():
+def test_a_line_alone_and_in_a_batch_of_1024_has_the_same_breaks():
     model = mlp(6, 64, 64, 3)
-    Q, R = torch.randn(6), torch.randn(6) * 2
-    alone = right(model, Q, R)
-    many = xl.restrict_many(model, Q.expand(1024, 6), R.expand(1024, 6), values=False)
+    start, end = torch.randn(6), torch.randn(6) * 2
+    alone = restrict_and_verify(model, start, end)
+    many = xl.restrict_many(model, start.expand(1024, 6), end.expand(1024, 6), values=False)
     assert set(many.pieces.tolist()) == {len(alone)}
     for i in (0, 511, 1023):
         assert (many[i].alphas - alone.alphas).abs().max() <= 1e-12
 
 
-def test_without_values_the_breaks_and_births_are_the_same():
+def test_without_values_the_breaks_and_origins_are_the_same():
     model = mlp(3, 16, 16, 2)
-    full, bare = right(model, Q3, R3), xl.restrict(model, Q3, R3, values=False)
+    full, bare = restrict_and_verify(model, START, END), xl.restrict(model, START, END, values=False)
     assert breaks(full) == breaks(bare)
     assert list(full.origins) == list(bare.origins)
-    error = refused(xl.MissingError, lambda: bare.values)
+    error = assert_refused(xl.MissingError, lambda: bare.values)
     assert "values=True" in error.hint
     somewhere = torch.rand(50, dtype=torch.float64)
     assert torch.allclose(bare.at(somewhere), full.at(somewhere), atol=1e-12)
@@ -462,9 +478,9 @@ def test_without_values_the_breaks_and_births_are_the_same():
 @pytest.mark.parametrize("memory", [1, 1 << 10, 1 << 14, None])
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_parts_of_a_stream_come_in_order_and_join_to_the_whole(seed, memory):
-    model, Q, R = tied(seed) if seed else (tent(7), points(0.0), points(1.0))
-    whole = xl.restrict(model, Q, R)
-    parts = list(xl.sweep(model, Q, R, memory=memory))
+    model, start, end = tied_network(seed) if seed else (tent(7), vector(0.0), vector(1.0))
+    whole = xl.restrict(model, start, end)
+    parts = list(xl.sweep(model, start, end, memory=memory))
     alphas, values = [0.0], [whole.values[:1]]
     for part in parts:
         assert part.alphas[0] == alphas[-1]
@@ -483,23 +499,23 @@ def test_parts_of_a_stream_come_in_order_and_join_to_the_whole(seed, memory):
         assert len(parts) == len(whole)
 
 
-def test_one_part_of_a_stream_answers_for_its_stretch():
+def test_one_part_of_a_stream_covers_its_segment():
     model = mlp(3, 16, 16, 2)
-    whole = right(model, Q3, R3)
-    for part in xl.sweep(model, Q3, R3, memory=1):
+    whole = restrict_and_verify(model, START, END)
+    for part in xl.sweep(model, START, END, memory=1):
         middle = (part.alphas[0] + part.alphas[-1]) / 2
         assert torch.allclose(part.at(middle), whole.at(middle), atol=1e-12)
         A, b = part.piece(0).affine()
-        x = Q3 + middle * (R3 - Q3)
+        x = START + middle * (END - START)
         assert torch.allclose(A @ x + b, whole.at(middle), atol=1e-12)
         outside = 1.0 if part.alphas[-1] < 1 else 0.0
-        refused(xl.ArgumentError, part.at, outside)
+        assert_refused(xl.ArgumentError, part.at, outside)
 
 
-def test_float32_is_an_option_that_finds_at_least_the_clear_breaks():
+def test_a_float32_sweep_finds_the_unambiguous_breaks():
     model = mlp(3, 16, 2)
-    line, truth = xl.restrict(model, Q3, R3, dtype=torch.float32), right(model, Q3, R3)
+    line, truth = xl.restrict(model, START, END, dtype=torch.float32), restrict_and_verify(model, START, END)
     assert line.alphas.dtype == torch.float64
     assert len(line) == len(truth)
     assert (line.alphas - truth.alphas).abs().max() <= 1e-4
-    refused(xl.ArgumentError, xl.restrict, model, Q3, R3, dtype=torch.float16)
+    assert_refused(xl.ArgumentError, xl.restrict, model, START, END, dtype=torch.float16)

@@ -1,4 +1,4 @@
-"""What every test here is held against: the rational oracle, the module itself, or a typed error."""
+"""Shared helpers: small networks, and comparisons with the rational oracle, the module itself or a typed error."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from exactline import Restriction
 from exactline.zoo import tent_network
 from tests.oracle.compare import mismatch
 
-TINY = 2 * 5e-324  # where numbers are subnormal, a rounding is one of these
-CLOSE = 1e-9  # of the largest value on the line: wrong maps are off by far more, rounding by far less
+SUBNORMAL_SLACK = 2 * 5e-324  # absolute rounding error of subnormal numbers
+RELATIVE_TOLERANCE = 1e-9  # relative to the largest value on the line: far above rounding, far below a wrong affine map
 
-tent = cache(tent_network)  # for whoever does not change it: a module is captured once
+tent = cache(tent_network)  # one module for all tests that do not change it, so that it is captured once
 
 
-def dense(weight: Sequence[Sequence[float]] | Tensor, bias: Sequence[float] | Tensor | None = None) -> nn.Linear:
-    """A float64 linear layer with these numbers."""
+def linear_layer(weight: Sequence[Sequence[float]] | Tensor, bias: Sequence[float] | Tensor | None = None) -> nn.Linear:
+    """A float64 linear layer with given weights."""
     w = torch.as_tensor(weight, dtype=torch.float64)
     layer = nn.Linear(w.shape[1], w.shape[0], bias=bias is not None, device="meta", dtype=torch.float64)
     layer.weight = nn.Parameter(w.clone())
@@ -34,19 +34,19 @@ def dense(weight: Sequence[Sequence[float]] | Tensor, bias: Sequence[float] | Te
     return layer
 
 
-def relus(*layers: nn.Module) -> nn.Sequential:
-    """Layers with a ReLU between neighbours, none after the last."""
-    between = [part for layer in layers for part in (layer, nn.ReLU())]
-    return nn.Sequential(*between[:-1]).eval()
+def relu_network(*layers: nn.Module) -> nn.Sequential:
+    """Layers with a ReLU between neighbours and none after the last."""
+    modules = [module for layer in layers for module in (layer, nn.ReLU())]
+    return nn.Sequential(*modules[:-1]).eval()
 
 
 def mlp(*widths: int, bias: bool = True, dtype: torch.dtype = torch.float32) -> nn.Sequential:
-    """A random ReLU network of these widths."""
-    return relus(*(nn.Linear(a, b, bias=bias, dtype=dtype) for a, b in pairwise(widths)))
+    """A random ReLU network with layers of the given widths."""
+    return relu_network(*(nn.Linear(a, b, bias=bias, dtype=dtype) for a, b in pairwise(widths)))
 
 
 class Function(nn.Module):
-    """A function as a module."""
+    """A module that calls a function."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         super().__init__()
@@ -56,7 +56,7 @@ class Function(nn.Module):
         return self.function(*xs)
 
 
-def points(*numbers: float) -> Tensor:
+def vector(*numbers: float) -> Tensor:
     return torch.tensor(numbers, dtype=torch.float64)
 
 
@@ -64,68 +64,81 @@ def breaks(line: Restriction) -> list[float]:
     return line.alphas.tolist()
 
 
-def right(model: Any, Q: Any, R: Any, *, close: float = CLOSE, forward: bool = True, **options: Any) -> Restriction:
-    """Restrict, and compare breaks and values with the oracle and, where it is one, with the module's own forward."""
-    line = xl.restrict(model, Q, R, **options)
-    is_right(line, model, Q, R, close=close, forward=forward, **_graph(options))
+def restrict_and_verify(
+    model: Any, start: Any, end: Any, *, tolerance: float = RELATIVE_TOLERANCE, forward: bool = True, **options: Any
+) -> Restriction:
+    """Restrict, and compare the line with the rational oracle and, if the model is a module, with its forward pass."""
+    line = xl.restrict(model, start, end, **options)
+    assert_matches_oracle(line, model, start, end, tolerance=tolerance, forward=forward, **_capture_options(options))
     return line
 
 
-def is_right(
-    line: Restriction, model: Any, Q: Any, R: Any, *, close: float = CLOSE, forward: bool = True, **options: Any
+def assert_matches_oracle(
+    line: Restriction,
+    model: Any,
+    start: Any,
+    end: Any,
+    *,
+    tolerance: float = RELATIVE_TOLERANCE,
+    forward: bool = True,
+    **options: Any,
 ) -> None:
-    """The breaks are the oracle's, the values are the oracle's and the module's, births are complete."""
-    exact = xl.exact.restrict(model, Q, R, **options)
+    """Breaks and values are those of the rational oracle, values also those of the module; origins are complete."""
+    exact = xl.exact.restrict(model, start, end, **options)
     wrong = mismatch(line.alphas, exact)
-    assert wrong is None, f"{wrong}\n{line}\nunresolved {line.ambiguous}"
-    kept = line.values if isinstance(line.values, tuple) else (line.values,)
-    for number, values in enumerate(kept):
+    assert wrong is None, f"{wrong}\n{line}\nambiguous {line.ambiguous}"
+    outputs = line.values if isinstance(line.values, tuple) else (line.values,)
+    for number, values in enumerate(outputs):
         truth = _exact_values(exact, line.alphas, number).reshape(values.shape)
         scale = max(float(truth.abs().max()), 0.0) if truth.numel() else 0.0
         assert torch.isfinite(values).all()
-        assert (values - truth).abs().le(close * scale + line.error).all(), f"output {number}: {values} is not {truth}"
+        assert (values - truth).abs().le(tolerance * scale + line.error).all(), (
+            f"output {number}: {values} is not {truth}"
+        )
     assert [line.origins[0], line.origins[-1]] == [None, None]
-    assert all(birth is not None and birth.count >= 1 for birth in line.origins[1:-1])
+    assert all(origin is not None and origin.count >= 1 for origin in line.origins[1:-1])
     if forward and isinstance(model, nn.Module):
-        follows_the_module(line, model, close=close)
+        assert_matches_module(line, model, tolerance=tolerance)
 
 
-def is_right_or_says_so(model: Any, Q: Any, R: Any, **options: Any) -> Restriction:
-    """Where float64 cannot tell: either the breaks are the oracle's, or units are counted as unresolved."""
-    line = xl.restrict(model, Q, R, **options)
-    wrong = mismatch(line.alphas, xl.exact.restrict(model, Q, R, **_graph(options)))
-    assert wrong is None or line.ambiguous > 0, f"{wrong}, and nothing is counted as unresolved"
+def assert_exact_or_ambiguous(model: Any, start: Any, end: Any, **options: Any) -> Restriction:
+    """Where rounding may hide a crossing: the breaks are those of the oracle, or some units are ambiguous."""
+    line = xl.restrict(model, start, end, **options)
+    wrong = mismatch(line.alphas, xl.exact.restrict(model, start, end, **_capture_options(options)))
+    assert wrong is None or line.ambiguous > 0, f"{wrong}, and no unit is ambiguous"
     return line
 
 
-def follows_the_module(line: Restriction, model: nn.Module, *, close: float = CLOSE) -> None:
-    """At breaks and midpoints the answer is what the module itself computes in float64."""
-    twin = copy.deepcopy(model).double() if any(True for _ in model.parameters()) else model
+def assert_matches_module(line: Restriction, model: nn.Module, *, tolerance: float = RELATIVE_TOLERANCE) -> None:
+    """At breaks and midpoints the line has the values that the module itself computes in float64."""
+    double = copy.deepcopy(model).double() if any(True for _ in model.parameters()) else model
     alphas = torch.cat([line.alphas, (line.alphas[1:] + line.alphas[:-1]) / 2])
     starts, ends = line.lines.starts, line.lines.ends
     xs = [_lerp(a, b, alphas) for a, b in zip(starts, ends, strict=True)]
     with torch.no_grad():
-        theirs = twin(*xs)
-    ours = line.at(alphas, tail=True)
-    pairs = zip(ours, theirs, strict=True) if isinstance(ours, tuple) else [(ours, theirs)]
-    for mine, their in pairs:
-        assert mine.shape == their.shape
-        if their.numel():
-            allowed = close * their.abs().max() + 16 * line.error + TINY  # their own rounding too
-            assert (mine - their).abs().max() <= allowed, f"{mine} is not {their}"
+        expected = double(*xs)
+    values = line.at(alphas, tail=True)
+    pairs = zip(values, expected, strict=True) if isinstance(values, tuple) else [(values, expected)]
+    for ours, theirs in pairs:
+        assert ours.shape == theirs.shape
+        if theirs.numel():
+            allowed = tolerance * theirs.abs().max() + 16 * line.error + SUBNORMAL_SLACK  # the module rounds too
+            assert (ours - theirs).abs().max() <= allowed, f"{ours} is not {theirs}"
 
 
-def same_line(one: Restriction, other: Restriction, *, apart: float = 1e-12) -> None:
-    """The same number of breaks, each in the same place, and the same values."""
+def assert_same_line(one: Restriction, other: Restriction, *, tolerance: float = 1e-12) -> None:
+    """Both lines have the same breaks and the same values."""
     assert len(one) == len(other), f"{len(one)} pieces against {len(other)}"
-    assert (one.alphas - other.alphas).abs().max() <= apart
+    assert (one.alphas - other.alphas).abs().max() <= tolerance
     if one.stored_values is not None and other.stored_values is not None:
         for a, b in zip(one.stored_values, other.stored_values, strict=True):
             assert torch.allclose(a, b, rtol=1e-9, atol=1e-9 * float(a.abs().max()) if a.numel() else 0.0)
 
 
-def refused(kind: type[xl.ExactlineError], call: Callable[..., Any], *args: Any, **options: Any) -> xl.ExactlineError:
-    """The call raises this kind of typed error, complete with problem, place and advice."""
+def assert_refused(
+    kind: type[xl.ExactlineError], call: Callable[..., Any], *args: Any, **options: Any
+) -> xl.ExactlineError:
+    """The call raises a typed error of this kind, with problem, where and hint; returns it."""
     with pytest.raises(kind) as caught:
         call(*args, **options)
     error = caught.value
@@ -135,8 +148,8 @@ def refused(kind: type[xl.ExactlineError], call: Callable[..., Any], *args: Any,
     return error
 
 
-def settings() -> tuple[Any, ...]:
-    """Everything global that a call could leave behind changed."""
+def global_settings() -> tuple[Any, ...]:
+    """All global settings that a call must leave unchanged."""
     import sys
     import warnings
 
@@ -168,5 +181,5 @@ def _lerp(start: Tensor, end: Tensor, alphas: Tensor) -> Tensor:
     return start * (1 - part) + end * part
 
 
-def _graph(options: dict[str, Any]) -> dict[str, Any]:
+def _capture_options(options: dict[str, Any]) -> dict[str, Any]:
     return {k: v for k, v in options.items() if k in ("rewrite", "until")}

@@ -1,4 +1,4 @@
-"""Path integrals of gradients against sums over pieces, against differences of values, and against quadrature."""
+"""Tests of path integrals: against sums over pieces, differences of values, and quadrature in 30 digits."""
 
 from __future__ import annotations
 
@@ -19,28 +19,28 @@ SEEDS = 70
 PARTS = [pytest.param(part, marks=() if part < 3 else pytest.mark.slow) for part in range(7)]
 
 
-def integral(network: xl.Network, Q: Tensor, R: Tensor, target: int = 0, **options: object) -> PathIntegral:
-    lines = as_lines(Q[None], R[None], ("Q", "R"), many=True)
+def integral(network: xl.Network, start: Tensor, end: Tensor, target: int = 0, **options: object) -> PathIntegral:
+    lines = as_lines(start[None], end[None], ("start", "end"), many=True)
     return path_integral(network, lines, torch.tensor([target]), **options)  # type: ignore[arg-type]
 
 
-@cache  # two tests ask for some of them
+@cache  # shared by two tests
 def random_case(seed: int) -> tuple[str, xl.Network, Tensor, Tensor]:
     generator = torch.Generator().manual_seed(seed)
     family = list(FAMILIES)[seed % len(FAMILIES)]
     model, shape = FAMILIES[family](generator)
     if seed % 2:
         small_integers(generator, model, most=2)
-        Q, R = torch.randint(-3, 4, (2, *shape), generator=generator).double()
+        start, end = torch.randint(-3, 4, (2, *shape), generator=generator).double()
     else:
         seeded(model, generator)
-        Q, R = torch.randn(2, *shape, generator=generator, dtype=torch.float64) * 2
-    return family, as_network(model, [Q]), Q, R
+        start, end = torch.randn(2, *shape, generator=generator, dtype=torch.float64) * 2
+    return family, as_network(model, [start]), start, end
 
 
-def incompleteness(network: xl.Network, found: PathIntegral, Q: Tensor, R: Tensor, target: int = 0) -> float:
-    ends = network(torch.stack([Q, R])).reshape(2, -1)[:, target]  # type: ignore[union-attr]
-    attributions = found.gradients[0][0] * (R - Q)
+def incompleteness(network: xl.Network, found: PathIntegral, start: Tensor, end: Tensor, target: int = 0) -> float:
+    ends = network(torch.stack([start, end])).reshape(2, -1)[:, target]  # type: ignore[union-attr]
+    attributions = found.gradients[0][0] * (end - start)
     size = attributions.abs().sum() + ends.abs().sum() + 1e-300
     return float((attributions.sum() - (ends[1] - ends[0])).abs() / size)
 
@@ -56,30 +56,31 @@ def naive(network: xl.Network, line: xl.Restriction, target: int = 0) -> Tensor:
 
 
 @pytest.mark.parametrize("part", PARTS)
+@pytest.mark.every(3)
 def test_integrals_are_complete_and_equal_the_sum_over_pieces(part: int):
     for seed in range(part * SEEDS // 7, (part + 1) * SEEDS // 7):
-        family, network, Q, R = random_case(seed)
-        line = xl.restrict(network, Q, R)
-        found = integral(network, Q, R)
+        family, network, start, end = random_case(seed)
+        line = xl.restrict(network, start, end)
+        found = integral(network, start, end)
         assert found.pieces == len(line), (family, seed)
-        assert incompleteness(network, found, Q, R) <= 1e-12, (family, seed)
+        assert incompleteness(network, found, start, end) <= 1e-12, (family, seed)
         want = naive(network, line)
-        doubt = torch.zeros_like(want) if found.swing is None else found.swing[0][0]
-        assert bool(((found.gradients[0][0] - want).abs() <= doubt + 1e-12 * want.abs().max()).all()), (family, seed)
+        slack = torch.zeros_like(want) if found.subgradient_range is None else found.subgradient_range[0][0]
+        assert bool(((found.gradients[0][0] - want).abs() <= slack + 1e-12 * want.abs().max()).all()), (family, seed)
 
 
 @pytest.mark.parametrize("memory", [1, 20_000])
 @pytest.mark.parametrize("seeds", [range(0, 28, 4), pytest.param(range(28, SEEDS, 4), marks=pytest.mark.slow)], ids=str)
-def test_integrals_do_not_depend_on_memory_or_company(memory: int, seeds: range):
+def test_integrals_do_not_depend_on_memory_or_other_lines(memory: int, seeds: range):
     for seed in seeds:
-        family, network, Q, R = random_case(seed)
-        found = integral(network, Q, R)
-        ends = torch.stack([Q, R, Q]), torch.stack([R, Q, Q])
-        lines = as_lines(*ends, ("Q", "R"), many=True)
+        family, network, start, end = random_case(seed)
+        found = integral(network, start, end)
+        ends = torch.stack([start, end, start]), torch.stack([end, start, start])
+        lines = as_lines(*ends, ("start", "end"), many=True)
         many = path_integral(network, lines, torch.zeros(3, dtype=torch.int64), memory=memory)
         scale = 1 + found.gradients[0].abs().max()
         apart = (many.gradients[0] - torch.stack([found.gradients[0][0]] * 2 + [many.gradients[0][2]])).abs().max()
-        assert found.swing is not None or float(apart / scale) <= 1e-12, (family, seed)
+        assert found.subgradient_range is not None or float(apart / scale) <= 1e-12, (family, seed)
 
 
 def stairs(count: int) -> nn.Module:
@@ -94,11 +95,11 @@ def stairs(count: int) -> nn.Module:
 
 @pytest.mark.parametrize("pieces", [1_023, 1_024, 1_025])
 def test_no_piece_is_lost_at_the_edge_of_a_batch(pieces: int):
-    Q, R = torch.zeros(1, dtype=torch.float64), torch.ones(1, dtype=torch.float64)
-    network = as_network(stairs(pieces - 1), [Q])
-    found = integral(network, Q, R)
+    start, end = torch.zeros(1, dtype=torch.float64), torch.ones(1, dtype=torch.float64)
+    network = as_network(stairs(pieces - 1), [start])
+    found = integral(network, start, end)
     assert found.pieces == pieces
-    assert incompleteness(network, found, Q, R) <= 1e-12
+    assert incompleteness(network, found, start, end) <= 1e-12
 
 
 def test_no_piece_is_lost_among_a_hundred_thousand():
@@ -110,25 +111,25 @@ def test_no_piece_is_lost_among_a_hundred_thousand():
         def forward(self, x: Tensor) -> Tensor:
             return self.tent(x) + 0.375 * x
 
-    Q, R = torch.zeros(1, dtype=torch.float64), torch.ones(1, dtype=torch.float64)
-    network = as_network(Leaning(), [Q])
-    found = integral(network, Q, R)
+    start, end = torch.zeros(1, dtype=torch.float64), torch.ones(1, dtype=torch.float64)
+    network = as_network(Leaning(), [start])
+    found = integral(network, start, end)
     assert found.pieces > 100_000
-    assert incompleteness(network, found, Q, R) <= 1e-12
+    assert incompleteness(network, found, start, end) <= 1e-12
 
 
-def test_the_other_side_of_a_knot_is_told():
-    # the second input is 0 all along: whether its unit is on is a convention, and it carries a weight of 3
+def test_the_subgradient_range_is_reported():
+    # the second input is 0 along the line: whether its unit is active is a convention, and its weight is 3
     model = nn.Sequential(nn.Linear(2, 2, bias=False), nn.ReLU(), nn.Linear(2, 1)).double().eval()
     with torch.no_grad():
         model[0].weight.copy_(torch.eye(2))
         model[2].weight.copy_(torch.tensor([[1.0, 3.0]]))
-    Q, R = torch.tensor([1.0, 0.0], dtype=torch.float64), torch.tensor([2.0, 0.0], dtype=torch.float64)
-    found = integral(as_network(model, [Q]), Q, R)
+    start, end = torch.tensor([1.0, 0.0], dtype=torch.float64), torch.tensor([2.0, 0.0], dtype=torch.float64)
+    found = integral(as_network(model, [start]), start, end)
     assert found.gradients[0][0].tolist() == [1.0, 0.0]
-    assert found.stuck == 1
-    assert found.swing is not None
-    assert found.swing[0][0].tolist() == [0.0, 3.0]
+    assert found.ambiguous == 1
+    assert found.subgradient_range is not None
+    assert found.subgradient_range[0][0].tolist() == [0.0, 3.0]
 
 
 TAILS = {"softmax": nn.Softmax(1), "log_softmax": nn.LogSoftmax(1), "sigmoid": nn.Sigmoid(), "tanh": nn.Tanh()}
@@ -139,15 +140,14 @@ TAILS = {"softmax": nn.Softmax(1), "log_softmax": nn.LogSoftmax(1), "sigmoid": n
 def test_probabilities_are_complete(tail: str, scale: float):
     torch.manual_seed(1)
     model = nn.Sequential(nn.Linear(4, 20), nn.ReLU(), nn.Linear(20, 3), TAILS[tail]).double().eval()
-    Q, R = torch.randn(2, 4, dtype=torch.float64) * scale
-    network = as_network(model, [Q])
-    found = integral(network, Q, R, 1, tail=True)
-    attributions = found.gradients[0][0] * (R - Q)
+    start, end = torch.randn(2, 4, dtype=torch.float64) * scale
+    network = as_network(model, [start])
+    found = integral(network, start, end, 1, tail=True)
+    attributions = found.gradients[0][0] * (end - start)
     with torch.no_grad():
-        start, stop = (float(model(x[None])[0, 1]) for x in (Q, R))
-    assert abs(float(attributions.sum()) - (stop - start)) <= 1e-11 * (
-        abs(start) + abs(stop) + attributions.abs().sum()
-    )
+        at_start, at_end = (float(model(x[None])[0, 1]) for x in (start, end))
+    scale = abs(at_start) + abs(at_end) + attributions.abs().sum()
+    assert abs(float(attributions.sum()) - (at_end - at_start)) <= 1e-11 * scale
 
 
 @pytest.mark.parametrize("tail", ["softmax", "log_softmax", "sigmoid"])
@@ -155,10 +155,10 @@ def test_probabilities_equal_quadrature_in_thirty_digits(tail: str):
     mpmath = pytest.importorskip("mpmath")
     torch.manual_seed(2)
     model = nn.Sequential(nn.Linear(2, 6), nn.ReLU(), nn.Linear(6, 3), TAILS[tail]).double().eval()
-    Q, R = torch.randn(2, 2, dtype=torch.float64) * 2
-    network = as_network(model, [Q])
-    found = integral(network, Q, R, 0, tail=True).gradients[0][0]
-    line = xl.restrict(network, Q, R)
+    start, end = torch.randn(2, 2, dtype=torch.float64) * 2
+    network = as_network(model, [start])
+    found = integral(network, start, end, 0, tail=True).gradients[0][0]
+    line = xl.restrict(network, start, end)
     with mpmath.workdps(30):
         want = [mpmath.mpf(0), mpmath.mpf(0)]
         for i in range(len(line)):
@@ -184,18 +184,18 @@ def test_probabilities_equal_quadrature_in_thirty_digits(tail: str):
 
 @pytest.mark.slow
 def test_the_shape_of_convbig_fits_in_three_gibibytes():
-    from tests.test_promises import peak_of
+    from tests.test_promises import measure_peak
 
-    peak, lines = peak_of(
+    peak, lines = measure_peak(
         "import sys; sys.path.insert(0, 'benchmarks')\n"
         "import bench\n"
         "from exactline.attr import path_integral\n"
-        "from exactline.lines import lines_of\n"
+        "from exactline.lines import as_lines\n"
         "from exactline.network import as_network\n"
         "case = bench.CASES['convBig']\n"
         "starts, ends = case.ends()\n"
         "network = as_network(case.model(), [starts[0]])\n"
-        "found = path_integral(network, lines_of(starts, ends, ('Q', 'R'), many=True), torch.tensor([0]))\n"
+        "found = path_integral(network, as_lines(starts, ends, ('start', 'end'), many=True), torch.tensor([0]))\n"
         "values = network(torch.cat([starts, ends]))[:, 0]\n"
         "print(found.pieces, float((found.gradients[0] * (ends - starts)).sum() - (values[1] - values[0])))"
     )

@@ -1,4 +1,4 @@
-"""Explanations for Quantus: exact, complete, arrays in and out."""
+"""Tests of the explanation function for Quantus: exact, complete, arrays in and out."""
 
 from copy import deepcopy
 
@@ -40,7 +40,7 @@ def test_attributions_add_up_for_every_kind_of_baseline(model, name):
         np.testing.assert_allclose(found.sum((1, 2, 3)), change, atol=1e-12)
 
 
-def test_a_sum_over_many_samples_comes_near(model):
+def test_a_riemann_sum_with_many_samples_is_close(model):
     x = np.random.default_rng(1).normal(size=(1, 2, 6, 6))
     steps = 20_000
     at = torch.linspace(0, 1, steps + 1, dtype=torch.float64)[:-1] + 0.5 / steps
@@ -50,7 +50,7 @@ def test_a_sum_over_many_samples_comes_near(model):
     np.testing.assert_allclose(explain_func(model, x, 2)[0], sampled, atol=2e-3 * np.abs(sampled).max())
 
 
-def test_a_softmax_is_explained_unless_told_otherwise():
+def test_the_softmax_is_explained_by_default():
     body = nn.Sequential(nn.Linear(3, 8), nn.ReLU(), nn.Linear(8, 3))
     model = nn.Sequential(body, nn.Softmax(1)).eval()
     x = np.random.default_rng(2).normal(size=(2, 3))
@@ -73,7 +73,7 @@ def test_a_softmax_is_explained_unless_told_otherwise():
         (3.0, [0], {}, LineError),
     ],
 )
-def test_what_makes_no_sense_is_refused(model, inputs, targets, options, error):
+def test_invalid_arguments_are_refused(model, inputs, targets, options, error):
     with pytest.raises(error):
         explain_func(model, inputs, targets, **options)
 

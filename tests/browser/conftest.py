@@ -1,4 +1,4 @@
-"""One headless Chromium for all tests of pages; where there is none they are skipped and say so."""
+"""One headless Chromium for all tests of pages; without it they are skipped."""
 
 import shutil
 
@@ -23,15 +23,15 @@ FLAGS = (
 @pytest.fixture(scope="session")
 def driver():
     browser = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-    helper = shutil.which("chromedriver")
-    if browser is None or helper is None:
-        pytest.skip("chromium or chromedriver is not installed: pages are not opened (apt-get install chromium-driver)")
+    chromedriver = shutil.which("chromedriver")
+    if browser is None or chromedriver is None:
+        pytest.skip("chromium or chromedriver is not installed (apt-get install chromium-driver)")
     options = webdriver.ChromeOptions()
     options.binary_location = browser
     for flag in FLAGS:
         options.add_argument(flag)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(helper))
+    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(chromedriver))
     driver.set_script_timeout(60)
     yield driver
     driver.quit()
@@ -39,8 +39,8 @@ def driver():
 
 @pytest.fixture
 def page(driver, tmp_path):
-    """A page to open; in the end it must have said nothing in the console and fetched nothing."""
+    """A page to open; afterwards its console must be empty and it must have fetched nothing."""
     page = Page(driver, tmp_path)
-    page.screen()
+    page.set_screen()
     yield page
-    page.quiet()
+    page.assert_quiet()

@@ -1,4 +1,4 @@
-"""A page as a reader has it: open, press, point, type, read, and see that nothing was fetched."""
+"""A page in a browser as tests use it: open, press, point, type, read, and check that nothing was fetched."""
 
 import json
 import time
@@ -13,25 +13,25 @@ READY = "return document.documentElement.dataset.ready === '1'"
 
 
 class Page:
-    """What tests do with a page in a browser."""
+    """A web page in a browser."""
 
     def __init__(self, driver, folder):
         self.driver, self.folder = driver, folder
 
-    def screen(self, wide=1280, high=860, dark=False, touch=False):
+    def set_screen(self, wide=1280, high=860, dark=False, touch=False):
         self.command("Emulation.setDeviceMetricsOverride", width=wide, height=high, deviceScaleFactor=1, mobile=touch)
         self.command("Emulation.setTouchEmulationEnabled", enabled=touch)
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.command("Emulation.setEmulatedMedia", features=[scheme])
 
-    def command(self, name, **given):
-        return self.driver.execute_cdp_cmd(name, given)
+    def command(self, name, **parameters):
+        return self.driver.execute_cdp_cmd(name, parameters)
 
     def open(self, path):
-        self.driver.get_log("browser"), self.driver.get_log("performance")  # of pages before
+        self.driver.get_log("browser"), self.driver.get_log("performance")  # discard the logs of earlier pages
         self.driver.get(path.as_uri())
         self.until(READY, 60)
-        self.settle()
+        self.wait_drawn()
         return self
 
     def until(self, script, seconds=20):
@@ -40,14 +40,14 @@ class Page:
             assert time.monotonic() < end, f"never: {script}"
             time.sleep(0.02)
 
-    def settle(self):
-        """Wait until what was asked for has been drawn."""
+    def wait_drawn(self):
+        """Wait until everything has been drawn."""
         wait = "requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(arguments[0], 0)))"
         self.driver.execute_async_script(wait)
         self.until("return !exactline.idle || exactline.idle()")
 
-    def js(self, script, *given):
-        return self.driver.execute_script(script, *given)
+    def js(self, script, *arguments):
+        return self.driver.execute_script(script, *arguments)
 
     def find(self, name):
         return self.driver.find_element(By.ID, name)
@@ -58,7 +58,7 @@ class Page:
     def press(self, *names):
         for name in names:
             self.js("document.getElementById(arguments[0]).click()", name)
-        self.settle()
+        self.wait_drawn()
 
     def keys(self, *keys, on=None, shift=False):
         if on is not None:
@@ -68,10 +68,10 @@ class Page:
         for key in keys:
             chain = chain.send_keys(key)
         (chain.key_up(Keys.SHIFT) if shift else chain).perform()
-        self.settle()
+        self.wait_drawn()
 
-    def write(self, text):
-        """Type an alpha."""
+    def type_alpha(self, text):
+        """Type into the field of alpha."""
         script = """const field = document.getElementById("alpha");
         field.focus(); field.value = arguments[0]; field.dispatchEvent(new InputEvent("input", { bubbles: true }))"""
         self.js(script, text)
@@ -79,8 +79,8 @@ class Page:
     def state(self):
         return self.js("return exactline.state()")
 
-    def told(self, inside="told"):
-        """What the page says, by what it says it of."""
+    def info(self, inside="info"):
+        """The rows of a list on the page: values by name."""
         script = """const out = {}; let name = "";
         for (const e of document.querySelectorAll(`#${arguments[0]} dt, #${arguments[0]} dd`))
             if (e.tagName === "DT") name = e.textContent; else out[name] = e.textContent;
@@ -99,33 +99,33 @@ class Page:
         data = b64decode(self.js(script, name, left, top, wide, high))
         return np.frombuffer(data, dtype=np.uint8).reshape(high, wide, 4)[:, :, :3].astype(int)
 
-    def hover(self, x, y, on="top"):
+    def hover(self, x, y, on="overlay"):
         """Move the pointer to a place of a canvas."""
         script = """const c = document.getElementById(arguments[0]), r = c.getBoundingClientRect();
         c.dispatchEvent(new PointerEvent("pointermove", { clientX: r.left + arguments[1], clientY: r.top + arguments[2],
           pointerId: 1, pointerType: "mouse", bubbles: true }))"""
         self.js(script, on, x, y)
 
-    def drag(self, start, end, on="top", shift=False):
+    def drag(self, start, end, on="overlay", shift=False):
         box = self.js("return document.getElementById(arguments[0]).getBoundingClientRect().toJSON()", on)
         (ax, ay), (bx, by) = ([round(box["left"] + x), round(box["top"] + y)] for x, y in (start, end))
-        held = {"modifiers": 8 if shift else 0, "button": "left", "clickCount": 1}
-        self.mouse("mousePressed", ax, ay, buttons=1, **held)
+        pressed = {"modifiers": 8 if shift else 0, "button": "left", "clickCount": 1}
+        self.mouse("mousePressed", ax, ay, buttons=1, **pressed)
         for part in (0.3, 0.7, 1.0):
-            self.mouse("mouseMoved", ax + part * (bx - ax), ay + part * (by - ay), buttons=1, **held)
-        self.mouse("mouseReleased", bx, by, buttons=0, **held)
-        self.settle()
+            self.mouse("mouseMoved", ax + part * (bx - ax), ay + part * (by - ay), buttons=1, **pressed)
+        self.mouse("mouseReleased", bx, by, buttons=0, **pressed)
+        self.wait_drawn()
 
     def mouse(self, kind, x, y, **more):
         self.command("Input.dispatchMouseEvent", type=kind, x=x, y=y, **more)
 
-    def wheel(self, x, y, turn, on="top"):
+    def wheel(self, x, y, turn, on="overlay"):
         box = self.js("return document.getElementById(arguments[0]).getBoundingClientRect().toJSON()", on)
         self.mouse("mouseWheel", box["left"] + x, box["top"] + y, deltaX=0, deltaY=turn)
-        self.settle()
+        self.wait_drawn()
 
-    def pinch(self, x, y, start, end, on="top"):
-        """Two fingers, side by side, so far from the middle at the start and at the end."""
+    def pinch(self, x, y, start, end, on="overlay"):
+        """Two fingers side by side, at distances from the middle that change from start to end."""
         box = self.js("return document.getElementById(arguments[0]).getBoundingClientRect().toJSON()", on)
 
         def fingers(gap):
@@ -137,10 +137,10 @@ class Page:
                 "Input.dispatchTouchEvent", type="touchMove", touchPoints=fingers(start + part * (end - start))
             )
         self.command("Input.dispatchTouchEvent", type="touchEnd", touchPoints=[])
-        self.settle()
+        self.wait_drawn()
 
-    def kept(self, button):
-        """The file that a button makes."""
+    def download(self, button):
+        """The file that a button saves."""
         before = set(self.folder.iterdir())
         self.command("Page.setDownloadBehavior", behavior="allow", downloadPath=str(self.folder))
         self.press(button)
@@ -150,13 +150,13 @@ class Page:
             new = [f for f in new if not f.name.startswith(".")]
             if len(new) == 1:
                 return new[0]
-            assert time.monotonic() < end, "no file came"
+            assert time.monotonic() < end, "no file was saved"
             time.sleep(0.05)
 
-    def quiet(self):
-        """Nothing in the console, no request but for the page itself."""
+    def assert_quiet(self):
+        """The console is empty, and only the page itself was requested."""
         assert [entry["message"] for entry in self.driver.get_log("browser")] == []
         events = [json.loads(entry["message"])["message"] for entry in self.driver.get_log("performance")]
-        asked = [e["params"]["request"]["url"] for e in events if e["method"] == "Network.requestWillBeSent"]
-        assert [url for url in asked if not url.startswith(("file:", "data:", "blob:"))] == []
-        assert len([url for url in asked if url.startswith("file:")]) <= 1
+        urls = [e["params"]["request"]["url"] for e in events if e["method"] == "Network.requestWillBeSent"]
+        assert [url for url in urls if not url.startswith(("file:", "data:", "blob:"))] == []
+        assert len([url for url in urls if url.startswith("file:")]) <= 1

@@ -1,4 +1,4 @@
-"""The report of the demonstration in a browser: light and dark, wide and narrow, every picture and link in place."""
+"""The report of the demo in a browser: light and dark, wide and narrow, with every picture and link."""
 
 import pytest
 from selenium.webdriver import ActionChains
@@ -13,15 +13,15 @@ pytestmark = pytest.mark.browser
 @pytest.fixture(scope="module")
 def report(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
-        short = dict(list(run.__globals__["PARTS"].items())[:2])
-        patch.setitem(run.__globals__, "PARTS", short)
+        short = dict(list(run.__globals__["CHAPTERS"].items())[:2])
+        patch.setitem(run.__globals__, "CHAPTERS", short)
         return run(tmp_path_factory.mktemp("demo")).report
 
 
 def test_the_report_is_read_in_light_and_dark_on_any_screen(page, report):
     papers = set()
     for dark, wide in ((False, 1280), (True, 1280), (False, 390)):
-        page.screen(wide, 900, dark=dark)
+        page.set_screen(wide, 900, dark=dark)
         page.driver.get(report.as_uri())
         style = "return getComputedStyle(document.body)"
         paper, ink = (page.js(f"{style}.{name}") for name in ("backgroundColor", "color"))
@@ -30,7 +30,7 @@ def test_the_report_is_read_in_light_and_dark_on_any_screen(page, report):
         assert (levels[0] < levels[1]) == dark
         assert page.js("return [...document.images].every((i) => i.complete && i.naturalWidth > 0)")
         assert page.js("return document.documentElement.scrollWidth <= innerWidth")
-        page.quiet()
+        page.assert_quiet()
     assert len(papers) == 2
 
 

@@ -1,4 +1,4 @@
-"""The page of a plane in a browser: what it tells is what the library says, by pointer, finger and keys."""
+"""The page of a plane in a browser shows the library's answer, by pointer, touch and keys."""
 
 from functools import cache
 
@@ -9,56 +9,56 @@ from selenium.webdriver.common.keys import Keys
 from torch import nn
 
 import exactline as xl
-from exactline.plot.plane_page import write_page
-from exactline.plot.plane_style import FILLS
+from exactline.plot.plane_page import write_plane_page
+from exactline.plot.plane_style import CLASS_COLOURS
 from tests.plot.test_plane import SQUARE, Diamond, deep, diamond
 
 pytestmark = pytest.mark.browser
 
 
 def point(page, place):
-    """Point at a place of the plane."""
+    """Point at a position in the plane."""
     page.hover(*page.js("return exactline.screen(arguments[0], arguments[1])", *map(float, place)))
-    return page.told()
+    return page.info()
 
 
-def pressed(page):
+def active_style(page):
     return [n for n in ("regions", "decisions") if page.find(n).get_attribute("aria-pressed") == "true"]
 
 
-def test_the_page_tells_what_the_library_says(page, tmp_path):
+def test_the_page_shows_the_librarys_polygons_and_classes(page, tmp_path):
     model, plane = deep()
-    page.open(write_page(plane, tmp_path / "a.html", labels=["a", "b", "c"]))
+    page.open(write_plane_page(plane, tmp_path / "a.html", labels=["a", "b", "c"]))
     mixing = np.random.default_rng(2).dirichlet([1, 1, 1], 60)
     places = mixing @ plane.outline.numpy()
     with torch.no_grad():
         best = model(torch.from_numpy(mixing) @ plane.vertices[0]).argmax(1)
     for place, polygon, label in zip(places, plane.locate(places).tolist(), best.tolist(), strict=True):
-        said = point(page, place)
-        assert said["polygon"].split(",")[0] == str(polygon)
-        assert float(said["area"]) == float(plane.areas[polygon])  # all its digits
-        assert said["class"] == "abc"[label]
-    assert pressed(page) == ["regions"]
+        info = point(page, place)
+        assert info["polygon"].split(",")[0] == str(polygon)
+        assert float(info["area"]) == float(plane.areas[polygon])  # all its digits
+        assert info["class"] == "abc"[label]
+    assert active_style(page) == ["regions"]
     assert not page.find("decisions").get_attribute("disabled")
 
 
 def test_the_page_names_the_unit_of_the_nearest_edge(page, tmp_path):
     plane = xl.restrict_plane(nn.ReLU(), SQUARE)  # plane coordinates from 0 to 2
     page.open(plane.to_html(tmp_path / "a.html"))
-    said = [point(page, at) for at in ([1.5, 1.1], [0.9, 0.3], [1.95, 1.5], [2.5, 2.5])]
-    assert [s.get("nearest edge") for s in said] == ["relu, unit 1", "relu, unit 0", "outline", None]
-    assert [s["area"] for s in said[:3]] == ["1", "1", "1"]
-    assert said[3]["polygon"] == "none: outside"
+    info = [point(page, at) for at in ([1.5, 1.1], [0.9, 0.3], [1.95, 1.5], [2.5, 2.5])]
+    assert [s.get("nearest edge") for s in info] == ["relu, unit 1", "relu, unit 0", "outline", None]
+    assert [s["area"] for s in info[:3]] == ["1", "1", "1"]
+    assert info[3]["polygon"] == "none: outside"
 
 
 def test_a_long_plane_is_no_line_on_a_page_either(page, tmp_path):
     plane = xl.grid(Diamond(), [0.0, 0.0], box=((-2000, 2000), (-2, 2)))
     page.open(plane.to_html(tmp_path / "a.html", points={"p": [900.0, 1.5]}))
-    said = point(page, [900, 1.5])
-    assert [float(number) for number in said["at"].split(",")] == pytest.approx([900, 1.5], rel=1e-3)
-    assert said["polygon"].split(",")[0] == str(plane.locate([[900.0, 1.5]]).item())
-    assert said["class"] == "0"
-    rows = page.kept("csv").read_text().splitlines()[1:]
+    info = point(page, [900, 1.5])
+    assert [float(number) for number in info["at"].split(",")] == pytest.approx([900, 1.5], rel=1e-3)
+    assert info["polygon"].split(",")[0] == str(plane.locate([[900.0, 1.5]]).item())
+    assert info["class"] == "0"
+    rows = page.download("csv").read_text().splitlines()[1:]
     corners = [[tuple(map(float, c.split())) for c in row.split(",")[2].split("; ")] for row in rows]
     expected = np.split(plane.corners[plane.rings].numpy(), plane.offsets[1:-1].tolist())
     assert corners == [list(map(tuple, ring.tolist())) for ring in expected]  # to the last bit
@@ -67,9 +67,9 @@ def test_a_long_plane_is_no_line_on_a_page_either(page, tmp_path):
 def test_every_control_works_in_both_colours(page, tmp_path):
     path = diamond().to_html(tmp_path / "a.html", style="decisions", points={"here": [0.5, 0.5]})
     for dark in (False, True):
-        page.screen(dark=dark)
+        page.set_screen(dark=dark)
         page.open(path)
-        page.keys(Keys.ARROW_LEFT, Keys.ARROW_UP, "+", "=", "-", on="top")
+        page.keys(Keys.ARROW_LEFT, Keys.ARROW_UP, "+", "=", "-", on="overlay")
         assert page.text("where") == "at the cross in the middle"
         page.press("regions", "in", "out")
         for box in page.driver.find_elements("css selector", "#nodes input"):
@@ -77,12 +77,12 @@ def test_every_control_works_in_both_colours(page, tmp_path):
         page.wheel(100, 100, -120)
         page.drag((300, 300), (330, 280))
         page.press("theme", "all", "decisions")
-        assert pressed(page) == ["decisions"]
+        assert active_style(page) == ["decisions"]
         assert page.js("return document.documentElement.dataset.theme") == ("light" if dark else "dark")
         assert point(page, [0, 0])["class"] == "1"  # shown whole again, the middle is the diamond's
         assert page.text("where") == "under the pointer"
         assert page.text("legend").replace(" ", "") == "087.5%112.5%"
-    assert page.kept("png").read_bytes().startswith(b"\x89PNG")
+    assert page.download("png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_classes_have_their_colours_where_they_are(page, tmp_path):
@@ -93,36 +93,36 @@ def test_classes_have_their_colours_where_they_are(page, tmp_path):
             continue
         x, y = page.js("return exactline.screen(arguments[0], arguments[1])", *place.tolist())
         seen = page.pixels("base", round(x) - 4, round(y) - 4, 8, 8).reshape(-1, 3)
-        wanted = np.array([int(FILLS[int(np.abs(place).sum() < 1)][i : i + 2], 16) for i in (1, 3, 5)])
+        wanted = np.array([int(CLASS_COLOURS[int(np.abs(place).sum() < 1)][i : i + 2], 16) for i in (1, 3, 5)])
         assert (np.abs(seen - wanted).max(1) <= 3).sum() >= 16  # the pattern has the rest
 
 
 def test_two_fingers_zoom_about_what_is_between_them(page, tmp_path):
     page.open(diamond().to_html(tmp_path / "a.html"))
-    page.screen(touch=True)
-    page.settle()
+    page.set_screen(touch=True)
+    page.wait_drawn()
     x, y = page.js("return exactline.screen(0.5, 0.25)")
-    before = page.js("return exactline.plot.zoom")
+    before = page.js("return exactline.view.zoom")
     page.pinch(x, y, 30, 120)
-    assert page.js("return exactline.plot.zoom") == pytest.approx(4 * before, rel=0.02)
+    assert page.js("return exactline.view.zoom") == pytest.approx(4 * before, rel=0.02)
     assert page.js("return exactline.screen(0.5, 0.25)") == pytest.approx([x, y], abs=3)
 
 
-def test_a_page_without_values_or_breaks_shows_what_there_is(page, tmp_path):
+def test_a_page_without_values_or_breaks(page, tmp_path):
     page.open(xl.restrict_plane(nn.Identity(), SQUARE, values=False).to_html(tmp_path / "a.html"))
     page.press("decisions")
-    assert pressed(page) == ["regions"]
+    assert active_style(page) == ["regions"]
     assert page.find("decisions").get_attribute("disabled")
     assert page.text("nodes") == ""
     assert point(page, [1, 1])["polygon"] == "0, 4 corners"
 
 
-def test_names_cannot_leave_their_place(page, tmp_path):
+def test_names_are_escaped(page, tmp_path):
     evil = "</script><script>window.hacked=1</script><img src=x onerror=window.hacked=1><!-- \u2028 %DATA% &amp; '\""
     plane = diamond()
     renamed = plane.with_network(plane.network)
     object.__setattr__(renamed, "names", tuple(evil for _ in plane.names))
-    page.open(write_page(renamed, tmp_path / "a.html", labels=[evil, "b"], points={evil: [0.0, 0.0]}, title=evil))
+    page.open(write_plane_page(renamed, tmp_path / "a.html", labels=[evil, "b"], points={evil: [0.0, 0.0]}, title=evil))
     assert page.text("title") == page.driver.title == evil
     assert evil in point(page, [0.01, 0.02])["nearest edge"]
     assert evil in page.text("legend")
@@ -130,7 +130,7 @@ def test_names_cannot_leave_their_place(page, tmp_path):
 
 
 @cache
-def crowded():
+def many_polygons():
     torch.manual_seed(5)
     layers = nn.Sequential(nn.Linear(2, 180), nn.ReLU(), nn.Linear(180, 180), nn.ReLU(), nn.Linear(180, 6)).double()
     for layer in layers:
@@ -142,14 +142,14 @@ def crowded():
 
 @pytest.mark.slow
 def test_50_000_polygons_move_at_once_and_are_drawn_in_slices(page, tmp_path):
-    plane = crowded()
+    plane = many_polygons()
     assert len(plane) > 50_000
     page.open(plane.to_html(tmp_path / "a.html"))
     assert point(page, [0.3, 0.4])["polygon"].split(",")[0] == str(plane.locate([[0.3, 0.4]]).item())
     for _ in range(20):
         page.js("exactline.zoom(1.1); exactline.move(5, 3)")
-    page.settle()
-    took = page.js("return exactline.took")
+    page.wait_drawn()
+    took = page.js("return exactline.timings")
     size = (tmp_path / "a.html").stat().st_size / 1e6
     moving, slices = (np.median(took[name]) for name in ("shows", "slices"))
     print(

@@ -1,3 +1,3 @@
-"""What tests of commands share."""
+"""Fixtures of the tests of commands."""
 
 from tests.cli.running import run as run

@@ -1,4 +1,4 @@
-"""The command run in this process, in a folder with some networks, and Python in another."""
+"""Run the command in this process, in a folder with some networks, or Python in another process."""
 
 import subprocess
 import sys
@@ -30,31 +30,31 @@ SMOOTH = "Sigmoid\n[[1, -1]]\n[0]\nTanh\n[[2]]\n[1]\nAffine\n[[1]]\n[0]\n"
 FILES = {"loan.nnet": LOAN, "scaled.nnet": SCALED, "tailed.eran": TAILED, "smooth.eran": SMOOTH, "torn.nnet": LOAN[:60]}
 
 
-def called(monkeypatch, capsys, *arguments):
-    """Exit status, standard output and error."""
+def call_command(monkeypatch, capsys, *arguments):
+    """Run the command; returns exit status, standard output and standard error."""
     monkeypatch.setattr(sys, "argv", ["exactline", *map(str, arguments)])
     with pytest.raises(SystemExit) as done:
         cli.main()
-    said = capsys.readouterr()
-    return done.value.code or 0, said.out, said.err
+    captured = capsys.readouterr()
+    return done.value.code or 0, captured.out, captured.err
 
 
 @pytest.fixture
 def run(monkeypatch, capsys, tmp_path):
-    """The command in a folder with some networks; exit status, standard output and error without a traceback."""
+    """A function that runs the command in a folder with some networks and checks that it prints no traceback."""
     for name, text in FILES.items():
         (tmp_path / name).write_text(text)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "160")
 
     def run(*arguments):
-        found = called(monkeypatch, capsys, *arguments)
-        assert "Traceback" not in found[2]
-        return found
+        result = call_command(monkeypatch, capsys, *arguments)
+        assert "Traceback" not in result[2]
+        return result
 
     return run
 
 
 def python(*arguments, **options):
-    """Another interpreter; what it printed and how it ended."""
+    """Run another interpreter."""
     return subprocess.run([sys.executable, *arguments], capture_output=True, text=True, check=False, **options)

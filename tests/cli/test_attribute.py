@@ -1,4 +1,4 @@
-"""The command attribute: exact integrated gradients of networks in files."""
+"""Tests of the command attribute: exact integrated gradients of networks in files."""
 
 import json
 
@@ -13,11 +13,11 @@ from exactline import cli
 from exactline.network import as_network
 from exactline.zoo import digits_images, digits_network
 
-AGES = ("--input", "20,30", "--baseline", "30,50")  # the paper's line, backwards
+AGES = ("--input", "20,30", "--baseline", "30,50")  # the line of the paper, reversed
 
 
 def loan(x, y):
-    """The loan network by hand: two units, and the identity after them."""
+    """The loan network by hand: two units, followed by the identity."""
     return max(0.0, -1.7 * x + y + 3), max(0.0, 2 * x - 1.3 * y + 3)
 
 
@@ -46,7 +46,7 @@ def test_loan_is_split_as_by_hand(run):
     assert found["at_input"] == pytest.approx(loan(20, 30)[1])
     assert found["at_baseline"] == pytest.approx(loan(30, 50)[1])
     assert abs(found["delta"]) < 1e-12
-    assert (found["target"], found["tail"], found["stuck"], found["pieces"]) == (1, None, 0, 3)
+    assert (found["target"], found["tail"], found["ambiguous"], found["pieces"]) == (1, None, 0, 3)
 
 
 def test_the_largest_output_is_the_target_and_zeros_the_baseline(run):
@@ -65,7 +65,7 @@ def test_a_single_number_fills_the_baseline(run):
     assert one["attributions"] == all_of_them["attributions"]
 
 
-def test_a_tail_is_explained_unless_told_otherwise(run):
+def test_a_tail_is_explained_by_default(run):
     arguments = ("attribute", "tailed.eran", "--input", "3,1", "--baseline", "-2,0.5", "--json")
     smooth, plain = json.loads(run(*arguments)[1]), json.loads(run(*arguments, "--no-tail")[1])
     network = xl.load("tailed.eran")
@@ -77,7 +77,7 @@ def test_a_tail_is_explained_unless_told_otherwise(run):
     assert (smooth["tail"], plain["tail"]) == ("sigmoid", None)
 
 
-def test_the_report_says_what_there_is_to_know(run, digits):
+def test_the_report_has_outputs_sums_and_the_largest_attributions(run, digits):
     status, out, err = run("attribute", "digits.onnx", "--input", "points.npz:four")
     assert (status, err) == (0, "")
     assert out.startswith("output 4: ")
@@ -86,7 +86,7 @@ def test_the_report_says_what_there_is_to_know(run, digits):
         "at the baseline",
         "attributions sum",
         "convergence delta",
-        "a convention",
+        "subgradient",
         "54 others",
     ):
         assert said in out
@@ -112,13 +112,14 @@ def test_files_hold_the_attributions_and_json_is_alone(run, digits, tmp_path):
     assert json.loads(run("attribute", "digits.onnx", "--input", "a.npz:input", "--json")[1])["target"] == 4
 
 
-def test_attribution_that_hangs_on_a_convention_is_counted(run):
+def test_the_subgradient_range_is_reported(run):
     arguments = ("attribute", "tailed.eran", "--input", "1,1", "--no-tail")  # 2 relu(x - y) + 1 along x = y
     found = json.loads(run(*arguments, "--json")[1])
-    assert (found["pieces"], found["stuck"], found["swing"]) == (1, 1, 4.0)  # 2 from x, and 2 from y
+    assert (found["pieces"], found["ambiguous"], found["subgradient_range"]) == (1, 1, 4.0)  # 2 from x, and 2 from y
     assert found["sum"] == found["delta"] == 0
     assert (
-        "once a unit stays on a kink along a piece, its gradient a convention: 4 of attribution" in run(*arguments)[1]
+        "once a unit stays on a kink along a piece: the choice of its subgradient changes 4 of attribution"
+        in run(*arguments)[1]
     )
 
 
@@ -150,7 +151,7 @@ def test_several_inputs_are_given_and_saved_in_their_order(run, tmp_path):
         (("--input", "20,30", "--baseline", "1,2,3"), 2, "shape (2,), the point has shape (3,)"),
         (("--input", "20,30", "--baseline", "1", "--baseline", "2"), 2, "--baseline is given 2 times"),
         (("--input", "1e308,1e308", "--baseline", "-1e308"), 4, ""),
-        ((*AGES, "--out", "a.safetensors"), 2, "Files are .npz here."),
+        ((*AGES, "--out", "a.safetensors"), 2, "The file must end in .npz."),
         ((*AGES, "--plot", "a.txt"), 2, ".png, .pdf or .svg"),
         ((*AGES, "--out", "no/a.npz"), 6, "folder does not exist"),
         ((*AGES, "--device", "moon"), 2, "device moon cannot be used"),
@@ -158,7 +159,7 @@ def test_several_inputs_are_given_and_saved_in_their_order(run, tmp_path):
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_what_makes_no_sense_is_refused(run, arguments, status, said):
+def test_invalid_arguments_are_refused(run, arguments, status, said):
     found, out, err = run("attribute", "loan.nnet", *arguments)
     assert (found, out) == (status, "")
     assert said in err

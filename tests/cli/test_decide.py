@@ -20,8 +20,8 @@ def _no_open_figures():
     plt.close("all")
 
 
-def test_the_loan_network_by_hand(run):
-    # the two units are max(0, 0.3 a - 1 + ...): whoever leads changes where -1.7 x + y + 3 = 2 x - 1.3 y + 3
+def test_the_loan_network_agrees_with_the_solution_by_hand(run):
+    # the leading output changes where -1.7 x + y + 3 = 2 x - 1.3 y + 3
     status, out, err = run("decide", "loan.nnet", *LINE, "--json")
     assert (status, err) == (0, "")
     found = json.loads(out)
@@ -37,7 +37,7 @@ def test_the_loan_network_by_hand(run):
         assert first == pytest.approx(second, abs=1e-12)
 
 
-def test_the_table_has_names_and_places(run):
+def test_the_table_has_names_and_points(run):
     status, out, _ = run("decide", "loan.nnet", *LINE, "--labels", "no, [b]yes", "--order", "min")
     assert status == 0
     assert "the smallest output decides" in out
@@ -45,7 +45,7 @@ def test_the_table_has_names_and_places(run):
     assert "(20, 30)" in out
 
 
-def test_a_csv_reads_back_as_the_same_numbers(run, tmp_path):
+def test_numbers_in_the_csv_are_read_back_unchanged(run, tmp_path):
     status, _, err = run("decide", "loan.nnet", *LINE, "--out", "a.csv", "--top", "2")
     assert (status, err) == (0, "saved to a.csv\n")
     decided = xl.restrict(xl.load("loan.nnet"), [20.0, 30.0], [30.0, 50.0]).decisions(top=2)
@@ -68,7 +68,7 @@ def test_a_stopped_line_says_so(run):
     assert "stopped by max_breaks at alpha" in out
 
 
-def test_many_coordinates_are_shortened_and_many_intervals_cut(run, tmp_path):
+def test_long_points_and_tables_are_shortened(run, tmp_path):
     torch.manual_seed(0)
     wide = nn.Sequential(nn.Linear(300, 30), nn.ReLU(), nn.Linear(30, 3)).eval()
     as_network(wide, [torch.zeros(300)]).save(tmp_path / "wide.onnx")
@@ -94,7 +94,7 @@ def test_many_coordinates_are_shortened_and_many_intervals_cut(run, tmp_path):
         (("--memory", "much"), 2, "memory"),
     ],
 )
-def test_what_makes_no_sense_is_refused(run, options, status, word):
+def test_invalid_options_are_refused(run, options, status, word):
     ended, out, err = run("decide", "loan.nnet", *LINE, *options)
     assert (ended, out) == (status, "")
     assert word in err

@@ -47,7 +47,7 @@ def test_info_on_one_damaged_file_is_an_error(run):
     assert "  where: " in err
 
 
-def test_info_on_a_folder_goes_on_after_errors(run, tmp_path):
+def test_info_on_a_folder_continues_after_errors(run, tmp_path):
     (tmp_path / "notes.txt").write_text("not a network")
     status, out, err = run("info", tmp_path)
     rows = [[cell.strip() for cell in row.split("│")[1:-1]] for row in out.splitlines() if row.startswith("│")]
@@ -57,7 +57,7 @@ def test_info_on_a_folder_goes_on_after_errors(run, tmp_path):
     assert (status, err) == (3, "")  # of the first that cannot
 
 
-def test_info_as_json_tells_errors_apart(run):
+def test_info_as_json_distinguishes_errors(run):
     status, out, _ = run("info", "--json", "loan.nnet", "torn.nnet", "smooth.eran", "missing.onnx")
     entries = json.loads(out)
     assert [entry["exact"] for entry in entries] == [True, False, False, False]
@@ -70,7 +70,7 @@ def test_info_on_an_empty_folder_says_so(run, tmp_path):
     (tmp_path / "empty").mkdir()
     status, _, err = run("info", "empty")
     assert status == 6
-    assert "holds no networks" in err
+    assert "contains no networks" in err
 
 
 @pytest.mark.parametrize("ending", ["onnx", "eran"])
@@ -89,7 +89,7 @@ def test_convert_writes_the_same_function(run, tmp_path, ending):
     assert run("convert", "scaled.nnet", f"new.{ending}", "--force")[0] == 0
 
 
-def test_convert_refuses_before_it_reads(run, tmp_path):
-    assert run("convert", "missing.nnet", "loan.nnet")[2].startswith("The file is there already.")
+def test_convert_checks_its_target_before_it_reads(run, tmp_path):
+    assert run("convert", "missing.nnet", "loan.nnet")[2].startswith("The file exists already.")
     assert run("convert", "missing.nnet", "nowhere/new.onnx")[2].startswith("Its folder does not exist.")
     assert (tmp_path / "loan.nnet").read_text() == LOAN

@@ -1,4 +1,4 @@
-"""The command itself: what it needs to start, and how it ends."""
+"""The command itself: what it imports to start, and how it ends."""
 
 import json
 import os
@@ -13,7 +13,7 @@ from exactline.errors import ERRORS
 from tests.cli.running import python
 
 
-def test_version_is_the_package_s(run):
+def test_version_is_that_of_the_package(run):
     assert run("version") == (0, version("exactline") + "\n", "")
 
 
@@ -21,7 +21,7 @@ def test_python_dash_m_is_the_same_command():
     assert python("-m", "exactline", "version").stdout == version("exactline") + "\n"
 
 
-def test_help_loads_no_more_than_it_needs():
+def test_help_imports_no_heavy_packages():
     heavy = {"torch", "numpy", "rich.table", "matplotlib", "safetensors", "onnx", "sklearn"}
     done = python("-c", f"import exactline.cli, sys; print({heavy} & {{*sys.modules}})")
     assert (done.stdout, done.stderr) == ("set()\n", "")
@@ -37,7 +37,7 @@ def test_an_error_prints_three_lines_and_gives_its_status(run, monkeypatch, kind
     assert run() == (kind.exit_status, "", "It broke.\n  where: here\n  try:   Mend it.\n")
 
 
-def test_a_folder_that_cannot_be_made_is_told(run, tmp_path):
+def test_a_folder_that_cannot_be_created_is_named(run, tmp_path):
     taken = tmp_path / "taken"
     taken.write_text("a file")
     status, _, err = run("demo", "--out", taken)
@@ -45,14 +45,14 @@ def test_a_folder_that_cannot_be_made_is_told(run, tmp_path):
     assert f"where: --out {taken}" in err
 
 
-def test_errors_that_are_not_ours_end_without_a_traceback(run, monkeypatch):
+def test_unexpected_errors_print_no_traceback(run, monkeypatch):
     def fail(path, **options):
         raise RuntimeError("out of\nmemory")
 
     monkeypatch.setattr("exactline.formats.load", fail)
     status, _, err = run("convert", "loan.nnet", "new.onnx")
     assert status == 1
-    assert err.startswith("Something went wrong that should not: RuntimeError: out of\n")
+    assert err.startswith("An unexpected error occurred: RuntimeError: out of\n")
     assert json.loads(run("info", "--json", "loan.nnet")[1])[0]["exact"] is False
 
 

@@ -32,18 +32,18 @@ class Outputs(nn.Module):
         return torch.relu(x), x
 
 
-def saved(model, *points, name="made.onnx"):
+def save_model(model, *points, name="made.onnx"):
     as_network(model, [torch.as_tensor(p, dtype=torch.float64) for p in points]).save(name)
     return name
 
 
 @pytest.mark.parametrize("given", [GRID, CORNERS], ids=["grid", "corners"])
-def test_loan_is_cut_as_by_hand(run, given):
+def test_polygons_of_the_loan_network_agree_with_the_solution_by_hand(run, given):
     status, out, err = run("plane", "loan.nnet", *given, "--labels", "no,yes", "--json")
     assert (status, err) == (0, "")
     found = json.loads(out)
-    assert [found[name] for name in ("pieces", "corners", "edges", "unresolved")] == [3, 8, 10, 0]
-    assert found["births"] == {"layer_1.relu": 2}
+    assert [found[name] for name in ("pieces", "corners", "edges", "ambiguous")] == [3, 8, 10, 0]
+    assert found["origins"] == {"layer_1.relu": 2}
     assert found["units"] == {"relu": 2}
     assert found["area"] == pytest.approx(BOX, rel=1e-14)
     assert found["smallest"]["area"] == pytest.approx(BOTH, rel=1e-13)
@@ -78,9 +78,9 @@ def test_the_summary_is_a_table(run):
     assert rows == [["yes", "102.174", "51.1 %", "1"], ["no[b]", "97.8261", "48.9 %", "1"], ["layer_1.relu", "2"]]
 
 
-def test_ties_are_told(run):
+def test_ties_are_shown(run):
     away = ("--base", "0,0", "--axes", "0,1", "--box", "-1,1,-1,1")
-    name = saved(nn.ReLU(), [0.0, 0.0])
+    name = save_model(nn.ReLU(), [0.0, 0.0])
     row = next(row for row in run("plane", name, *away)[1].splitlines() if "tied" in row)
     assert "0 (40 % of it tied)" in row  # a quarter of the square, of 5/8
     assert json.loads(run("plane", name, *away, "--json")[1])["classes"][0]["tied_area"] == 1
@@ -96,7 +96,7 @@ def test_files_are_written_and_read_back(run, tmp_path):
     assert '"name":"yes"' in (tmp_path / "a.html").read_text()
 
 
-def test_points_of_a_plane_are_marked_as_they_were_given(run, tmp_path):
+def test_points_are_marked_by_the_texts_they_were_given_as(run, tmp_path):
     np.savez(tmp_path / "p.npz", a=[20.0, 30.0], b=[30.0, 30.0], c=[25.0, 50.0])
     points = [text for key in "abc" for text in ("--through", f"p.npz:{key}")]
     assert run("plane", "loan.nnet", *points, "--plot", "a.svg")[0] == 0
@@ -112,8 +112,8 @@ def test_without_values_there_are_polygons_but_no_classes(run, tmp_path):
     assert '"decisions":null' in (tmp_path / "a.html").read_text()
 
 
-def test_a_network_of_several_inputs_takes_its_points_in_parts(run):
-    name = saved(Two(), [0.0, 0.0], [0.0, 0.0])
+def test_a_network_of_several_inputs_takes_one_option_per_input(run):
+    name = save_model(Two(), [0.0, 0.0], [0.0, 0.0])
     corners = [("0,0", "0,0"), ("2,0", "0,0"), ("2,0", "0,2"), ("0,0", "0,2")]
     given = [text for parts in corners for part in parts for text in ("--corner", part)]
     found = json.loads(run("plane", name, *given, "--json")[1])
@@ -123,17 +123,17 @@ def test_a_network_of_several_inputs_takes_its_points_in_parts(run):
 
 
 def test_a_network_of_several_outputs_has_no_classes(run):
-    found = json.loads(run("plane", saved(Outputs(), [0.0, 0.0]), *GRID[:4], "--box", "-1,1,-1,1", "--json")[1])
+    found = json.loads(run("plane", save_model(Outputs(), [0.0, 0.0]), *GRID[:4], "--box", "-1,1,-1,1", "--json")[1])
     assert (found["pieces"], found["classes"]) == (4, None)
 
 
-def test_memory_bounds_change_nothing(run):
+def test_a_memory_bound_changes_no_result(run):
     found = [json.loads(run("plane", "loan.nnet", *GRID, *m, "--json")[1]) for m in ((), ("--memory", "1M"))]
     assert found[0]["classes"] == found[1]["classes"]
 
 
 @pytest.mark.parametrize(
-    ("arguments", "status", "said"),
+    ("arguments", "status", "message"),
     [
         ((), 2, "No plane is given."),
         ((*GRID, *CORNERS), 2, "The plane is given in more than one way."),
@@ -144,9 +144,9 @@ def test_memory_bounds_change_nothing(run):
         ((*GRID, "--base", "1,1"), 2, "--base is given 2 times."),
         ((*GRID[:4], "--box", "0,1"), 2, "'0,1' is not 4 numbers."),
         ((*GRID[:4], "--box", "0,1,0,x"), 2, "'0,1,0,x' is not 4 numbers."),
-        ((*GRID[:4], "--box", "0,1,1,0"), 2, "From 1 to 0 is no range."),
+        ((*GRID[:4], "--box", "0,1,1,0"), 2, "From 1 to 0 is not a range."),
         ((*GRID[:2], "--axes", "0,0", "--box", "0,1,0,1"), 2, "Both axes are the same feature."),
-        ((*GRID[:2], "--axes", "0,2", "--box", "0,1,0,1"), 2, "2 is no position in an input of shape (2,)."),
+        ((*GRID[:2], "--axes", "0,2", "--box", "0,1,0,1"), 2, "2 is not a position in an input of shape (2,)."),
         ((*GRID[:2], "--axes", "0.5,1", "--box", "0,1,0,1"), 2, "'0.5,1' is not 2 numbers."),
         ((*CORNERS[:4], "--corner", "1e9999,0"), 2, "The point holds NaN or infinite numbers."),
         ((*CORNERS[:4], "--corner", "20,30"), 2, "Two corners are the same point."),
@@ -156,31 +156,35 @@ def test_memory_bounds_change_nothing(run):
         ((*GRID, "--order", "most"), 2, "There is no order 'most'."),
         ((*GRID, "--outline", "circle"), 2, "There is no outline 'circle'."),
         ((*CORNERS[:6], "--margin", "nan"), 0, ""),
-        (("--through", "1,2", "--through", "2,2", "--through", "1,3", "--margin", "nan"), 2, "nan is no margin."),
+        (
+            ("--through", "1,2", "--through", "2,2", "--through", "1,3", "--margin", "nan"),
+            2,
+            "nan is not a valid margin.",
+        ),
         ((*GRID, "--labels", "a"), 2, "That is 1 name for 2 outputs."),
         ((*GRID, "--style", "decisions", "--no-values"), 2, "Decisions need the values."),
         ((*GRID, "--memory", "much"), 2, "'much' is not an amount of memory."),
-        ((*GRID, "--plot", "a.gif"), 2, "Files are .png, .pdf or .svg here."),
-        ((*GRID, "--html", "a.txt"), 2, "Files are .html or .htm here."),
-        ((*GRID, "--out", "a.npz"), 2, "Files are .safetensors here."),
+        ((*GRID, "--plot", "a.gif"), 2, "The file must end in .png, .pdf or .svg."),
+        ((*GRID, "--html", "a.txt"), 2, "The file must end in .html or .htm."),
+        ((*GRID, "--out", "a.npz"), 2, "The file must end in .safetensors."),
         ((*GRID, "--html", "none/a.html"), 6, "Its folder does not exist."),
     ],
 )
-def test_what_makes_no_sense_is_a_typed_error_and_writes_nothing(run, tmp_path, arguments, status, said):
+def test_invalid_options_are_refused_and_nothing_is_written(run, tmp_path, arguments, status, message):
     before = sorted(p.name for p in tmp_path.iterdir())
     found, _, err = run("plane", "loan.nnet", *arguments)
-    assert (found, err[: len(said)], bool(err)) == (status, said, bool(said))
+    assert (found, err[: len(message)], bool(err)) == (status, message, bool(message))
     assert sorted(p.name for p in tmp_path.iterdir()) == before
 
 
-def test_refusals_come_before_the_network_is_read(run):
+def test_options_are_checked_before_the_network_is_read(run):
     for more in (("--style", "cubes"), ("--plot", "none/a.png"), ("--memory", "much")):
         assert "torn" not in run("plane", "torn.nnet", *GRID, *more)[2]
     assert run("plane", "torn.nnet", *GRID)[0] == 6
     assert run("plane", "smooth.eran", *GRID)[0] == 3
 
 
-def test_a_published_network_fills_its_map(run, data):
+def test_the_polygons_of_a_published_network_fill_the_plane(run, data):
     file = data / "acasxu" / "nnet" / "ACASXU_run2a_1_1_batch_2000.nnet"
     if not file.exists():
         pytest.skip(f"{file.name} is not among the published networks at hand")
@@ -189,6 +193,6 @@ def test_a_published_network_fills_its_map(run, data):
     assert found["area"] == pytest.approx(3000, rel=1e-14)
     assert sum(c["area"] for c in found["classes"]) == pytest.approx(3000, rel=1e-10)
     assert found["pieces"] > 1000
-    rest = found["edges"] - sum(found["births"].values())
+    rest = found["edges"] - sum(found["origins"].values())
     assert found["pieces"] + found["corners"] - found["edges"] == 1  # Euler: a disc without holes
     assert rest >= 4  # the outline

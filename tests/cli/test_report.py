@@ -16,7 +16,7 @@ LINE = ("restrict", "loan.nnet", "--from", "20,30", "--to", "30,50", "--out", "l
 PLANE = ("plane", "loan.nnet", "--base", "0,0", "--axes", "0,1", "--box", "20,30,30,50", "--out", "plane.safetensors")
 
 
-def test_a_saved_line_becomes_a_page_beside_it(run, tmp_path):
+def test_a_saved_line_becomes_a_page_next_to_it(run, tmp_path):
     assert run(*LINE)[0] == 0
     status, out, err = run("report", "line.safetensors")
     assert (status, out.strip()) == (0, "line.html")
@@ -30,9 +30,9 @@ def test_the_options_are_those_of_to_html(run, tmp_path):
     run(*LINE)
     names = ("--labels", "no, yes", "--features", "age,income", "--title", "a loan", "--order", "min")
     status, out, _ = run("report", "line.safetensors", "--out", "page.htm", *names, "--json")
-    said = json.loads(out)
-    assert (status, said["kind"], said["pieces"], said["page"]) == (0, "line", 3, "page.htm")
-    assert said["bytes"] == (tmp_path / "page.htm").stat().st_size
+    document = json.loads(out)
+    assert (status, document["kind"], document["pieces"], document["page"]) == (0, "line", 3, "page.htm")
+    assert document["bytes"] == (tmp_path / "page.htm").stat().st_size
     line = xl.Restriction.load("line.safetensors")
     options = {"labels": ["no", "yes"], "features": ["age", "income"], "title": "a loan", "order": "min"}
     assert (tmp_path / "page.htm").read_bytes() == line.to_html(tmp_path / "b.html", **options).read_bytes()
@@ -45,7 +45,7 @@ def test_inputs_as_images_and_tables(run, tmp_path):
         assert data_of(tmp_path / "a.html")["inputs"][0]["kind"] == kind
 
 
-def test_a_plane_shows_its_classes_where_the_network_is_given(run, tmp_path):
+def test_a_plane_shows_its_classes_if_the_network_is_given(run, tmp_path):
     run(*PLANE)
     assert run("report", "plane.safetensors")[0] == 0
     assert data_of(tmp_path / "plane.html")["decisions"] is None
@@ -56,7 +56,7 @@ def test_a_plane_shows_its_classes_where_the_network_is_given(run, tmp_path):
     assert {c["name"] for c in data_of(tmp_path / "plane.html")["decisions"]["classes"]} == {"no", "yes"}
 
 
-def test_values_that_were_not_kept_come_from_the_network(run, tmp_path):
+def test_missing_values_are_computed_by_the_network(run, tmp_path):
     run(*LINE, "--no-values")
     assert run("report", "line.safetensors")[0] == 0
     assert data_of(tmp_path / "line.html")["curves"] == []
@@ -64,16 +64,16 @@ def test_values_that_were_not_kept_come_from_the_network(run, tmp_path):
     assert len(data_of(tmp_path / "line.html")["curves"]) == 2
 
 
-def test_what_cannot_be_shown_ends_in_three_lines_and_no_file(run, tmp_path):
+def test_invalid_reports_are_refused_and_nothing_is_written(run, tmp_path):
     run(*LINE)
     run(*PLANE)
     (tmp_path / "odd.safetensors").write_bytes(b"\x08\0\0\0\0\0\0\0[[[[[[[[")
     os.mkfifo(tmp_path / "pipe.safetensors")
     before = set(tmp_path.iterdir())
-    for status, *asked in (
+    for status, *arguments in (
         (6, "none.safetensors"),
         (6, "."),
-        (6, "pipe.safetensors"),  # opening it would wait for ever
+        (6, "pipe.safetensors"),  # opening it would block
         (6, "loan.nnet", "--out", "a.html"),
         (6, "odd.safetensors"),
         (2, "line.safetensors", "--out", "a.pdf"),
@@ -89,19 +89,19 @@ def test_what_cannot_be_shown_ends_in_three_lines_and_no_file(run, tmp_path):
         (2, "plane.safetensors", "--features", "a,b"),
         (2, "plane.safetensors", "--order", "most"),
     ):
-        found, out, err = run("report", *asked)
-        assert (found, out) == (status, ""), asked
+        found, out, err = run("report", *arguments)
+        assert (found, out) == (status, ""), arguments
         assert "where:" in err
         assert "try:" in err
     assert set(tmp_path.iterdir()) == before
 
 
-def test_an_error_names_the_option_that_was_typed(run):
+def test_an_error_names_the_option(run):
     run(*LINE)
     for option, value, problem in (
         ("--labels", "a", "That is 1 name for 2 outputs."),
         ("--features", "a,b,c", "That is 3 names for 2 features."),
-        ("--image", "5,5", "The input has shape (2,), which is no image of shape (5, 5)."),
+        ("--image", "5,5", "The input has shape (2,), which is not an image of shape (5, 5)."),
     ):
         _, _, err = run("report", "line.safetensors", option, value)
         assert err.splitlines()[:2] == [problem, f"  where: {option}"]
@@ -121,7 +121,7 @@ def test_an_error_names_the_option_that_was_typed(run):
         ("several_outputs", "no"),
     ],
 )
-def test_facts_of_a_line_that_were_tampered_with_are_refused(run, tmp_path, name, value):
+def test_a_file_with_invalid_facts_is_refused(run, tmp_path, name, value):
     run(*LINE)
     tensors = load_file("line.safetensors")
     with safe_open("line.safetensors", framework="pt") as file:
@@ -131,11 +131,11 @@ def test_facts_of_a_line_that_were_tampered_with_are_refused(run, tmp_path, name
     save_file(tensors, "odd.safetensors", header | {"facts": json.dumps(facts | {name: value})})
     status, out, err = run("report", "odd.safetensors")
     assert (status, out) == (6, "")
-    assert err.startswith("The file lacks parts of a restriction: ")
+    assert err.startswith("The file is not a valid line: ")
 
 
 @pytest.mark.parametrize(("name", "place"), [("value.0", (1, 0)), ("end.0", (0, 1))])
-def test_numbers_of_a_line_that_are_none_are_refused(run, name, place):
+def test_a_file_with_invalid_numbers_is_refused(run, name, place):
     run(*LINE)
     tensors = load_file("line.safetensors")
     with safe_open("line.safetensors", framework="pt") as file:
@@ -143,4 +143,4 @@ def test_numbers_of_a_line_that_are_none_are_refused(run, name, place):
     tensors[name][place] = float("nan")
     save_file(tensors, "odd.safetensors", header)
     status, _, err = run("report", "odd.safetensors")
-    assert (status, err.splitlines()[0][-31:]) == (6, ": values or ends are not finite")
+    assert (status, err.splitlines()[0].partition(": ")[2]) == (6, "values or end points are not finite")

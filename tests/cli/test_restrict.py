@@ -14,13 +14,13 @@ def test_restrict_prints_the_line_and_its_nodes(run):
     assert "layer_1.relu │      2 │" in out
 
 
-def test_restrict_as_json_says_what_the_library_says(run):
+def test_restrict_as_json_agrees_with_the_library(run):
     status, out, err = run("restrict", "loan.nnet", "--from", "20,30", "--to", "30,50", "--json")
     assert (status, err) == (0, "")
     found, line = json.loads(out), xl.restrict(xl.load("loan.nnet"), [20.0, 30.0], [30.0, 50.0])
     assert found["alphas"] == line.alphas.tolist()
     assert found["values"] == line.values.tolist()
-    assert found["births"] == [b and vars(b) for b in line.origins]
+    assert found["origins"] == [b and vars(b) for b in line.origins]
     assert (found["pieces"], found["complete"]) == (3, True)
 
 
@@ -42,20 +42,20 @@ def test_restrict_can_stop_at_a_layer_or_early(run):
     assert "layer_2.linear" in err
 
 
-def test_restrict_says_which_engine_ran_and_takes_one(run):
+def test_restrict_takes_an_engine_and_says_which_one_ran(run):
     ends = ("--from", "20,30", "--to", "30,50", "--json")
     chosen = json.loads(run("restrict", "loan.nnet", *ends)[1])
     forced = json.loads(run("restrict", "loan.nnet", *ends, "--engine", "patches")[1])
-    assert chosen["engine"].startswith("dense (no maps")
-    assert forced["engine"].startswith("patches (asked for")
-    assert forced["births"] == chosen["births"]
+    assert chosen["engine"].startswith("dense (no feature maps")
+    assert forced["engine"].startswith("patches (requested")
+    assert forced["origins"] == chosen["origins"]
     assert forced["alphas"] == pytest.approx(chosen["alphas"], abs=1e-11)
     status, _, err = run("restrict", "loan.nnet", *ends, "--engine", "quick")
     assert status == 2
     assert "no engine 'quick'" in err
 
 
-def test_restrict_follows_or_ignores_what_a_nnet_says_of_its_inputs(run):
+def test_restrict_applies_or_ignores_the_normalization_of_a_nnet_file(run):
     ends = ("--from", "20,30", "--to", "30,50", "--json")
     scaled, bare, loan = (
         json.loads(run("restrict", *which, *ends)[1])["values"]
@@ -64,7 +64,7 @@ def test_restrict_follows_or_ignores_what_a_nnet_says_of_its_inputs(run):
     assert bare == loan != scaled
 
 
-def test_restrict_saves_and_draws_and_keeps_json_alone(run, tmp_path):
+def test_restrict_saves_draws_and_prints_json_alone(run, tmp_path):
     pytest.importorskip("matplotlib")
     arguments = ("restrict", "loan.nnet", "--from", "20,30", "--to", "30,50", "--json")
     status, out, err = run(*arguments, "--out", "line.safetensors", "--plot", "line.png")
@@ -78,10 +78,10 @@ def test_restrict_saves_and_draws_and_keeps_json_alone(run, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "status", "said"),
+    ("arguments", "status", "message"),
     [
         (("--from", "20", "--to", "30,50"), 2, "shape (2,), the point has shape (1,)"),
-        (("--from", "20,30", "--from", "1,2", "--to", "30,50"), 2, "takes 1 inputs, --from is given 2 times"),
+        (("--from", "20,30", "--from", "1,2", "--to", "30,50"), 2, "takes 1 input, but --from is given 2 times"),
         (("--from", "missing.npy", "--to", "30,50"), 6, "where: missing.npy"),
         (("--from", "20,30", "--to", "30,50", "--plot", "a.txt"), 2, ".png, .pdf or .svg"),
         (("--from", "20,30", "--to", "30,50", "--plot", "a.png", "--no-values"), 2, "needs the values"),
@@ -92,7 +92,7 @@ def test_restrict_saves_and_draws_and_keeps_json_alone(run, tmp_path):
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_restrict_refuses_what_makes_no_sense(run, arguments, status, said):
+def test_restrict_refuses_invalid_options(run, arguments, status, message):
     found, out, err = run("restrict", "loan.nnet", *arguments)
     assert (found, out) == (status, "")
-    assert said in err
+    assert message in err

@@ -17,35 +17,35 @@ import torch
 import typer.main
 
 from exactline import cli
-from exactline.cli import selftest as health
-from exactline.console.exit import INTERRUPTED, UNHEARD
+from exactline.cli import selftest
+from exactline.console.exit import CLOSED_PIPE_STATUS, INTERRUPTED_STATUS
 from exactline.errors import ERRORS
 from exactline.zoo import loan_line
-from tests.cli.running import LOAN, called
+from tests.cli.running import LOAN, call_command
 
 ROOT = Path(__file__).parents[2]
-WITHOUT = {"exactline serve"}  # its log is JSON already
+WITHOUT_JSON = {"exactline serve"}  # its log is JSON already
 
 
-def commands(group=None, name="exactline"):
-    """Every command with its full name."""
+def list_commands(group=None, name="exactline"):
+    """List every command with its full name."""
     group = typer.main.get_command(cli.app) if group is None else group
     for word, command in group.commands.items():
         if hasattr(command, "commands"):
-            yield from commands(command, f"{name} {word}")
+            yield from list_commands(command, f"{name} {word}")
         else:
             yield f"{name} {word}", command
 
 
-COMMANDS = dict(commands())
+COMMANDS = dict(list_commands())
 
 
 @pytest.fixture
 def run(monkeypatch, capsys):
-    """The command where it is, with its tracebacks."""
+    """A function that runs the command in the current folder."""
     monkeypatch.delenv("EXACTLINE_DEBUG", raising=False)
 
-    return partial(called, monkeypatch, capsys)
+    return partial(call_command, monkeypatch, capsys)
 
 
 def process(*arguments, **environment):
@@ -79,7 +79,7 @@ def test_a_usage_error_is_three_lines(run, arguments, problem, where):
 
 
 @pytest.mark.parametrize("arguments", [["--debug", "info", "no.nnet"], ["info", "no.nnet", "--debug"]], ids=str)
-def test_debug_shows_where_an_error_arose_and_changes_nothing_else(run, arguments):
+def test_debug_prints_the_traceback_and_changes_nothing_else(run, arguments):
     status, out, err = run(*arguments)
     plain = run("info", "no.nnet")
     assert err.startswith("Traceback (most recent call last):")
@@ -89,19 +89,19 @@ def test_debug_shows_where_an_error_arose_and_changes_nothing_else(run, argument
 
 
 @pytest.mark.parametrize(("value", "shown"), [("1", True), ("0", False), ("", False)])
-def test_debug_can_be_asked_for_by_the_environment(run, monkeypatch, value, shown):
+def test_debug_can_be_set_in_the_environment(run, monkeypatch, value, shown):
     monkeypatch.setenv("EXACTLINE_DEBUG", value)
     assert ("Traceback" in run("info", "no.nnet")[2]) == shown
 
 
-def test_debug_behind_two_dashes_is_a_name(run):
+def test_debug_after_two_dashes_is_a_file_name(run):
     status, _, err = run("info", "--", "--debug")
     assert status == 6
     assert "Traceback" not in err
     assert "where: --debug" in err
 
 
-def test_errors_that_are_not_ours_show_their_own_trace(run, monkeypatch):
+def test_debug_prints_the_traceback_of_unexpected_errors(run, monkeypatch):
     def fail(path, **options):
         raise RuntimeError("out of memory")
 
@@ -110,7 +110,9 @@ def test_errors_that_are_not_ours_show_their_own_trace(run, monkeypatch):
     assert status == 1
     assert "RuntimeError: out of memory" in err
     assert ", in fail" in err
-    assert run("convert", "a.nnet", "b.onnx")[2].splitlines()[1:] == ["  try:   Add --debug to see where, and tell us."]
+    assert run("convert", "a.nnet", "b.onnx")[2].splitlines()[1:] == [
+        "  try:   Run again with --debug to see where, and report it."
+    ]
 
 
 def test_without_a_command_help_is_shown(run):
@@ -134,8 +136,8 @@ def test_every_command_has_help_with_an_example(run, name):
         assert f"Example: {name}" in out
 
 
-@pytest.mark.parametrize("name", sorted(COMMANDS.keys() - WITHOUT))
-def test_every_command_can_answer_in_json(name):
+@pytest.mark.parametrize("name", sorted(COMMANDS.keys() - WITHOUT_JSON))
+def test_every_command_can_print_json(name):
     assert "--json" in [option for parameter in COMMANDS[name].params for option in parameter.opts]
 
 
@@ -151,19 +153,21 @@ def test_help_is_quick():
 
 
 def test_a_shell_completes_commands_and_options():
-    asked = {"_EXACTLINE_COMPLETE": "complete_bash", "COMP_CWORD": "1"}
-    assert process(COMP_WORDS="exactline re", **asked).stdout.split() == ["restrict", "report"]
-    asked["COMP_CWORD"] = "2"
-    assert "density" in process(COMP_WORDS="exactline study ", **asked).stdout.split()
-    asked["COMP_CWORD"] = "3"
-    assert process(COMP_WORDS="exactline restrict a --js", **asked).stdout.split() == ["--json"]
+    environment = {"_EXACTLINE_COMPLETE": "complete_bash", "COMP_CWORD": "1"}
+    assert process(COMP_WORDS="exactline re", **environment).stdout.split() == ["restrict", "report"]
+    environment["COMP_CWORD"] = "2"
+    assert "density" in process(COMP_WORDS="exactline study ", **environment).stdout.split()
+    environment["COMP_CWORD"] = "3"
+    assert process(COMP_WORDS="exactline restrict a --js", **environment).stdout.split() == ["--json"]
 
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash")
-def test_bash_completes_with_the_script_it_is_given():
+def test_bash_completes_with_the_printed_script():
     script = process(_EXACTLINE_COMPLETE="source_bash").stdout
-    asked = 'COMP_WORDS=(exactline study den); COMP_CWORD=2; _exactline_completion exactline; echo "${COMPREPLY[@]}"'
-    command = f'PATH="{Path(sys.executable).parent}:$PATH"; {script}\ncomplete -p exactline; {asked}'
+    completion = (
+        'COMP_WORDS=(exactline study den); COMP_CWORD=2; _exactline_completion exactline; echo "${COMPREPLY[@]}"'
+    )
+    command = f'PATH="{Path(sys.executable).parent}:$PATH"; {script}\ncomplete -p exactline; {completion}'
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
     first, second = done.stdout.splitlines()
     assert first.startswith("complete -o default -F _exactline_completion"), done.stderr
@@ -180,16 +184,16 @@ def test_the_doctor_finds_this_installation_sound(run):
     assert found["extras"]["plot"]["matplotlib"] is not None
 
 
-def test_the_doctor_tells_what_is_wrong(run, monkeypatch):
+def test_the_doctor_reports_what_is_wrong(run, monkeypatch):
     start, end = loan_line()
     monkeypatch.setattr("exactline.zoo.loan_line", lambda: (start, 2 * end))
     monkeypatch.setattr("exactline.zoo.digits_images", lambda: 1 / 0)
-    monkeypatch.setattr(health, "EXTRAS", {"plot": ("matplotlib", "a-package-that-is-not-there")})
+    monkeypatch.setattr(selftest, "EXTRA_PACKAGES", {"plot": ("matplotlib", "a-package-that-is-not-there")})
     status, out, err = run("doctor")
     assert (status, err) == (1, "")
     assert "pieces instead of 3" in out or "breaks at" in out
     assert "ZeroDivisionError" in out
-    assert "3 of 6 parts of the self-test failed" in out
+    assert "3 of 6 checks of the self-test failed" in out
     assert 'pip install "exactline[plot]"' in out
 
 
@@ -198,30 +202,31 @@ def test_the_doctor_knows_every_extra():
     named = {
         extra: tuple(package.split(">")[0].split("=")[0] for package in packages) for extra, packages in extras.items()
     }
-    assert {extra: named[extra] for extra in named.keys() - {"dev", "docs", "fuzz"}} == health.EXTRAS
+    assert {extra: named[extra] for extra in named.keys() - {"dev", "docs", "fuzz"}} == selftest.EXTRA_PACKAGES
 
 
 def test_the_page_of_commands_is_current():
     script = run_path(str(ROOT / "scripts" / "command_reference.py"))
-    assert script["page"]() == script["PAGE"].read_text(), "run python scripts/command_reference.py"
+    assert script["format_page"]() == script["PAGE"].read_text(), "run python scripts/command_reference.py"
 
 
-def test_the_page_of_commands_tells_every_exit_status():
+def test_the_page_of_commands_lists_every_exit_status():
     shown = (ROOT / "docs" / "commands.md").read_text()
     table = dict(re.findall(r"^\| (\d+) \| (.*) \|$", shown, re.MULTILINE))
     for error in ERRORS:
         assert f"(`{error.code}`)" in table[str(error.exit_status)] or error.code == "exactline"
-    assert {"0", "1", str(INTERRUPTED), str(UNHEARD)} <= table.keys()
+    assert {"0", "1", str(INTERRUPTED_STATUS), str(CLOSED_PIPE_STATUS)} <= table.keys()
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full here")
-def test_an_output_that_is_full_or_closed_makes_no_traceback(tmp_path):
+@pytest.mark.slow
+def test_a_full_or_closed_output_prints_no_traceback(tmp_path):
     (tmp_path / "loan.nnet").write_text(LOAN)
     for redirected, status in ((">/dev/full", 6), (">&-", 0), (">&- 2>&-", 0)):
         for command in ("version", "info loan.nnet"):
-            asked = f'"$0" -m exactline {command} {redirected}'
-            shell = ["sh", "-c", asked, sys.executable]
+            script = f'"$0" -m exactline {command} {redirected}'
+            shell = ["sh", "-c", script, sys.executable]
             done = subprocess.run(shell, capture_output=True, text=True, check=False, cwd=tmp_path)
-            assert done.returncode == status, (asked, done.stderr)
-            assert done.stderr.splitlines()[:1] == (["There is no space left to write to."] if status else [])
+            assert done.returncode == status, (script, done.stderr)
+            assert done.stderr.splitlines()[:1] == (["There is no space left on the device."] if status else [])
             assert "Traceback" not in done.stderr

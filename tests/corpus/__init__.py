@@ -1,1 +1,1 @@
-"""Bad files of every format that is read, and what must be said of each."""
+"""Files that must be refused, of every format that is read; and files of version 1, which must still load."""

@@ -25,8 +25,8 @@ def container_files() -> Iterator[Bad]:
     yield "pickle-upper.PT", b"\x80\x04.", "FileError", "not opened"
     yield "pickle-packed.pt.gz", _packed(b"\x80\x04."), "FileError", "not opened"
     for ending in UNKNOWN:
-        yield f"unknown.{ending}", NNET, "FileError", "not a format"
-    yield "no-ending", NNET, "FileError", "not a format"
+        yield f"unknown.{ending}", NNET, "FileError", "not a known format"
+    yield "no-ending", NNET, "FileError", "no ending"
     small = _packed(ERAN)
     for at in range(1, len(small) - 1, 11):
         yield f"packed-cut-{at:03d}.eran.gz", small[:at], "FileError", "gzip"
@@ -37,7 +37,7 @@ def container_files() -> Iterator[Bad]:
     yield "packed-crc.nnet.gz", _packed(NNET)[:-8] + b"\0" * 8, "FileError", "gzip"
     yield "packed-empty.nnet.gz", b"", "FileError", "ends"
     yield "packed-nothing.eran.gz", _packed(b""), "FileError", "no layers"
-    yield "packed-bad.nnet.gz", _packed(NNET[:40]), "FileError", "where 3"
+    yield "packed-bad.nnet.gz", _packed(NNET[:40]), "FileError", "Expected 3 numbers"
     yield "packed-twice.nnet.gz", _packed(_packed(NNET)), "FileError", "decimal"
     bomb = _packed(b"\0" * (20 << 20))
     yield "packed-bomb.nnet.gz", bomb, "FileError", "unpacked bytes"
@@ -66,20 +66,20 @@ OUTSIDE: dict[str, tuple[dict[str, str], str]] = {
     "through-file": ({"location": "weights.bin/more"}, "cannot be read"),
     "folder": ({"location": "sub"}, ""),
     "dot": ({"location": "."}, ""),
-    "link": ({"location": "link.bin"}, "behind a link"),
-    "link-folder": ({"location": "link/weights.bin"}, "behind a link"),
-    "link-broken": ({"location": "broken.bin"}, "behind a link"),
-    "hard-link": ({"location": "hard.bin"}, "of its own"),
-    "device": ({"location": "link-null"}, "behind a link"),
+    "link": ({"location": "link.bin"}, "behind a symbolic link"),
+    "link-folder": ({"location": "link/weights.bin"}, "behind a symbolic link"),
+    "link-broken": ({"location": "broken.bin"}, "behind a symbolic link"),
+    "hard-link": ({"location": "hard.bin"}, "several hard links"),
+    "device": ({"location": "link-null"}, "behind a symbolic link"),
     "short": ({"location": "short.bin"}, "ends before"),
     "offset": ({"location": "weights.bin", "offset": "8"}, "ends before"),
-    "offset-minus": ({"location": "weights.bin", "offset": "-8"}, "names"),
+    "offset-minus": ({"location": "weights.bin", "offset": "-8"}, "needs 24 bytes, but refers to"),
     "offset-huge": ({"location": "weights.bin", "offset": "9" * 30}, "ends before"),
     "offset-digits": ({"location": "weights.bin", "offset": "9" * 5000}, "not a number"),
     "offset-word": ({"location": "weights.bin", "offset": "start"}, "not a number"),
-    "length-less": ({"location": "weights.bin", "length": "8"}, "names"),
-    "length-2gb": ({"location": "weights.bin", "length": str(2**31)}, "names"),
-    "length-minus": ({"location": "weights.bin", "length": "-24"}, "names"),
+    "length-less": ({"location": "weights.bin", "length": "8"}, "needs 24 bytes, but refers to"),
+    "length-2gb": ({"location": "weights.bin", "length": str(2**31)}, "needs 24 bytes, but refers to"),
+    "length-minus": ({"location": "weights.bin", "length": "-24"}, "needs 24 bytes, but refers to"),
 }
 PREPARED = (
     ("folder.onnx", "FileError", "directory"),

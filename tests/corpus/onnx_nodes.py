@@ -48,13 +48,13 @@ def _smooth() -> Iterator[Bad]:
         yield f"{kind.lower()}-inside", _of(node(kind, "x", "s"), node("Relu", "s")), ODD, kind.lower()
     yield "product", _of(node("Mul", "x x")), ODD, "Mul"
     yield "quotient", _of(node("Div", "x x")), ODD, "Div"
-    yield "matmul-data", _of(node("MatMul", "x x"), shape=(1, 2, 2)), ODD, "two branches"
+    yield "matmul-data", _of(node("MatMul", "x x"), shape=(1, 2, 2)), ODD, "two values that depend on the input"
     yield "power", _one("Pow", F(2)), ODD, "power"
     body = model([node("Relu", "x")]).graph
     yield "if", _of(helper.make_node("If", ["x"], ["y"], then_branch=body, else_branch=body)), ODD, "If"
     yield "loop", _of(helper.make_node("Loop", ["", "", "x"], ["y"], body=body)), ODD, "Loop"
     yield "scan", _of(helper.make_node("Scan", ["x"], ["y"], body=body, num_scan_inputs=1)), ODD, "Scan"
-    yield "relu-body", _of(helper.make_node("Relu", ["x"], ["y"], body=body)), ODD, "graph of its own"
+    yield "relu-body", _of(helper.make_node("Relu", ["x"], ["y"], body=body)), ODD, "subgraph"
     yield "lstm", _one("LSTM"), ODD, "LSTM"
     for kind in ("Greater", "Equal", "And", "Where"):
         yield f"too-few-{kind.lower()}", _one(kind), ODD, "lacks its input"
@@ -95,8 +95,8 @@ def _modes() -> Iterator[Bad]:
     yield "hardsigmoid-zero", _one("HardSigmoid", alpha=0.0), ODD, "constant"
     yield "clip-crossed-word", _one("Clip", shape=(1, 2), opset=7, min="low"), BAD, "min"
     yield "prelu-wide", _one("PRelu", F([1, 2, 3])), BAD, ""
-    yield "cast-int", _one("Cast", to=7), ODD, "whole"
-    yield "cast-99", _one("Cast", to=99), ODD, "whole"
+    yield "cast-int", _one("Cast", to=7), ODD, "integers or booleans"
+    yield "cast-99", _one("Cast", to=99), ODD, "integers or booleans"
     yield "concat-no-axis", _of(node("Concat", "x x")), BAD, "axis"
     yield "concat-axis-9", _of(node("Concat", "x x", axis=9)), BAD, "Axis"
     yield "concat-axis-word", _of(node("Concat", "x x", axis="1")), BAD, "axis"
@@ -116,9 +116,9 @@ def _modes() -> Iterator[Bad]:
         "constant-word",
         _of(helper.make_node("Constant", [], ["k"], value_string="x"), node("Add", "x k")),
         ODD,
-        "no number",
+        "neither a number",
     )
-    yield "constant-empty", _of(helper.make_node("Constant", [], ["k"]), node("Add", "x k")), ODD, "no number"
+    yield "constant-empty", _of(helper.make_node("Constant", [], ["k"]), node("Add", "x k")), ODD, "neither a number"
 
 
 def _shapes() -> Iterator[Bad]:
@@ -126,25 +126,25 @@ def _shapes() -> Iterator[Bad]:
     yield "reshape-minus", _one("Reshape", [-2, 1]), BAD, "not a shape"
     yield "reshape-two-free", _one("Reshape", [-1, -1]), BAD, "not a shape"
     yield "reshape-wrong", _one("Reshape", [3, 5]), BAD, "cannot become"
-    yield "reshape-zero", _one("Reshape", [0, 0, 0, 2]), BAD, "keeps a dim"
+    yield "reshape-zero", _one("Reshape", [0, 0, 0, 2]), BAD, "copies a dimension"
     yield "reshape-float", _one("Reshape", F([1, 2])), BAD, "whole"
     yield "reshape-huge", _one("Reshape", [2**40, 2**40]), BAD, "too many"
-    yield "reshape-data", _of(node("Reshape", "x x")), ODD, "from data"
-    yield "reshape-50", _one("Reshape", [1] * 50), BAD, "too many dims"
+    yield "reshape-data", _of(node("Reshape", "x x")), ODD, "from the input"
+    yield "reshape-50", _one("Reshape", [1] * 50), BAD, "too many dimensions"
     yield "squeeze-two", _one("Squeeze", [1]), BAD, "size 1"
     yield "squeeze-axis", _one("Squeeze", [9]), BAD, "Axis"
-    yield "unsqueeze-many", _one("Unsqueeze", list(range(2, 40))), BAD, "too many dims"
+    yield "unsqueeze-many", _one("Unsqueeze", list(range(2, 40))), BAD, "too many dimensions"
     yield "unsqueeze-twice", _one("Unsqueeze", [0, 0]), BAD, ""
-    yield "transpose-perm", _one("Transpose", perm=[0, 0]), BAD, "order"
-    yield "transpose-long", _one("Transpose", perm=[0, 1, 2]), BAD, "order"
+    yield "transpose-perm", _one("Transpose", perm=[0, 0]), BAD, "not a permutation"
+    yield "transpose-long", _one("Transpose", perm=[0, 1, 2]), BAD, "not a permutation"
     yield "gather-outside", _one("Gather", [5], axis=1), BAD, "outside"
     yield "gather-minus", _one("Gather", [-9], axis=1), BAD, "outside"
     yield "gather-float", _one("Gather", F([0]), axis=1), BAD, "whole"
     yield "slice-steps", _one("Slice", [0], [1], [0], [0]), BAD, "steps"
     yield "slice-lists", _one("Slice", [0, 0], [1], [0]), BAD, "fit together"
     yield "slice-axis", _one("Slice", [0], [1], [7]), BAD, "Axis"
-    yield "split-sizes", _one("Split", [1, 5], outputs="y z", axis=1), BAD, "do not make"
-    yield "split-minus", _one("Split", [-1, 3], outputs="y z", axis=1), BAD, "do not make"
+    yield "split-sizes", _one("Split", [1, 5], outputs="y z", axis=1), BAD, "cannot be split"
+    yield "split-minus", _one("Split", [-1, 3], outputs="y z", axis=1), BAD, "cannot be split"
     yield "split-many", _one("Split", outputs="y z", axis=1, num_outputs=2**40, opset=18), BAD, "splits"
     yield "split-zero", _one("Split", outputs="y z", axis=1, num_outputs=0, opset=18), BAD, "splits"
     yield "expand-wrong", _one("Expand", [3, 7]), BAD, ""
@@ -152,7 +152,7 @@ def _shapes() -> Iterator[Bad]:
     yield "tile-lists", _one("Tile", [2]), BAD, "Repeats"
     yield "tile-minus", _one("Tile", [1, -2]), BAD, "Repeats"
     yield "pad-lists", _one("Pad", [1, 1]), BAD, "pads"
-    yield "pad-cut", _one("Pad", [0, -9, 0, -9]), BAD, "cuts"
+    yield "pad-cut", _one("Pad", [0, -9, 0, -9]), BAD, "removes more"
     yield "pad-mode", _one("Pad", [0, 1, 0, 1], mode="mirror"), BAD, "mirror"
     yield "pad-nan", _one("Pad", [0, 1, 0, 1], F(np.nan)), "NumberError", "NaN"
     yield "pad-empty-value", _one("Pad", [0, 1, 0, 1], F([])), BAD, ""
@@ -171,14 +171,14 @@ def _windows() -> Iterator[Bad]:
     """Convolutions, pools and changes of resolution."""
     kernel = np.ones((1, 1, 2, 2), F)
     conv: dict[str, tuple[dict[str, Any], str]] = {
-        "pads-short": ({"pads": [1, 1]}, "same number"),
+        "pads-short": ({"pads": [1, 1]}, "number of dimensions"),
         "pads-minus": ({"pads": [-1, 0, 0, 0]}, "less than"),
-        "pads-huge": ({"pads": [2**40] * 4}, "absurdly"),
+        "pads-huge": ({"pads": [2**40] * 4}, "too large"),
         "pads-wide": ({"pads": [2**23] * 4}, ""),
         "strides-zero": ({"strides": [0, 1]}, "less than"),
         "strides-minus": ({"strides": [-1, 1]}, "less than"),
-        "strides-huge": ({"strides": [2**62, 1]}, "absurdly"),
-        "dilations-huge": ({"dilations": [2**62, 1]}, "absurdly"),
+        "strides-huge": ({"strides": [2**62, 1]}, "too large"),
+        "dilations-huge": ({"dilations": [2**62, 1]}, "too large"),
         "kernel": ({"kernel_shape": [3, 3]}, "kernel_shape"),
         "kernel-floats": ({"kernel_shape": [2.0, 2.0]}, "whole"),
         "auto-pad": ({"auto_pad": "SOMEHOW"}, "auto_pad"),
@@ -200,7 +200,7 @@ def _windows() -> Iterator[Bad]:
     pool: dict[str, tuple[dict[str, Any], str]] = {
         "gone": ({}, "window"),
         "large": ({"kernel_shape": [9, 9]}, "larger"),
-        "huge": ({"kernel_shape": [2**62, 2**62]}, "absurdly"),
+        "huge": ({"kernel_shape": [2**62, 2**62]}, "too large"),
         "zero": ({"kernel_shape": [0, 2]}, "less than"),
         "minus": ({"kernel_shape": [-2, 2]}, "less than"),
         "rank": ({"kernel_shape": [2]}, "window"),

@@ -42,7 +42,7 @@ def corpus(tmp_path_factory):
 
 
 def test_a_bad_file_gets_its_error(corpus, bad, monkeypatch):
-    monkeypatch.setattr(limits, "FILE", UNPACKED)
+    monkeypatch.setattr(limits, "MAX_FILE_BYTES", UNPACKED)
     folder, manifest = corpus
     expected = manifest[bad]
     begun = time.process_time()
@@ -70,6 +70,7 @@ def test_there_are_enough_files_and_they_are_always_the_same(corpus, tmp_path):
         assert (folder / name).read_bytes() == (tmp_path / "again" / name).read_bytes()
 
 
+@pytest.mark.slow
 def test_memory_hardly_grows(corpus):
     folder, _ = corpus
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
@@ -92,7 +93,7 @@ def memory(folder: str) -> None:
     """In a process of its own: read all files, print the growth of the peak and the file that raised it most."""
     import resource
 
-    limits.FILE = UNPACKED
+    limits.MAX_FILE_BYTES = UNPACKED
 
     def peak() -> int:
         used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

@@ -57,8 +57,8 @@ def nnet_files() -> Iterator[Bad]:
     yield from named("nnet-token", ".nnet", ((NNET.replace(b"0.25", t), e, w) for t, e, w in TOKENS))
     swaps = {  # in the file, instead of it, and what is said
         "layers-0": (b"2,2,1,3,", b"0,2,1,3,", "first line"),
-        "layers-3": (b"2,2,1,3,", b"3,2,1,3,", "where 4"),
-        "layers-1": (b"2,2,1,3,", b"1,2,1,3,", "where 2"),
+        "layers-3": (b"2,2,1,3,", b"3,2,1,3,", "Expected 4 numbers"),
+        "layers-1": (b"2,2,1,3,", b"1,2,1,3,", "Expected 2 numbers, found 3"),
         "layers-half": (b"2,2,1,3,", b"1.5,2,1,3,", "whole"),
         "layers-minus": (b"2,2,1,3,", b"-2,2,1,3,", "whole"),
         "layers-many": (b"2,2,1,3,", b"999999999,2,1,3,", "too many layers"),
@@ -68,22 +68,22 @@ def nnet_files() -> Iterator[Bad]:
         "counts-short": (b"2,2,1,3,", b"2,2,", "first line"),
         "unit-zero": (b"2,3,1,", b"2,0,1,", "do not go"),
         "unit-minus": (b"2,3,1,", b"2,-3,1,", "whole"),
-        "unit-more": (b"2,3,1,", b"2,4,1,", "where"),
-        "unit-less": (b"2,3,1,", b"2,2,1,", "where"),
+        "unit-more": (b"2,3,1,", b"2,4,1,", "Expected 2 numbers, found 1"),
+        "unit-less": (b"2,3,1,", b"2,2,1,", "Expected 1 number, found 2"),
         "unit-2-billion": (b"2,3,1,", b"2,2147483647,1,", "whole"),
         "unit-wide": (b"2,3,1,", b"2,999999999,1,", "too many units"),
         "unit-overflow": (b"2,3,1,", b"2,18446744073709551618,1,", "whole"),
-        "row-short": (b"2,0.25,", b"2,", "where 2"),
-        "row-long": (b"2,0.25,", b"2,0.25,1,", "where 2"),
-        "minima-short": (b"-1,-1,", b"-1,", "where 2"),
-        "means-short": (b"0,0.5,1,", b"0,0.5,", "where 3"),
+        "row-short": (b"2,0.25,", b"2,", "Expected 2 numbers, found 1"),
+        "row-long": (b"2,0.25,", b"2,0.25,1,", "Expected 2 numbers, found 3"),
+        "minima-short": (b"-1,-1,", b"-1,", "Expected 2 numbers, found 1"),
+        "means-short": (b"0,0.5,1,", b"0,0.5,", "Expected 3 numbers, found 2"),
         "range-zero": (b"1,2,4,", b"1,0,4,", "range is 0"),
         "range-underflow": (b"1,2,4,", b"1,1e-999,4,", "range is 0"),
-        "bias-missing": (b"1,\n2,\n3,\n", b"1,\n3,\n", "where 1"),
+        "bias-missing": (b"1,\n2,\n3,\n", b"1,\n3,\n", "Expected 1 number, found 3"),
         "semicolons": (b"1,-1,", b"1;-1;", "decimal"),
         "brackets": (b"1,-1,", b"[1,-1],", "decimal"),
         "double-comma": (b"1,-1,", b"1,,-1,", "missing"),
-        "more": (b"7,\n", b"7,\n8,\n", "more after"),
+        "more": (b"7,\n", b"7,\n8,\n", "after the last layer"),
         "cr-only": (b"\n", b"\r", "ends"),
     }
     for name, (old, new, says) in swaps.items():
@@ -112,7 +112,7 @@ def eran_files() -> Iterator[Bad]:
     digits = [i for i, c in enumerate(ERAN) if chr(c).isdigit()]
     yield from named("eran-flip", ".eran", ((_flipped(ERAN, at), "FileError", "") for at in digits))
     letters = range(ERAN.index(b"ReLU"), ERAN.index(b"ReLU") + 4)
-    yield from named("eran-name", ".eran", ((_flipped(ERAN, i, 1), "FileError", "not a layer") for i in letters))
+    yield from named("eran-name", ".eran", ((_flipped(ERAN, i, 1), "FileError", "not a known layer") for i in letters))
     yield from named("eran-token", ".pyt", ((ERAN.replace(b"-1]]", t + b"]]"), e, w) for t, e, w in TOKENS))
     swaps = {
         "open": (b"[[1, -1],", b"[1, -1],", "balanced"),
@@ -122,19 +122,19 @@ def eran_files() -> Iterator[Bad]:
         "ragged-long": (b"[2, 0.5]", b"[2, 0.5, 1]", "balanced"),
         "empty-row": (b"[2, 0.5]", b"[]", "balanced"),
         "no-brackets": (b"[[1, 1, -1]]", b"1, 1, -1", "brackets"),
-        "flat": (b"[[1, 1, -1]]", b"[1, 1, -1]", "brackets within"),
+        "flat": (b"[[1, 1, -1]]", b"[1, 1, -1]", "Expected 2 levels of brackets, found 1"),
         "empty-list": (b"[[1, 1, -1]]", b"[[]]", "missing"),
         "between-rows": (b"[1, -1], [2", b"[1, -1] 7, [2", "between"),
         "round-brackets": (b"[0, 1, 2]", b"(0, 1, 2)", "decimal"),
-        "deep": (b"[[1, 1, -1]]", b"[" * 40 + b"1" + b"]" * 40, "too many brackets"),
-        "very-deep": (b"[[1, 1, -1]]", b"[" * 200_000, "too many brackets"),
-        "bias-short": (b"[0, 1, 2]", b"[0, 1]", "where 3"),
+        "deep": (b"[[1, 1, -1]]", b"[" * 40 + b"1" + b"]" * 40, "too many levels of brackets"),
+        "very-deep": (b"[[1, 1, -1]]", b"[" * 200_000, "too many levels of brackets"),
+        "bias-short": (b"[0, 1, 2]", b"[0, 1]", "bias of 3 numbers, found 2"),
         "bias-gone": (b"[0, 1, 2]\n", b"", "decimal"),
-        "bias-deep": (b"[0, 1, 2]", b"[[0, 1, 2]]", "within each other"),
-        "chain": (b"[[1, 1, -1]]", b"[[1, 1]]", "units before"),
-        "numbers-first": (b"ReLU\n", b"", "numbers where"),
-        "unknown": (b"Affine", b"Dense", "not a layer"),
-        "std-zero": (b"std=[0.25]", b"std=[0]", "none may be 0"),
+        "bias-deep": (b"[0, 1, 2]", b"[[0, 1, 2]]", "Expected 1 level of brackets, found 2"),
+        "chain": (b"[[1, 1, -1]]", b"[[1, 1]]", "the previous layer has 3 units"),
+        "numbers-first": (b"ReLU\n", b"", "Expected the name of a layer"),
+        "unknown": (b"Affine", b"Dense", "not a known layer"),
+        "std-zero": (b"std=[0.25]", b"std=[0]", "no std may be 0"),
         "std-gone": (b" std=[0.25]", b"", "cannot be read"),
         "std-two": (b"std=[0.25]", b"std=[1, 2]", "as many"),
         "std-nan": (b"std=[0.25]", b"std=[nan]", "finite"),
@@ -146,17 +146,17 @@ def eran_files() -> Iterator[Bad]:
         "sign": (b"ReLU", b"Sign", "piecewise"),
         "sigmoid-inside": (b"ReLU", b"Sigmoid", "piecewise"),
         "cr-only": (b"\n", b"\r", ""),
-        "tab-name": (b"ReLU", b"Re\tLU", "not a layer"),
-        "long-name": (b"ReLU", b"R" * 100_000, "not a layer"),
+        "tab-name": (b"ReLU", b"Re\tLU", "not a known layer"),
+        "long-name": (b"ReLU", b"R" * 100_000, "not a known layer"),
     }
     kinds = {"skip": "UnsupportedError", "parsum": "UnsupportedError", "std-nan": "NumberError"}
     kinds |= {"sign": "UnsupportedError", "sigmoid-inside": "UnsupportedError"}
     for name, (old, new, says) in swaps.items():
         yield f"eran-{name}.eran", ERAN.replace(old, new), kinds.get(name, "FileError"), says
     yield "eran-blank.tf", b" \n\t\n\r\n", "FileError", "no layers"
-    yield "eran-rubbish.tf", RUBBISH, "FileError", "not a layer"
-    yield "eran-zeros.tf", b"\0" * 2000, "FileError", "not a layer"
-    yield "eran-utf16.pyt", ERAN.decode().encode("utf-16"), "FileError", "not a layer"
+    yield "eran-rubbish.tf", RUBBISH, "FileError", "not a known layer"
+    yield "eran-zeros.tf", b"\0" * 2000, "FileError", "not a known layer"
+    yield "eran-utf16.pyt", ERAN.decode().encode("utf-16"), "FileError", "not a known layer"
     yield "eran-many-layers.eran", b"Normalize mean=[0] std=[1]\n" * 2, "FileError", "once"
     yield "eran-good-crlf.eran", ERAN.replace(b"\n", b"\r\n"), None, ""
     yield "eran-good-bom.eran", b"\xef\xbb\xbf" + ERAN, None, ""
@@ -181,10 +181,10 @@ def _images() -> Iterator[Bad]:
         "padding-huge": (b"padding=0", b"padding=999999999", "fit"),
         "padding-overflow": (b"padding=0", b"padding=99999999999999999999", "cannot be read"),
         "twice": (b"padding=0", b"padding=0, padding=0", "once"),
-        "setting": (b"padding=0", b"dilation=2", "not a setting"),
+        "setting": (b"padding=0", b"dilation=2", "not a known setting"),
         "word": (b"padding=0", b"padding=same", "cannot be read"),
         "activation": (b"ReLU,", b"Swish,", "activation"),
-        "kernel-flat": (b"[[[[1]], [[2]]], [[[3]], [[4]]]]", b"[1, 2, 3, 4]", "within each other"),
+        "kernel-flat": (b"[[[[1]], [[2]]], [[[3]], [[4]]]]", b"[1, 2, 3, 4]", "Expected 4 levels of brackets, found 1"),
         "settings-gone": (CONV, b"Conv2D\n", "settings"),
     }
     for name, (old, new, says) in conv.items():
@@ -196,7 +196,7 @@ def _images() -> Iterator[Bad]:
         "padding-huge": (b"pool_size=[2, 2]", b"pool_size=[2, 2], padding=999999999", "too many"),
         "windows-huge": (POOL.splitlines()[1], b"pool_size=64, stride=1, input_shape=[999, 999, 9]", "too many"),
         "padding-wide": (b"pool_size=[2, 2]", b"pool_size=[2, 2], padding=2", "fit"),
-        "chain": (b"[[1, 2, 3, 4]]", b"[[1, 2, 3]]", "units before"),
+        "chain": (b"[[1, 2, 3, 4]]", b"[[1, 2, 3]]", "the previous layer has 4 units"),
     }  # fmt: skip
     for name, (old, new, says) in pool.items():
         yield f"eran-pool-{name}.tf", POOL.replace(old, new), "FileError", says

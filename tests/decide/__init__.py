@@ -1,1 +1,1 @@
-"""Tests of what is decided on lines."""
+"""Tests of decisions, extrema and level sets."""

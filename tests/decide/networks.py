@@ -1,4 +1,4 @@
-"""Networks whose outputs tie: along pieces, at single points, three at a time, and by different roundings."""
+"""Networks whose outputs tie: along pieces, at single points, three at a time, and up to rounding."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.oracle.families import FAMILIES, Apply, Concat, Family, pick, seeded,
 
 
 def layers(g: torch.Generator, outputs: int) -> tuple[nn.Sequential, int]:
-    """A small ReLU network with so many outputs, and how many inputs it has."""
+    """A small ReLU network, and its number of inputs."""
     widths = [pick(g, 2, 4), *(pick(g, 4, 8) for _ in range(pick(g, 1, 2))), outputs]
     made: list[nn.Module] = []
     for a, b in pairwise(widths):
@@ -22,7 +22,7 @@ def layers(g: torch.Generator, outputs: int) -> tuple[nn.Sequential, int]:
 
 
 def wide(g: torch.Generator) -> tuple[nn.Module, tuple[int, ...]]:
-    """Many outputs: with small integers, several meet at one point again and again."""
+    """Many outputs: with small integers, several often meet at one point."""
     model, width = layers(g, pick(g, 4, 7))
     return model, (width,)
 
@@ -50,7 +50,7 @@ TIED: dict[str, Family] = {"wide": wide, "clipped": clipped, "maximum": plain_ma
 
 
 class Twins(nn.Module):
-    """The same network twice, its hidden units in another order: equal outputs that round differently."""
+    """A network beside a copy with permuted hidden units: equal outputs that round differently."""
 
     def __init__(self, model: nn.Sequential, generator: torch.Generator) -> None:
         super().__init__()
@@ -73,8 +73,8 @@ class Twins(nn.Module):
         return self.both(x)
 
 
-def drawn(seed: int) -> tuple[str, Network, Tensor, Tensor]:
-    """A name, a network and the ends of a line."""
+def random_case(seed: int) -> tuple[str, Network, Tensor, Tensor]:
+    """A name, a network, and the start and end of a line."""
     g = torch.Generator().manual_seed(77_000 + seed)
     kinds: list[Callable[[], tuple[str, nn.Module, tuple[int, ...]]]] = [
         lambda: ("random", *_random(g, seed)),
@@ -84,10 +84,10 @@ def drawn(seed: int) -> tuple[str, Network, Tensor, Tensor]:
     ]
     name, model, shape = kinds[seed % 4]()
     if name in ("integers", "ties"):
-        Q, R = torch.randint(-3, 4, (2, *shape), generator=g).double()
+        start, end = torch.randint(-3, 4, (2, *shape), generator=g).double()
     else:
-        Q, R = torch.randn(2, *shape, generator=g, dtype=torch.float64) * 2
-    return f"{name}, seed {seed}", as_network(model, [Q]), Q, R
+        start, end = torch.randn(2, *shape, generator=g, dtype=torch.float64) * 2
+    return f"{name}, seed {seed}", as_network(model, [start]), start, end
 
 
 def _random(g: torch.Generator, seed: int) -> tuple[nn.Module, tuple[int, ...]]:

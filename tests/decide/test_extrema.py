@@ -1,4 +1,4 @@
-"""Linear functionals on a line: least, greatest and level, against rationals and by hand."""
+"""Tests of linear functionals on a line: extrema and level sets, against rationals and by hand."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 import exactline as xl
-from tests.decide.networks import drawn
+from tests.decide.networks import random_case
 from tests.decide.test_decisions import Pair, affine
 from tests.oracle.decisions import exact_heights, wrong_extrema, wrong_level
 
@@ -23,9 +23,9 @@ def tent() -> xl.Restriction:
     return xl.restrict(model, [-1.0], [3.0])
 
 
-def agrees(seed: int) -> None:
-    name, network, Q, R = drawn(seed)
-    line, exact = xl.restrict(network, Q, R), xl.exact.restrict(network, Q, R)
+def assert_agrees(seed: int) -> None:
+    name, network, start, end = random_case(seed)
+    line, exact = xl.restrict(network, start, end), xl.exact.restrict(network, start, end)
     g = torch.Generator().manual_seed(seed)
     outputs = line.values[0].numel()
     weights = torch.randint(-3, 4, (outputs,), generator=g).double() + torch.eye(outputs)[seed % outputs]
@@ -41,16 +41,16 @@ def agrees(seed: int) -> None:
 
 
 @pytest.mark.parametrize("block", range(QUICK // 20))
-def test_functionals_are_those_of_rational_arithmetic(block):
+def test_functionals_agree_with_rational_arithmetic(block):
     for seed in range(20 * block, 20 * block + 20):
-        agrees(seed)
+        assert_agrees(seed)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 def test_hundreds_of_functionals():
     for seed in range(QUICK, ALL):
-        agrees(seed)
+        assert_agrees(seed)
 
 
 def test_extrema_by_hand():
@@ -77,13 +77,13 @@ def test_levels_by_hand():
     touched = tent().level([1.0, 1.0], 0.0)
     assert (touched.alphas.tolist(), touched.signs.tolist()) == ([0.25], [0])
     along = tent().level(1, 0.0)
-    assert (along.alphas.tolist(), along.stretches) == ([], ((0.25, 1.0),))
+    assert (along.alphas.tolist(), along.intervals) == ([], ((0.25, 1.0),))
     ends = tent().level(0, 3)
     assert ends.alphas.tolist() == [1.0]
     assert tent().level([1.0, 1.0], 3.5).alphas.tolist() == []
     whole = tent().level([0.0, 0.0], 0.0)
-    assert whole.stretches == ((0.0, 1.0),)
-    through = tent().level([1.0, -1.0], 0.0)  # x itself: it goes through 0 at the break
+    assert whole.intervals == ((0.0, 1.0),)
+    through = tent().level([1.0, -1.0], 0.0)  # x itself crosses 0 at the break
     assert (through.alphas.tolist(), through.signs.tolist()) == ([0.25], [1])
 
 
@@ -111,14 +111,14 @@ def test_values_of_any_size(size):
 def test_one_point_and_stopped_lines():
     still = xl.restrict(affine((0.5, 1.0)), [0.5], [0.5])
     assert still.extrema(0).minimum == still.extrema(0).maximum == 1.0
-    assert still.level(0, 1.0).stretches == ((0.0, 1.0),)
+    assert still.level(0, 1.0).intervals == ((0.0, 1.0),)
     first = xl.restrict(affine((0.5, 1.0)), [0.5], [1.5], max_breaks=1)
     if len(first.alphas):
         assert first.extrema(0).maximum == 1.0
         assert first.level(0, 1.0).alphas.tolist() == [0.0]
 
 
-def test_saved_lines_keep_their_trust(tmp_path):
+def test_saved_lines_keep_their_error(tmp_path):
     tent().save(tmp_path / "a.safetensors")
     line = xl.Restriction.load(tmp_path / "a.safetensors")
     assert line.extrema([1.0, 2.0]).argmin == 0.25
@@ -126,13 +126,13 @@ def test_saved_lines_keep_their_trust(tmp_path):
 
 
 @pytest.mark.parametrize("weights", [2, -1, True, "a", [1.0], [[[1.0, 2.0]]], [1.0, float("nan")], [1j, 2], None])
-def test_weights_that_make_no_sense_are_refused(weights):
+def test_invalid_weights_are_refused(weights):
     with pytest.raises(xl.ArgumentError):
         tent().extrema(weights)
 
 
 @pytest.mark.parametrize("c", [float("nan"), float("inf"), "a", None, True])
-def test_levels_that_make_no_sense_are_refused(c):
+def test_invalid_levels_are_refused(c):
     with pytest.raises(xl.ArgumentError):
         tent().level(0, c)
 

@@ -1,1 +1,1 @@
-"""The demonstration: its numbers are the library's, and its report stands alone."""
+"""The demo: its numbers are the library's, and its report is self-contained."""

@@ -1,4 +1,4 @@
-"""One run of the whole demonstration for all tests of it, through the command."""
+"""One run of the whole demo for all its tests, through the command."""
 
 import contextlib
 import io
@@ -11,18 +11,18 @@ from exactline import cli
 
 
 @pytest.fixture(scope="session")
-def made(tmp_path_factory):
-    """The folder of a demonstration and what the command said of it."""
-    folder, said = tmp_path_factory.mktemp("demo") / "out", io.StringIO()
-    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(said):
+def demo_output(tmp_path_factory):
+    """The folder of a demo, and the JSON document of the command."""
+    folder, output = tmp_path_factory.mktemp("demo") / "out", io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(output):
         patch.setattr(sys, "argv", ["exactline", "demo", "--out", str(folder), "--json"])
         with pytest.raises(SystemExit) as done:
             cli.main()
     assert not done.value.code
-    return folder, json.loads(said.getvalue())
+    return folder, json.loads(output.getvalue())
 
 
 @pytest.fixture(scope="session")
-def facts(made):
-    """The numbers behind each chapter."""
-    return made[1]["chapters"]
+def facts(demo_output):
+    """The numbers of each chapter."""
+    return demo_output[1]["chapters"]

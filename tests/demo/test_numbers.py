@@ -1,4 +1,4 @@
-"""The numbers of the demonstration, each found again in another way."""
+"""The numbers of the demo, each computed in another way."""
 
 import numpy as np
 import pytest
@@ -8,12 +8,12 @@ from matplotlib.path import Path as Outline
 import exactline as xl
 from exactline import zoo
 from exactline.demo import encounter as chapter
-from exactline.paper import acas
-from exactline.paper.acas_plane import REACH, mapped
-from exactline.paper.encounter import ADVISORIES
-from exactline.paper.geometry import Scene
+from exactline.paper.acas import lines as acas
+from exactline.paper.acas.advisor import ADVISORIES
+from exactline.paper.acas.geometry import EncounterGeometry
+from exactline.paper.acas.maps import DEFAULT_REACH_FEET, map_advice
 
-NEARLY = 1e-9  # beside a break rather than on it, where autograd has conventions of its own
+STEP = 1e-9  # beside a break rather than on it, where autograd has conventions of its own
 
 
 @pytest.fixture(scope="module")
@@ -23,13 +23,13 @@ def digits():
 
 
 @pytest.fixture(scope="module")
-def scene():
-    seen = Scene(psi=chapter.HEADING)
-    study = acas.run(scene=seen)
-    return study, mapped(study.advisor, seen, REACH)
+def encounter():
+    geometry = EncounterGeometry(psi=chapter.HEADING_DEGREES)
+    study = acas.run(geometry=geometry)
+    return study, map_advice(study.advisor, geometry, DEFAULT_REACH_FEET)
 
 
-def test_the_loan_network_breaks_where_pencil_and_paper_say(facts):
+def test_the_loan_network_breaks_at_1_3_and_2_3(facts):
     assert facts["loan"]["alphas"] == pytest.approx([0, 1 / 3, 2 / 3, 1], abs=1e-15)
     assert [m["A"] for m in facts["loan"]["maps"]] == [
         [[0.0, 0.0], [2.0, -1.3]],
@@ -42,25 +42,25 @@ def test_the_loan_network_breaks_where_pencil_and_paper_say(facts):
 def test_the_line_between_digits_is_the_library_s(facts, digits):
     network, images, labels = digits
     line = xl.restrict(network, images[9], images[6])
-    told = facts["digits"]
-    assert told["alphas"] == line.alphas.tolist()
-    assert told["pieces"] == len(line) == sum(told["breaks_by_node"].values()) + 1
-    assert (told["from"], told["to"]) == (labels[9], labels[6])
-    assert [(i["start"], i["stop"], i["label"]) for i in told["intervals"]] == [
+    reported = facts["digits"]
+    assert reported["alphas"] == line.alphas.tolist()
+    assert reported["pieces"] == len(line) == sum(reported["breaks_by_node"].values()) + 1
+    assert (reported["from"], reported["to"]) == (labels[9], labels[6])
+    assert [(i["start"], i["stop"], i["label"]) for i in reported["intervals"]] == [
         (i.start, i.stop, i.label) for i in line.decisions()
     ]
 
 
-def test_the_network_itself_changes_its_mind_at_the_boundaries(facts, digits):
+def test_the_network_changes_its_class_at_the_boundaries(facts, digits):
     network, images, _ = digits
     for interval in facts["digits"]["intervals"]:
-        inside = torch.linspace(interval["start"] + NEARLY, interval["stop"] - NEARLY, 50, dtype=torch.float64)
+        inside = torch.linspace(interval["start"] + STEP, interval["stop"] - STEP, 50, dtype=torch.float64)
         points = torch.lerp(images[9], images[6], inside[:, None, None, None])
         assert set(network(points).argmax(1).tolist()) == {interval["label"]}
 
 
-def nodes(rule, count):
-    """Where a rule looks and how much weight it gives, from its textbook definition."""
+def quadrature(rule, count):
+    """Nodes and weights of a quadrature rule, from its textbook definition."""
     if rule == "gauss-legendre":
         x, w = np.polynomial.legendre.leggauss(count)
         return (x + 1) / 2, w / 2
@@ -79,14 +79,14 @@ def gradients(network, image, alphas, label):
 
 def test_exact_gradients_are_the_sum_of_autograd_s_over_all_pieces(facts, digits):
     network, images, labels = digits
-    told, image, label = facts["gradients"], images[9], int(labels[9])
+    reported, image, label = facts["gradients"], images[9], int(labels[9])
     line = xl.restrict(network, torch.zeros_like(image), image)
     found = gradients(network, image, (line.alphas[1:] + line.alphas[:-1]) / 2, label)
     exact = image * torch.tensordot(line.alphas.diff(), found, 1)
-    assert told["pieces"] == len(line)
-    torch.testing.assert_close(torch.tensor(told["exact"], dtype=torch.float64), exact, rtol=1e-12, atol=1e-13)
-    assert abs(told["exact_sum_off"]) < 1e-13
-    assert told["exact_error"] < 1e-13
+    assert reported["pieces"] == len(line)
+    torch.testing.assert_close(torch.tensor(reported["exact"], dtype=torch.float64), exact, rtol=1e-12, atol=1e-13)
+    assert abs(reported["exact_delta"]) < 1e-13
+    assert reported["exact_error"] < 1e-13
 
 
 def test_errors_of_samples_are_those_of_autograd_s_gradients(facts, digits):
@@ -94,71 +94,73 @@ def test_errors_of_samples_are_those_of_autograd_s_gradients(facts, digits):
     image, label = images[9], int(labels[9])
     exact = torch.tensor(facts["gradients"]["exact"], dtype=torch.float64)
     assert {(r["rule"], r["samples"]) for r in facts["gradients"]["rules"]} >= {("left", 20), ("gauss-legendre", 50)}
-    for told in facts["gradients"]["rules"]:
-        alphas, weights = nodes(told["rule"], told["samples"])
-        found = gradients(network, image, np.clip(alphas + NEARLY, 0, 1 - NEARLY), label)
+    for result in facts["gradients"]["rules"]:
+        alphas, weights = quadrature(result["rule"], result["samples"])
+        found = gradients(network, image, np.clip(alphas + STEP, 0, 1 - STEP), label)
         sampled = image * torch.tensordot(torch.as_tensor(weights), found, 1)
         error = float(((sampled - exact).abs() / (exact + 1e-11).abs()).mean())
-        assert told["error"] == pytest.approx(error, rel=1e-6)
-        assert told["worst"] == pytest.approx(float((sampled - exact).abs().max() / exact.abs().max()), rel=1e-6)
-        assert told["sum_off"] == pytest.approx(float((sampled - exact).sum()), rel=1e-6, abs=1e-12)
+        assert result["mean_error"] == pytest.approx(error, rel=1e-6)
+        assert result["max_error"] == pytest.approx(float((sampled - exact).abs().max() / exact.abs().max()), rel=1e-6)
+        assert result["delta"] == pytest.approx(float((sampled - exact).sum()), rel=1e-6, abs=1e-12)
 
 
-def test_captum_with_its_defaults_errs_as_told(facts, digits):
+def test_captum_with_its_defaults_has_the_reported_error(facts, digits):
     captum = pytest.importorskip("captum.attr")
     network, images, labels = digits
     sampled = captum.IntegratedGradients(network).attribute(images[9:10], baselines=0, target=int(labels[9]))[0]
     exact = torch.tensor(facts["gradients"]["exact"], dtype=torch.float64)
-    (told,) = [r for r in facts["gradients"]["rules"] if (r["rule"], r["samples"]) == ("gauss-legendre", 50)]
-    assert told["error"] == pytest.approx(float(((sampled - exact).abs() / (exact + 1e-11).abs()).mean()), rel=1e-6)
+    (result,) = [r for r in facts["gradients"]["rules"] if (r["rule"], r["samples"]) == ("gauss-legendre", 50)]
+    assert result["mean_error"] == pytest.approx(
+        float(((sampled - exact).abs() / (exact + 1e-11).abs()).mean()), rel=1e-6
+    )
 
 
-def test_what_samples_missed_is_there_and_holds_none(facts, scene):
-    study, _ = scene
-    told = facts["encounter"]
-    assert (told["missed"], told["lines"]) == (len(study.missed), len(study.lines))
+def test_what_samples_missed_is_there_and_holds_none(facts, encounter):
+    study, _ = encounter
+    reported = facts["encounter"]
+    assert (reported["missed"], reported["lines"]) == (len(study.missed), len(study.lines))
     for missed in study.missed:
-        track, stretch = missed.line.track, missed.stretch
-        polar = [track.polar((stretch.start + stretch.stop) / 2)]
-        assert study.advisor.advice(study.scene.encounters(polar)).tolist() == [stretch.label]
-        assert not any(stretch.start <= k / 14 <= stretch.stop for k in range(15))
+        track, interval = missed.line.track, missed.interval
+        polar = [track.polar((interval.start + interval.stop) / 2)]
+        assert study.advisor.advise(study.geometry.to_inputs(polar)).tolist() == [interval.label]
+        assert not any(interval.start <= k / 14 <= interval.stop for k in range(15))
 
 
-def test_a_hidden_region_holds_no_sample_and_has_the_area_told(facts, scene):
-    study, chart = scene
-    hidden = chapter.hidden_regions(study, chart)
-    assert [h.area for h in hidden] == [h["square_feet"] for h in facts["encounter"]["hidden"]]
-    assert hidden
+def test_an_unsampled_region_holds_no_sample_and_has_the_reported_area(facts, encounter):
+    study, chart = encounter
+    unsampled = chapter.find_unsampled_regions(study, chart)
+    assert [u.area for u in unsampled] == [u["square_feet"] for u in facts["encounter"]["unsampled"]]
+    assert unsampled
     grid = study.grid.numpy()
     polar = np.stack([np.hypot(*grid.T), np.arctan2(grid[:, 1], grid[:, 0])], 1)
-    for one in hidden:
-        outline = Outline(np.concatenate([one.ring, one.ring[:1]]))
+    for region in unsampled:
+        outline = Outline(np.concatenate([region.ring, region.ring[:1]]))
         assert not outline.contains_points(polar).any()
-        x, y = np.mgrid[-1:1:400j, -1:1:400j].reshape(2, -1) * 500 + np.array(one.middle)[:, None]
+        x, y = np.mgrid[-1:1:400j, -1:1:400j].reshape(2, -1) * 500 + np.array(region.middle)[:, None]
         fine = torch.tensor(np.stack([np.hypot(x, y), np.arctan2(y, x)], 1))
         within = outline.contains_points(fine.numpy())
-        same = (study.advisor.advice(study.scene.encounters(fine)) == one.label).numpy()
-        assert same[within].mean() > 0.99  # but for the edge
-        assert within.mean() * 1e6 == pytest.approx(one.area, rel=0.02)  # the window has a million square feet
-        assert one.advisory == ADVISORIES[one.label].name
+        same = (study.advisor.advise(study.geometry.to_inputs(fine)) == region.label).numpy()
+        assert same[within].mean() > 0.99  # except at the edge
+        assert within.mean() * 1e6 == pytest.approx(region.area, rel=0.02)  # the window is a million square feet
+        assert region.advisory == ADVISORIES[region.label].name
 
 
-def test_every_other_region_of_the_map_holds_a_sample(facts, scene):
-    study, chart = scene
+def test_every_other_region_of_the_map_holds_a_sample(facts, encounter):
+    study, chart = encounter
     labels = study.grid_labels.tolist()
-    assert facts["encounter"]["regions"] == len(chart.decided)
-    assert {r.label for r in chart.decided} == set(labels)
+    assert facts["encounter"]["regions"] == len(chart.decisions)
+    assert {r.label for r in chart.decisions} == set(labels)
 
 
 @pytest.mark.parametrize("method", ["normal", "pgd"])
 def test_shares_of_the_triangle_are_those_of_random_points(facts, method):
     images, _ = zoo.digits_images()
-    told = facts["plane"]["networks"][method]
+    reported = facts["plane"]["networks"][method]
     weights = torch.from_numpy(np.random.default_rng(1).dirichlet([1, 1, 1], 20_000)).float()
     with torch.no_grad():
-        seen = zoo.robust(method)(torch.tensordot(weights, images[[9, 6, 0]], 1)).argmax(1)
-    assert sum(told["shares"].values()) == pytest.approx(1, abs=1e-12)
+        seen = zoo.robust_network(method)(torch.tensordot(weights, images[[9, 6, 0]], 1)).argmax(1)
+    assert sum(reported["shares"].values()) == pytest.approx(1, abs=1e-12)
     for label in range(10):
-        share = told["shares"].get(str(label), 0.0)
+        share = reported["shares"].get(str(label), 0.0)
         four = 4 * (share * (1 - share) / len(seen)) ** 0.5
         assert abs(float((seen == label).double().mean()) - share) <= four

@@ -1,4 +1,4 @@
-"""The report of the demonstration: whole, alone, and readable by everybody."""
+"""The report of the demo: complete, self-contained, and accessible."""
 
 import base64
 import re
@@ -10,15 +10,15 @@ import pytest
 
 from exactline import cli
 from exactline.demo import run as demo
-from exactline.demo.chapter import number
+from exactline.demo.report import format_number
 from exactline.errors import FileError
 
 PNG = b"\x89PNG\r\n\x1a\n"
 VOID = {"meta", "link", "img", "br"}
 
 
-class Read(HTMLParser):
-    """The elements of a page; an element left open or closed twice is refused."""
+class PageParser(HTMLParser):
+    """The elements of a page; an element that is left open or closed twice fails."""
 
     def __init__(self, path):
         super().__init__()
@@ -42,28 +42,28 @@ class Read(HTMLParser):
 
 
 @pytest.fixture(scope="module")
-def page(made):
-    return Read(made[0] / "index.html")
+def page(demo_output):
+    return PageParser(demo_output[0] / "index.html")
 
 
 @pytest.fixture
 def two_chapters(monkeypatch):
-    """A shorter demonstration."""
-    chosen = dict(list(demo.__globals__["PARTS"].items())[:2])
-    monkeypatch.setitem(demo.__globals__, "PARTS", chosen)
+    """A shorter demo."""
+    chosen = dict(list(demo.__globals__["CHAPTERS"].items())[:2])
+    monkeypatch.setitem(demo.__globals__, "CHAPTERS", chosen)
 
 
-def test_every_file_that_is_told_is_there_and_no_other(made):
-    folder, told = made
-    assert {Path(name) for name in told["files"]} == set(folder.iterdir())
-    assert told["report"] == str(folder / "index.html")
-    assert told["not_drawn"] is None
+def test_every_reported_file_exists_and_no_other(demo_output):
+    folder, reported = demo_output
+    assert {Path(name) for name in reported["files"]} == set(folder.iterdir())
+    assert reported["report"] == str(folder / "index.html")
+    assert reported["missing_pictures"] is None
     for picture in folder.glob("*.png"):
         assert picture.read_bytes().startswith(PNG)
 
 
-def test_the_report_asks_nothing_of_the_network(made, page):
-    text = (made[0] / "index.html").read_text()
+def test_the_report_fetches_nothing(demo_output, page):
+    text = (demo_output[0] / "index.html").read_text()
     assert "http://" not in text
     assert "https://" not in text
     assert page.all("script") == []
@@ -71,26 +71,26 @@ def test_the_report_asks_nothing_of_the_network(made, page):
     assert policy.startswith("default-src 'none'")
 
 
-def test_links_lead_somewhere(made, page):
+def test_links_have_targets(demo_output, page):
     ids = [attrs["id"] for _, attrs in page.found if "id" in attrs]
     assert len(ids) == len(set(ids))
     targets = [a["href"] for a in page.all("a")]
     assert len(targets) > 15
     for target in targets:
-        assert target[1:] in ids if target.startswith("#") else (made[0] / target).is_file()
+        assert target[1:] in ids if target.startswith("#") else (demo_output[0] / target).is_file()
 
 
-def test_pictures_are_inside_and_say_what_they_show(made, page):
+def test_pictures_are_embedded_and_have_descriptions(demo_output, page):
     names = ("loan", "digits", "gradients", "errors", "encounter", "plane")
     images = page.all("img")
     assert len(images) == len(names)
     for image, name in zip(images, names, strict=True):
         kind, data = image["src"].split(",")
         assert kind == "data:image/png;base64"
-        assert base64.b64decode(data) == (made[0] / f"{name}.png").read_bytes()
+        assert base64.b64decode(data) == (demo_output[0] / f"{name}.png").read_bytes()
         assert len(image["alt"]) > 20
         assert int(image["width"]) > 0
-    assert ">alpha (358 pieces)</text>" in (made[0] / "digits.svg").read_text()  # letters stay letters
+    assert ">alpha (358 pieces)</text>" in (demo_output[0] / "digits.svg").read_text()  # text stays text
 
 
 def test_the_numbers_of_the_report_are_those_computed(page, facts):
@@ -98,25 +98,25 @@ def test_the_numbers_of_the_report_are_those_computed(page, facts):
     assert f"{facts['digits']['pieces']:,} pieces" in text
     for interval in facts["digits"]["intervals"]:
         assert f"{interval['start']:.6f}" in text
-    for hidden in facts["encounter"]["hidden"]:
-        assert f"{hidden['square_feet']:,.0f} square feet" in text
+    for region in facts["encounter"]["unsampled"]:
+        assert f"{region['square_feet']:,.0f} square feet" in text
     for rule in facts["gradients"]["rules"]:
-        assert f"{100 * rule['error']:.2g} %" in text
+        assert f"{100 * rule['mean_error']:.2g} %" in text
     for network in facts["plane"]["networks"].values():
         assert f"{network['polygons']:,}" in text
         assert all(f"{100 * share:.3f} %" in text for share in network["shares"].values())
-    assert f"{number(1 / 3)} and {number(2 / 3)}" in text
+    assert f"{format_number(1 / 3)} and {format_number(2 / 3)}" in text
 
 
-def test_the_report_s_python_runs(made, page, monkeypatch, tmp_path):
+def test_the_report_s_python_runs(demo_output, page, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
-    codes = re.findall(r"<pre><code>(.*?)</code></pre>", (made[0] / "index.html").read_text(), re.DOTALL)
+    codes = re.findall(r"<pre><code>(.*?)</code></pre>", (demo_output[0] / "index.html").read_text(), re.DOTALL)
     assert len(codes) == 5
     for code in codes:
         exec(code.replace("&quot;", '"').replace("&#x27;", "'").replace("&gt;", ">"), {})
 
 
-def test_the_command_ends_by_saying_where_the_report_is(two_chapters, monkeypatch, capsys, tmp_path):
+def test_the_command_ends_with_the_address_of_the_report(two_chapters, monkeypatch, capsys, tmp_path):
     monkeypatch.setattr(sys, "argv", ["exactline", "demo", "--out", str(tmp_path / "out")])
     with pytest.raises(SystemExit) as done:
         cli.main()
@@ -129,11 +129,11 @@ def test_the_command_ends_by_saying_where_the_report_is(two_chapters, monkeypatc
 
 def test_without_matplotlib_everything_but_pictures_is_there(two_chapters, monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    found = demo(tmp_path)
+    result = demo(tmp_path)
     hint = 'Pictures need matplotlib. Try: pip install "exactline[plot]"'
-    assert found.not_drawn == hint == found.document()["not_drawn"]
+    assert result.missing_pictures == hint == result.to_json()["missing_pictures"]
     assert {f.name for f in tmp_path.iterdir()} == {"index.html", "loan.html", "digits.html"}
-    page = Read(tmp_path / "index.html")
+    page = PageParser(tmp_path / "index.html")
     assert page.all("img") == []
     assert f"No pictures: {hint}" in " ".join(page.text)
 
@@ -143,25 +143,25 @@ def test_a_folder_that_cannot_be_written_is_refused_before_the_work(tmp_path, na
     (tmp_path / "taken").write_text("a file")
     steps = []
     with pytest.raises(FileError, match="cannot be written to") as refused:
-        demo(tmp_path / name, lambda share, what: steps.append(what))
+        demo(tmp_path / name, lambda share, step: steps.append(step))
     assert refused.value.where == f"--out {tmp_path / name}"
     assert steps == []
 
 
-def test_a_run_tells_its_progress_and_replaces_the_one_before(two_chapters, tmp_path):
+def test_a_run_reports_progress_and_replaces_an_earlier_report(two_chapters, tmp_path):
     (tmp_path / "index.html").write_text("of another run")
     seen = []
-    found = demo(tmp_path, lambda share, what: seen.append((share, what)))
+    result = demo(tmp_path, lambda share, step: seen.append((share, step)))
     assert [share for share, _ in seen] == [0, 0.5, 1]
-    assert all(what for _, what in seen)
-    assert set(found.files) == set(tmp_path.iterdir())
-    assert "Five exact answers" in found.report.read_text()
+    assert all(step for _, step in seen)
+    assert set(result.files) == set(tmp_path.iterdir())
+    assert "Five exact answers" in result.report.read_text()
 
 
-def test_the_readme_tells_the_demonstration_s_numbers(facts):
+def test_the_readme_has_the_numbers_of_the_demo(facts):
     readme = (Path(__file__).parents[2] / "README.md").read_text()
     boundaries = [f"{i['start']:.4f}" for i in facts["digits"]["intervals"][1:]]
     assert f"boundaries at {', '.join(boundaries)}" in readme
     assert f"none of {facts['encounter']['grid']} samples sees it" in readme
-    (hidden,) = facts["encounter"]["hidden"]
-    assert f"a region of {hidden['square_feet']:,.0f} square feet that holds no sample" in readme
+    (region,) = facts["encounter"]["unsampled"]
+    assert f"a region of {region['square_feet']:,.0f} square feet that holds no sample" in readme

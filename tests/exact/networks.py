@@ -1,4 +1,4 @@
-"""Networks built by hand for the oracle's tests, and a naive evaluation of them in fractions."""
+"""Networks built by hand for the tests of the rational oracle, and their evaluation in plain fractions."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from exactline.ops.functions import relu
 from exactline.ops.maximum import Maximum
 from exactline.ops.order import Order
 
-Layer = tuple[list[list[Fraction]], list[Fraction]]  # rows of weights, and offsets
+LayerWeights = tuple[list[list[Fraction]], list[Fraction]]  # rows of weights, and offsets
 
 
 def chain(shape: tuple[int, ...], *ops: Op) -> Network:
-    """Operators one after another; nodes are named after them and numbered."""
+    """A network that applies operators in turn; nodes are named after them and numbered."""
     x = torch.zeros(1, *shape, dtype=torch.float64)
     nodes = [Node("x", Input(), (), shape)]
     for i, op in enumerate(ops):
@@ -55,44 +55,44 @@ def tent(depth: int) -> Network:
     return chain((1,), *ops, linear([[1.0, -1.0]], [0.0]))
 
 
-def mlp(widths: list[int], *, whole: bool = False, dtype: torch.dtype = torch.float64) -> Network:
-    """A random ReLU network; whole weights between -2 and 2 make ties common."""
+def mlp(widths: list[int], *, integer_weights: bool = False, dtype: torch.dtype = torch.float64) -> Network:
+    """A random ReLU network; integer weights between -2 and 2 make ties common."""
     ops: list[Op] = []
     for inputs, outputs in pairwise(widths):
         w, b = torch.randn(outputs, inputs, dtype=dtype), torch.randn(outputs, dtype=dtype)
-        if whole:
+        if integer_weights:
             w, b = w.round().clamp(-2, 2), b.round().clamp(-2, 2)
         ops += [linear(w.double(), b.double()), relu()]
     return chain((widths[0],), *ops[:-1])
 
 
-def layers(network: Network) -> list[Layer]:
+def layer_weights(network: Network) -> list[LayerWeights]:
     """The weights of an `mlp` as fractions."""
-    found: list[Layer] = []
+    layers: list[LayerWeights] = []
     for op in (node.op for node in network.nodes):
         if isinstance(op, Product) and op.offset is not None:
             rows = [[Fraction(w) for w in row] for row in op.weight.tolist()]
-            found.append((rows, [Fraction(b) for b in op.offset.flatten().tolist()]))
-    return found
+            layers.append((rows, [Fraction(b) for b in op.offset.flatten().tolist()]))
+    return layers
 
 
-def activations(network: Network, Q: Tensor, R: Tensor, alpha: Fraction) -> list[list[Fraction]]:
-    """What enters every ReLU of an `mlp` at one point of a line, and its output: plain fractions all the way."""
-    q, r = ([Fraction(v) for v in end.tolist()] for end in (Q, R))
-    x = [a + alpha * (b - a) for a, b in zip(q, r, strict=True)]
-    found: list[list[Fraction]] = []
-    for rows, offsets in layers(network):
+def activations(network: Network, start: Tensor, end: Tensor, alpha: Fraction) -> list[list[Fraction]]:
+    """The input of every ReLU of an `mlp` at one point of a line, and its output, as fractions."""
+    line = zip(start.tolist(), end.tolist(), strict=True)
+    x = [Fraction(a) + alpha * (Fraction(b) - Fraction(a)) for a, b in line]
+    inputs: list[list[Fraction]] = []
+    for rows, offsets in layer_weights(network):
         z = [sum((w * v for w, v in zip(row, x, strict=True)), b) for row, b in zip(rows, offsets, strict=True)]
-        found.append(z)
+        inputs.append(z)
         x = [max(v, Fraction(0)) for v in z]
-    return found
+    return inputs
 
 
-def paper_breaks(network: Network, Q: Tensor, R: Tensor) -> list[Fraction]:
-    """The breaks of an `mlp` by the paper's own recursion over end points, evaluated anew at each."""
+def paper_breaks(network: Network, start: Tensor, end: Tensor) -> list[Fraction]:
+    """The breaks of an `mlp` by the recursion of the paper, which evaluates the network at all breaks of each layer."""
     alphas = [Fraction(0), Fraction(1)]
-    for depth in range(len(layers(network)) - 1):
-        values = [activations(network, Q, R, alpha)[depth] for alpha in alphas]
+    for depth in range(len(layer_weights(network)) - 1):
+        values = [activations(network, start, end, alpha)[depth] for alpha in alphas]
         new = {
             lo + (hi - lo) * a / (a - b)
             for (lo, hi), (left, right) in zip(pairwise(alphas), pairwise(values), strict=True)

@@ -1,4 +1,4 @@
-"""The checker must prove what is true, and must never prove what is not."""
+"""A certificate must prove correct breaks, and must never prove wrong ones."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from exactline.ops.order import Order
 from .networks import chain, linear, mlp, ranked, tent, window
 
 
-def rounded(alphas: list[Fraction]) -> Tensor:
+def round_to_float64(alphas: list[Fraction]) -> Tensor:
     return torch.tensor(sorted({float(alpha) for alpha in alphas}), dtype=torch.float64)
 
 
-def mixed() -> Network:
-    """Every kind of breaking operator, one after another."""
+def make_mixed_network() -> Network:
+    """A chain of every kind of breaking operator."""
     return chain(
         (3,),
         linear(torch.randn(8, 3, dtype=torch.float64), torch.randn(8, dtype=torch.float64)),
@@ -42,48 +42,48 @@ def mixed() -> Network:
 
 
 @pytest.mark.parametrize("seed", range(8))
-@pytest.mark.parametrize("build", [mixed, lambda: mlp([3, 8, 8, 8, 2])], ids=["mixed", "mlp"])
+@pytest.mark.parametrize("build", [make_mixed_network, lambda: mlp([3, 8, 8, 8, 2])], ids=["mixed", "mlp"])
 def test_rounded_exact_breaks_are_proved(seed, build):
     torch.manual_seed(seed)
-    network, (Q, R) = build(), torch.randn(2, 3, dtype=torch.float64) * 3
-    alphas = rounded(exact.restrict(network, Q, R).alphas)
-    proof = exact.certify(network, Q, R, alphas)
+    network, (start, end) = build(), torch.randn(2, 3, dtype=torch.float64) * 3
+    alphas = round_to_float64(exact.restrict(network, start, end).alphas)
+    proof = exact.certify(network, start, end, alphas)
     assert len(alphas) > 3
-    assert proof.whole, str(proof)
-    assert proof.gap <= 2.0**-53  # each break is rounded once
+    assert proof.covers_whole_line, str(proof)
+    assert proof.max_break_error <= 2.0**-53  # each break is rounded once
     assert proof.failures == ()
 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_every_missing_and_every_invented_break_is_found(seed):
     torch.manual_seed(seed)
-    network, (Q, R) = mixed(), torch.randn(2, 3, dtype=torch.float64) * 3
-    alphas = rounded(exact.restrict(network, Q, R).alphas).tolist()
+    network, (start, end) = make_mixed_network(), torch.randn(2, 3, dtype=torch.float64) * 3
+    alphas = round_to_float64(exact.restrict(network, start, end).alphas).tolist()
     for k in range(1, len(alphas) - 1):
-        missing = exact.certify(network, Q, R, alphas[:k] + alphas[k + 1 :])
+        missing = exact.certify(network, start, end, alphas[:k] + alphas[k + 1 :])
         assert not missing.complete
         assert missing.proved == missing.checked - 1
         moved = [*alphas[:k], alphas[k] + 1e-11, *alphas[k + 1 :]]
-        assert not exact.certify(network, Q, R, moved).complete
+        assert not exact.certify(network, start, end, moved).complete
     for k in range(len(alphas) - 1):
-        for place in (0.5, 1e-3, 1 - 1e-6):
-            extra = alphas[k] + place * (alphas[k + 1] - alphas[k])
-            invented = exact.certify(network, Q, R, [*alphas[: k + 1], extra, *alphas[k + 1 :]])
+        for part in (0.5, 1e-3, 1 - 1e-6):
+            extra = alphas[k] + part * (alphas[k + 1] - alphas[k])
+            invented = exact.certify(network, start, end, [*alphas[: k + 1], extra, *alphas[k + 1 :]])
             assert not invented.complete
             assert invented.proved == invented.checked
 
 
-def test_a_sliver_around_a_true_break_is_not_a_proof():
-    relu_ = chain((1,), relu())
-    for sliver in ([0.25, 0.25 + 1e-13], [0.25 - 1e-13, 0.25], [0.25 - 2.0**-50, 0.25 + 2.0**-50]):
-        proof = exact.certify(relu_, [-1.0], [3.0], [0.0, *sliver, 1.0])
+def test_a_tiny_piece_around_a_true_break_is_not_proved():
+    network = chain((1,), relu())
+    for tiny_piece in ([0.25, 0.25 + 1e-13], [0.25 - 1e-13, 0.25], [0.25 - 2.0**-50, 0.25 + 2.0**-50]):
+        proof = exact.certify(network, [-1.0], [3.0], [0.0, *tiny_piece, 1.0])
         assert not proof.complete
 
 
-def test_a_break_at_the_midpoint_is_a_doubt_unless_the_unit_is_flat():
+def test_a_crossing_at_the_midpoint_is_a_failure_unless_the_unit_is_constant():
     proof = exact.certify(chain((2,), relu()), [-1.0, 0.0], [1.0, 0.0], [0.0, 1.0])
     assert not proof.complete
-    assert proof.failures == ("piece 0 from 0.0 to 1.0: relu_0 unit 0 turns at its midpoint",)
+    assert proof.failures == ("piece 0 from 0.0 to 1.0: relu_0 unit 0 crosses at its midpoint",)
     assert exact.certify(chain((2,), relu()), [-1.0, 0.0], [-2.0, 0.0], [0.0, 1.0]).complete
 
 
@@ -100,9 +100,9 @@ def test_a_break_at_the_midpoint_is_a_doubt_unless_the_unit_is_flat():
         (chain((1,), absolute(), relu()), ([-1.0], [1.0]), [0.5], []),
     ],
 )
-def test_ties_are_proved_as_the_definition_has_them(network, ends, breaks, false):
+def test_ties_are_proved_as_defined(network, ends, breaks, false):
     proof = exact.certify(network, *ends, [0.0, *breaks, 1.0])
-    assert proof.whole, str(proof)
+    assert proof.covers_whole_line, str(proof)
     assert not exact.certify(network, *ends, [0.0, *false, 1.0]).complete
 
 
@@ -112,16 +112,16 @@ def test_breaks_closer_than_the_tolerance_may_share_one_and_are_counted():
     assert proof.complete
     assert proof.merged == 1
     assert str(proof).endswith("; 1 stand for several exact ones")
-    assert 0 < proof.gap < 1e-15
+    assert 0 < proof.max_break_error < 1e-15
 
 
 def test_a_false_break_is_found_even_between_true_ones_closer_than_the_tolerance():
     net = chain((1,), linear([[1.0], [1.0]], [-0.5, -0.5 - 2.0**-41]), relu())
     true, false = [0.5, 0.5 + 2.0**-41], 0.5 + 2.0**-43
-    assert exact.certify(net, [0.0], [1.0], [0.0, *true, 1.0]).whole
+    assert exact.certify(net, [0.0], [1.0], [0.0, *true, 1.0]).covers_whole_line
     proof = exact.certify(net, [0.0], [1.0], [0.0, true[0], false, true[1], 1.0])
-    assert (proof.complete, proof.witnessed, proof.breaks) == (False, 2, 3)
-    assert proof.failures == (f"break 2 at {false!r}: its two pieces are one, nothing turns there",)
+    assert (proof.complete, proof.confirmed, proof.breaks) == (False, 2, 3)
+    assert proof.failures == (f"break 2 at {false!r}: its two pieces are one, no unit crosses there",)
 
 
 def test_without_tolerance_only_exact_breaks_pass():
@@ -131,23 +131,23 @@ def test_without_tolerance_only_exact_breaks_pass():
     assert exact.certify(tent(3), [0.0], [1.0], [k / 8 for k in range(9)], tolerance=0).complete
 
 
-def test_some_pieces_can_be_checked_and_the_rest_is_said():
+def test_a_certificate_of_some_pieces_counts_the_others():
     alphas = [k / 16 for k in range(17)]
     some = exact.certify(tent(4), [0.0], [1.0], alphas, pieces=4)
-    assert (some.checked, some.proved, some.breaks, some.complete, some.whole) == (4, 4, 6, True, False)
-    assert str(some).endswith("; 12 pieces were not looked at")
+    assert (some.checked, some.proved, some.breaks, some.complete, some.covers_whole_line) == (4, 4, 6, True, False)
+    assert str(some).endswith("; 12 pieces were not checked")
     two = exact.certify(tent(4), [0.0], [1.0], alphas, pieces=[3, -1])
-    assert (two.checked, two.breaks, two.witnessed) == (2, 3, 3)
-    assert exact.certify(tent(4), [0.0], [1.0], alphas, pieces=100).whole
+    assert (two.checked, two.breaks, two.confirmed) == (2, 3, 3)
+    assert exact.certify(tent(4), [0.0], [1.0], alphas, pieces=100).covers_whole_line
     assert not exact.certify(tent(4), [0.0], [1.0], alphas, pieces=[]).complete
 
 
-def test_a_certificate_reads_well_and_cannot_be_changed():
+def test_a_certificate_prints_its_failures_and_is_frozen():
     proof = exact.certify(chain((1,), relu()), [-1.0], [3.0], [0.0, 0.3, 1.0])
     assert str(proof).splitlines() == [
-        "not proved: 1 of 2 pieces hold, 0 of 1 breaks are real",
-        "  piece 0 from 0.0 to 0.3: relu_0 unit 0 turns at 0.25",
-        "  break 1 at 0.3: piece 1 goes on, nothing turns there",
+        "not proved: 1 of 2 pieces are right, 0 of 1 breaks are real",
+        "  piece 0 from 0.0 to 0.3: relu_0 unit 0 crosses at 0.25",
+        "  break 1 at 0.3: piece 1 continues, no unit crosses there",
     ]
     with pytest.raises(FrozenInstanceError):
         proof.proved = 2  # pyright: ignore[reportAttributeAccessIssue]
@@ -166,6 +166,6 @@ def test_a_certificate_reads_well_and_cannot_be_changed():
         {"alphas": [0.0, 1.0], "tolerance": float("nan")},
     ],
 )
-def test_questions_that_make_no_sense_are_refused(options):
+def test_invalid_arguments_raise_an_error(options):
     with pytest.raises(ArgumentError):
         exact.certify(chain((1,), relu()), [-1.0], [3.0], **options)

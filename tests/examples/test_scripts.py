@@ -18,6 +18,7 @@ def said_by(*arguments):
 
 
 @pytest.mark.parametrize("script", sorted(EXAMPLES.glob("*.py")), ids=lambda path: path.name)
+@pytest.mark.every(9)
 def test_an_example_runs(script, monkeypatch, capsys, tmp_path):
     if script.name in STARTERS:
         assert said_by("-W", "error::UserWarning", str(script)) != ""

@@ -12,9 +12,9 @@ from torch import nn
 from exactline.errors import ExactlineError, FileError, NumberError, UnsupportedError
 from exactline.formats import load
 from exactline.formats.eran import read_eran
-from exactline.formats.eran_writer import eran_bytes
+from exactline.formats.eran_writer import encode_eran
 from exactline.network import Network
-from exactline.network.capture import capture
+from exactline.network.capture import capture_module
 
 ACTIVATIONS = {
     "ReLU": lambda x: np.maximum(x, 0),
@@ -81,7 +81,7 @@ def test_convolutions_pools_and_the_order_of_columns(channels_first):
         pooled[i, j] = y[2 * i : 2 * i + 2, 2 * j : 2 * j + 3].max((0, 1))
     flat = (pooled.transpose(2, 0, 1) if channels_first else pooled).reshape(-1)
     found = network(torch.tensor(x.transpose(2, 0, 1))[None])
-    np.testing.assert_allclose(found[0], np.maximum(weight @ flat + offset, 0), rtol=1e-12)
+    np.testing.assert_allclose(found[0], np.maximum(weight @ flat + offset, 0), rtol=0, atol=1e-12)
 
 
 def test_flat_points_become_images_channels_last():
@@ -89,7 +89,7 @@ def test_flat_points_become_images_channels_last():
     text = f"Affine\n{np.eye(8).tolist()}\n{[0] * 8}\nConv2D\nAffine, input_shape=[2, 2, 2]\n{kernel.tolist()}\n[0,0,0]"
     x = random(8)
     expected = convolved(x.reshape(2, 2, 2), kernel, 0, (1, 1), 0)
-    np.testing.assert_allclose(read(text)(torch.tensor(x)[None])[0], expected.transpose(2, 0, 1), rtol=1e-13)
+    np.testing.assert_allclose(read(text)(torch.tensor(x)[None])[0], expected.transpose(2, 0, 1), rtol=0, atol=1e-13)
 
 
 @pytest.mark.parametrize(("count", "each"), [(1, 6), (2, 3), (6, 1)])
@@ -98,7 +98,9 @@ def test_normalize_of_flat_points_goes_channel_by_channel(count, each):
     text = f"Normalize mean={mean.tolist()} std={std.tolist()}\nAffine\n{np.eye(6).tolist()}\n{[0] * 6}\n"
     x = random(6)
     expected = (x - mean.repeat(each)) / std.repeat(each)
-    np.testing.assert_allclose(read(text)(torch.tensor(x)[None])[0], expected, rtol=1e-15)
+    size = (np.abs(x) + np.abs(mean.repeat(each))) / std.repeat(each)  # of the terms, which may cancel
+    error = np.abs(read(text)(torch.tensor(x)[None])[0].numpy() - expected)
+    assert (error <= 4 * np.finfo(np.float64).eps * size).all()
 
 
 @pytest.mark.parametrize(
@@ -146,7 +148,7 @@ def test_a_smooth_last_layer_is_kept_as_a_tail():
     network = read(DENSE.replace("Affine", "Sigmoid"))
     x = torch.tensor([[1.0, 2.0]], dtype=torch.float64)
     assert torch.equal(network(x, tail=True), torch.sigmoid(network(x)))
-    assert eran_bytes(network).count(b"Sigmoid") == 1
+    assert encode_eran(network).count(b"Sigmoid") == 1
 
 
 def test_damaged_bytes_never_give_another_kind_of_error():
@@ -161,7 +163,7 @@ def test_damaged_bytes_never_give_another_kind_of_error():
 
 
 def graph(module: nn.Module, shape) -> Network:
-    return capture(module.double().eval(), [torch.zeros(shape)])
+    return capture_module(module.double().eval(), [torch.zeros(shape)])
 
 
 class Permute(nn.Module):
@@ -195,11 +197,11 @@ class Mixed(nn.Module):
 
 def test_what_is_written_reads_back_as_the_same_function():
     network = graph(Mixed(), (2, 12, 10))
-    again = read(eran_bytes(network).decode())
+    again = read(encode_eran(network).decode())
     x = torch.randn(20, 2, 12, 10, dtype=torch.float64)
     torch.testing.assert_close(again(x), network(x), rtol=1e-13, atol=1e-13)
     assert (again.input_shape, again.output_shape) == (network.input_shape, network.output_shape)
-    assert eran_bytes(again) == eran_bytes(read(eran_bytes(again).decode()))
+    assert encode_eran(again) == encode_eran(read(encode_eran(again).decode()))
 
 
 @pytest.mark.parametrize(
@@ -215,7 +217,7 @@ def test_what_is_written_reads_back_as_the_same_function():
 )
 def test_odd_chains_read_back_bit_by_bit(module, shape):
     network = graph(module, shape)
-    again = read(eran_bytes(network).decode())
+    again = read(encode_eran(network).decode())
     x = torch.randn(20, *shape, dtype=torch.float64)
     assert torch.equal(again(x), network(x))
 
@@ -238,7 +240,7 @@ def test_odd_chains_read_back_bit_by_bit(module, shape):
 )
 def test_what_does_not_fit_is_named(module, shape):
     with pytest.raises(UnsupportedError, match=r"\.onnx") as caught:
-        eran_bytes(graph(module, shape))
+        encode_eran(graph(module, shape))
     assert caught.value.nodes
 
 
@@ -309,13 +311,13 @@ def test_flat_networks_load_and_agree(data: Path):
 
 def test_published_weights_come_back_bit_by_bit(data: Path):
     network = load(data / "eran/pyt_generated/mnist/convSmallRELU__Point.pyt.gz")
-    again = read_eran(eran_bytes(network), "a file")
+    again = read_eran(encode_eran(network), "a file")
     assert again.checksum() == network.checksum()
 
 
 @pytest.mark.parametrize("name", ["convSmallRELU__PGDK", "mnist_conv_maxpool", "mnist_relu_3_50"])
 def test_columns_that_read_channels_last_are_written_in_our_order(data: Path, name):
     network = load(data / f"eran/mnist/{name}.onnx")
-    again = read_eran(eran_bytes(network), "a file")
+    again = read_eran(encode_eran(network), "a file")
     x = torch.tensor(mnist(data, 20)[0])
     torch.testing.assert_close(again(x.reshape(20, *again.input_shape)), network(x), rtol=1e-12, atol=1e-12)

@@ -91,7 +91,7 @@ def test_a_file_cut_off_anywhere_is_an_error(parts):
     for count in range(len(lines)):
         with pytest.raises(FileError):
             read_nnet("\n".join(lines[:count]).encode(), "a file", normalize=True)
-    with pytest.raises(FileError, match="more after the last layer"):
+    with pytest.raises(FileError, match="lines after the last layer"):
         read_nnet("\n".join([*lines, "1,"]).encode(), "a file", normalize=True)
 
 

@@ -73,7 +73,9 @@ def test_weights_of_any_precision_are_read_as_they_are(kind: type):
     network = read(case.model(13))
     (weight,) = (numpy_helper.to_array(w).astype(np.float64) for w in case.model(13).graph.initializer)
     x = torch.randn(5, 6, dtype=torch.float64)
-    assert torch.allclose(network(x), x @ torch.from_numpy(weight), rtol=1e-14, atol=0)  # type: ignore[arg-type]
+    error = (network(x) - x @ torch.from_numpy(weight)).abs()  # type: ignore[operator]
+    size = x.abs() @ torch.from_numpy(np.abs(weight))  # of the six products, which may cancel
+    assert (error <= 2 * 6 * np.finfo(np.float64).eps * size).all()
 
 
 @pytest.mark.parametrize("field", ["raw", "typed"])
@@ -125,12 +127,15 @@ def test_where_is_taken_where_it_is_a_relu_in_disguise():
     ("draw", "words"),
     [
         (lambda d, x: d.node("Gelu", [x]), ["Gelu is smooth"]),
-        (lambda d, x: d.node("Mul", [x, d.node("Relu", [x])]), ["Mul multiplies two branches"]),
-        (lambda d, x: d.node("Relu", [d.node("Softmax", [x])]), ["is smooth, and may only come last"]),
-        (lambda d, x: d.node("Exp", [d.node("Sign", [d.node("Erf", [x])])]), ["Erf is smooth", "Sign jumps", "Exp"]),
-        (lambda d, x: d.node("Relu", [d.node("Sigmoid", [d.node("Erf", [x])])]), ["Erf", "Sigmoid is smooth, and may"]),
-        (lambda d, x: d.node("Nonsense", [x]), ["Nonsense is not an operator we know"]),
-        (lambda d, x: d.node("Relu", [x], domain="my.own"), ["'my.own', not one of ONNX's own"]),
+        (lambda d, x: d.node("Mul", [x, d.node("Relu", [x])]), ["Mul multiplies two values"]),
+        (lambda d, x: d.node("Relu", [d.node("Softmax", [x])]), ["is smooth, so it can only be the last"]),
+        (
+            lambda d, x: d.node("Exp", [d.node("Sign", [d.node("Erf", [x])])]),
+            ["Erf is smooth", "Sign is discontinuous", "Exp"],
+        ),
+        (lambda d, x: d.node("Relu", [d.node("Sigmoid", [d.node("Erf", [x])])]), ["Erf", "Sigmoid is smooth, so"]),
+        (lambda d, x: d.node("Nonsense", [x]), ["Nonsense is not known to be piecewise linear"]),
+        (lambda d, x: d.node("Relu", [x], domain="my.own"), ["'my.own', not to ONNX's own"]),
         (lambda d, x: d.node("Gather", [d.weight(4, 4), d.node("Cast", [x], to=TensorProto.INT64)]), ["Cast rounds"]),
         (lambda d, x: d.node("Pow", [x, d.const(2.0)]), ["Pow is a power"]),
     ],
@@ -164,7 +169,7 @@ def test_a_free_dim_is_given_by_hand_or_asked_for():
     model = Case("free", (1, 3, 4), lambda d, x: d.node("Relu", [x])).model(13)
     model.graph.input[0].type.tensor_type.shape.dim[1].dim_param = "H"
     assert read(model, shape=(5, 4)).input_shape == (5, 4)
-    with pytest.raises(xl.ArgumentError, match="free dim"):
+    with pytest.raises(xl.ArgumentError, match="dynamic dimension"):
         read(model)
     with pytest.raises(xl.ArgumentError, match="does not fit"):
         read(model, shape=(5, 5))

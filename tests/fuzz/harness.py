@@ -31,8 +31,10 @@ def run(name: str, endings: tuple[str, ...], read: Callable[[bytes], object], mu
     """Fuzz one reader, with the corpus files of these endings as seeds."""
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
-    limits.FILE = limits.TEXT_LINE = 1 << 20
-    limits.NUMBERS = limits.WEIGHTS = limits.WIDTH = limits.MADE = limits.TABLES = 1 << 18
+    limits.MAX_FILE_BYTES = limits.MAX_LINE_BYTES = 1 << 20
+    limits.MAX_TENSOR_NUMBERS = limits.MAX_WEIGHTS = limits.MAX_VALUE_ELEMENTS = limits.MAX_FOLDED_NUMBERS = (
+        limits.MAX_TABLE_ENTRIES
+    ) = 1 << 18
     seeds = FOLDER / name
     seeds.mkdir(parents=True, exist_ok=True)
     for file, data, *_ in bad_files():

@@ -21,7 +21,7 @@ EXTRA = 8  # roundings of one operator besides those of its sum: coefficients, p
 
 def error_bound(
     network: Network,
-    ends: Sequence[tuple[Tensor, Tensor]],  # for each input: Q and R, both (*in)
+    ends: Sequence[tuple[Tensor, Tensor]],  # for each input: start and end, both (*in)
 ) -> tuple[Tensor, ...]:
     """For every output (*out): a first-order bound on the error of a value anywhere on the line.
 

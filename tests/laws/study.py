@@ -15,8 +15,8 @@ from torch import Tensor
 
 import exactline as xl
 from exactline.network.aten import RULES
-from exactline.network.capture import capture
-from exactline.network.simplify import simplified
+from exactline.network.capture import capture_module
+from exactline.network.simplify import simplify_network
 
 from .rounding import error_bound
 from .sample import Model, Sample
@@ -113,11 +113,13 @@ def _studied(sample: Sample) -> tuple[Study | Exception, TracebackType | None]:
 
     with mock.patch.dict(RULES, {sample.key: counted}):
         try:
-            network = capture(model, [torch.zeros(sample.shape)])
+            network = capture_module(model, [torch.zeros(sample.shape)])
         except Exception as problem:  # noqa: BLE001 whatever it is, it is raised again
             return problem, problem.__traceback__
     double = copy.deepcopy(model).double()
-    return Study(sample, double, simplified(network), simplified(network, rewrite=False), tuple(calls)), None
+    return Study(
+        sample, double, simplify_network(network), simplify_network(network, rewrite=False), tuple(calls)
+    ), None
 
 
 def inner(alphas: Tensor) -> Tensor:  # (n,) -> (n - 1, 3)

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 
 import exactline as xl
-from exactline.network.aten import REFUSED
-from exactline.network.capture import capture
+from exactline.network.aten import UNSUPPORTED_REASONS
+from exactline.network.capture import capture_module
 
 from .refused import BATCH, OFFENDERS
 from .sample import Function
@@ -18,15 +18,16 @@ from .sample import Function
 NAMES = {offender.name for offender in OFFENDERS}
 
 
-@pytest.mark.parametrize("name", sorted(REFUSED))
+@pytest.mark.parametrize("name", sorted(UNSUPPORTED_REASONS))
 def test_every_operator_that_is_refused_by_name_has_a_model(name):
     assert name in NAMES or not hasattr(torch.ops.aten, name), "give it a model in refused.py"
 
 
 @pytest.mark.parametrize("offender", OFFENDERS, ids=str)
+@pytest.mark.every(7)
 def test_an_offender_in_the_middle_is_refused_by_name(offender):
     with pytest.raises(xl.UnsupportedError) as error:
-        capture(offender.model(), [torch.zeros(offender.shape)])
+        capture_module(offender.model(), [torch.zeros(offender.shape)])
     line = re.compile(rf"middle(\.\w+)*: {offender.name} ")
     assert any(line.match(node) for node in error.value.nodes), error.value.nodes
     assert all(node in str(error.value) for node in error.value.nodes)
@@ -84,8 +85,9 @@ def test_an_offender_beside_the_wanted_submodule_is_no_offence():
         for i, name in enumerate(BATCH)
     ],
 )
+@pytest.mark.every(11)
 def test_a_model_that_mixes_points_is_refused(name, shift):
     # behind units that are zero for all likely points too: there no value tells that points were mixed
     model = nn.Sequential(Function(lambda x: torch.relu(x - shift), ()), Function(BATCH[name], ()))
     with pytest.raises(xl.UnsupportedError):
-        capture(model, [torch.zeros(3)])
+        capture_module(model, [torch.zeros(3)])

@@ -8,8 +8,8 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
-from exactline.exact.forms import Forms
-from exactline.exact.integers import Wholes, zeros
+from exactline.exact.forms import AffineForms
+from exactline.exact.integers import IntegerArray, make_zeros
 from exactline.exact.maximum import MaximumRule
 from exactline.exact.order import OrderRule
 from exactline.exact.pointwise import PointwiseRule
@@ -23,7 +23,7 @@ Cut = Callable[[Polygon], list[Polygon]]
 class Walk:
     """The pieces so far, and the forms (c, a, b) of every live tensor on each."""
 
-    def __init__(self, live: dict[int, Forms], polygons: list[Polygon]) -> None:
+    def __init__(self, live: dict[int, AffineForms], polygons: list[Polygon]) -> None:
         self.live = live
         self.polygons = polygons
         self.loose = False
@@ -39,40 +39,40 @@ class Walk:
             parts += new
             parents += [k] * len(new)
         self.polygons = parts
-        self.live = {i: forms.on(np.array(parents)) for i, forms in self.live.items()}
+        self.live = {i: forms.select_pieces(np.array(parents)) for i, forms in self.live.items()}
 
-    def at_corners(self, forms: Forms, k: int) -> Wholes:  # (elements, corners)
+    def at_corners(self, forms: AffineForms, k: int) -> IntegerArray:  # (elements, corners)
         """Values on a piece's corners, each column times something positive."""
-        return forms.top[:, :, k] @ np.array(self.polygons[k], dtype=object).T
+        return forms.numerators[:, :, k] @ np.array(self.polygons[k], dtype=object).T
 
 
-def pointwise(walk: Walk, rule: PointwiseRule, source: int) -> Forms:
+def pointwise(walk: Walk, rule: PointwiseRule, source: int) -> AffineForms:
     for knot in rule.knots:
-        gaps = _above(walk.live[source], knot.top, knot.bottom)
+        gaps = _above(walk.live[source], knot.numerators, knot.denominator)
         walk.cut([[_line_cut(line) for line in lines] for lines in _crossing(walk, gaps)])
     x = walk.live[source]
-    segment = np.zeros((len(x), x.pieces), dtype=np.int64)
+    segment = np.zeros((len(x), x.piece_count), dtype=np.int64)
     for knot in rule.knots:
-        gaps = _above(x, knot.top, knot.bottom)
-        for k in range(x.pieces):
+        gaps = _above(x, knot.numerators, knot.denominator)
+        for k in range(x.piece_count):
             segment[:, k] += (walk.at_corners(gaps, k) > 0).any(1)
-    return rule.follow(2 * segment, x)
+    return rule.apply_affine(2 * segment, x)
 
 
-def _above(x: Forms, top: Wholes, bottom: int) -> Forms:
+def _above(x: AffineForms, top: IntegerArray, bottom: int) -> AffineForms:
     """How far each unit is above a knot."""
-    gap = x.top * bottom
-    gap[:, 0] -= (top * x.bottom)[:, None]
-    return Forms(gap, x.bottom * bottom)
+    gap = x.numerators * bottom
+    gap[:, 0] -= (top * x.denominator)[:, None]
+    return AffineForms(gap, x.denominator * bottom)
 
 
-def _crossing(walk: Walk, gaps: Forms) -> list[list[Line]]:
+def _crossing(walk: Walk, gaps: AffineForms) -> list[list[Line]]:
     """For every piece, the functions that are strictly positive and strictly negative on it."""
     found: list[list[Line]] = []
-    for k in range(gaps.pieces):
+    for k in range(gaps.piece_count):
         values = walk.at_corners(gaps, k)
         mixed = (values > 0).any(1) & (values < 0).any(1)
-        found.append([_line(gaps.top[unit, :, k]) for unit in np.flatnonzero(mixed)])
+        found.append([_line(gaps.numerators[unit, :, k]) for unit in np.flatnonzero(mixed)])
     return found
 
 
@@ -80,23 +80,25 @@ def _line_cut(line: Line) -> Cut:
     return lambda shape: pg.split(shape, line)
 
 
-def maximum(walk: Walk, rule: MaximumRule, source: int) -> Forms:
+def maximum(walk: Walk, rule: MaximumRule, source: int) -> AffineForms:
     def led(k: int) -> NDArray[np.bool_]:  # (windows, size)
-        opened = walk.at_corners(rule.lines(walk.live[source]), k)[rule.places]
+        opened = walk.at_corners(rule.signed_lines(walk.live[source]), k)[rule.elements]
         return (opened == opened.max(1, keepdims=True)).all(2)
 
-    up = rule.lines(walk.live[source])
+    up = rule.signed_lines(walk.live[source])
     cuts: list[list[Cut]] = []
-    for k in range(up.pieces):
+    for k in range(up.piece_count):
         open_ = np.flatnonzero(~led(k).any(1))
-        cuts.append([_cells({_line(up.top[place, :, k]) for place in rule.places[window]}) for window in open_])
+        cuts.append(
+            [_cells({_line(up.numerators[place, :, k]) for place in rule.elements[window]}) for window in open_]
+        )
     walk.cut(cuts)
-    up = rule.lines(walk.live[source])
-    top = zeros(len(rule.places), 3, up.pieces)
-    for k in range(up.pieces):
-        leader = np.take_along_axis(rule.places, led(k).argmax(1)[:, None], axis=1)[:, 0]
-        top[:, :, k] = up.top[leader, :, k]
-    return Forms(top * rule.op.sign, up.bottom)
+    up = rule.signed_lines(walk.live[source])
+    top = make_zeros(len(rule.elements), 3, up.piece_count)
+    for k in range(up.piece_count):
+        leader = np.take_along_axis(rule.elements, led(k).argmax(1)[:, None], axis=1)[:, 0]
+        top[:, :, k] = up.numerators[leader, :, k]
+    return AffineForms(top * rule.op.sign, up.denominator)
 
 
 def _cells(lines: set[Line]) -> Cut:
@@ -116,16 +118,19 @@ def _cells(lines: set[Line]) -> Cut:
     return cut
 
 
-def order(walk: Walk, rule: OrderRule, source: int) -> Forms:
+def order(walk: Walk, rule: OrderRule, source: int) -> AffineForms:
     x = walk.live[source]
-    windows = [[[_line(x.top[place, :, k]) for place in places] for places in rule.places] for k in range(x.pieces)]
+    windows = [
+        [[_line(x.numerators[place, :, k]) for place in places] for places in rule.elements]
+        for k in range(x.piece_count)
+    ]
     walk.cut([[_ranked(walk, lines, rule.ranks) for lines in opened] for opened in windows])
     x = walk.live[source]
-    top = zeros(len(rule.places) * len(rule.ranks), 3, x.pieces)
+    top = make_zeros(len(rule.elements) * len(rule.ranks), 3, x.piece_count)
     for k, shape in enumerate(walk.polygons):
-        opened = [[_line(x.top[place, :, k]) for place in places] for places in rule.places]
+        opened = [[_line(x.numerators[place, :, k]) for place in places] for places in rule.elements]
         top[:, :, k] = [line for lines in opened for line in _standing(shape, lines, rule.ranks)]
-    return Forms(top, x.bottom)
+    return AffineForms(top, x.denominator)
 
 
 def _ranked(walk: Walk, lines: list[Line], ranks: Sequence[int]) -> Cut:
@@ -167,7 +172,7 @@ def _joined(walk: Walk, cells: list[Polygon], names: list[tuple[Line, ...]]) -> 
     return out
 
 
-def _line(row: Wholes) -> Line:  # (3,)
+def _line(row: IntegerArray) -> Line:  # (3,)
     c, a, b = (int(v) for v in row)
     return c, a, b
 

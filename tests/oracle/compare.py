@@ -103,7 +103,9 @@ def _diagnosis(found: list[Fraction], clusters: list[Cluster], exact: ExactRestr
         if not any(cluster.holds(alpha, tolerance) for alpha in found):
             at = cluster.breaks[0]
             off = min(abs(alpha - at) for alpha in found)
-            return f"missed {float(at)!r}, {exact.born[exact.alphas.index(at)]}: the nearest is {float(off):.1e} away"
+            return (
+                f"missed {float(at)!r}, {exact.origins[exact.alphas.index(at)]}: the nearest is {float(off):.1e} away"
+            )
     for alpha in found:
         if not any(cluster.holds(alpha, tolerance) for cluster in clusters):
             off = min(abs(alpha - b) for b in exact.alphas)

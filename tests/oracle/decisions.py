@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from itertools import combinations, pairwise
 
-from exactline.decide import Crossings, Decisions, Extrema
+from exactline.decide import Decisions, Extrema, LevelSet
 from exactline.exact import ExactRestriction
 
 
@@ -27,7 +27,7 @@ def exact_decisions(exact: ExactRestriction, order: str = "max", top: int = 1) -
     sign = 1 if order == "max" else -1
     found: list[ExactInterval] = []
     for piece, (left, right) in enumerate(pairwise(exact.alphas)):
-        forms = [(sign * p, sign * q) for p, q in exact.form(piece)]
+        forms = [(sign * p, sign * q) for p, q in exact.affine_form(piece)]
         for start, stop in pairwise(_cuts(forms, left, right)):
             _add(found, _between(forms, start, stop, top))
     return found
@@ -133,7 +133,7 @@ def exact_level(
 
 
 def wrong_level(
-    found: Crossings, exact: ExactRestriction, weights: list[Fraction], c: Fraction, *, sharp: bool
+    found: LevelSet, exact: ExactRestriction, weights: list[Fraction], c: Fraction, *, sharp: bool
 ) -> str | None:
     """What is wrong with the places where a functional equals c, or None.
 
@@ -142,10 +142,10 @@ def wrong_level(
     equal at each.
     """
     places, stretches = exact_level(exact, weights, c)
-    if sharp and (len(found) != len(places) or len(found.stretches) != len(stretches)):
-        return f"{found.alphas.tolist()}, {found.stretches}: not {[float(p) for p in places]}, {stretches}"
+    if sharp and (len(found) != len(places) or len(found.intervals) != len(stretches)):
+        return f"{found.alphas.tolist()}, {found.intervals}: not {[float(p) for p in places]}, {stretches}"
     ours = list(zip(found.alphas.tolist(), found.errors.tolist(), strict=True))
-    flat = [] if sharp else [(Fraction(a), Fraction(b)) for a, b in found.stretches]
+    flat = [] if sharp else [(Fraction(a), Fraction(b)) for a, b in found.intervals]
     near = Fraction(1, 10**11)
     for truth in places:
         met = any(abs(Fraction(at) - truth) <= Fraction(error) for at, error in ours)
@@ -164,7 +164,7 @@ def wrong_level(
             if max(map(abs, heights)) > scale * near:
                 return f"on the stretch from {float(a)!r} to {float(b)!r} it is not {float(c)!r}"
         return None
-    for mine, true in zip(found.stretches, stretches, strict=True):
+    for mine, true in zip(found.intervals, stretches, strict=True):
         if any(abs(Fraction(a) - b) > Fraction(1, 10**11) for a, b in zip(mine, true, strict=True)):
             return f"the stretch {mine} is not {true}"
     return None

@@ -10,13 +10,13 @@ from math import lcm
 import numpy as np
 from torch import Tensor
 
-from exactline.exact.affine import Given, affine
-from exactline.exact.forms import Forms
-from exactline.exact.integers import ratio, read
+from exactline.exact.affine import AffineInput, evaluate_affine
+from exactline.exact.forms import AffineForms
+from exactline.exact.integers import make_fraction, read_rationals
 from exactline.exact.maximum import MaximumRule
 from exactline.exact.order import OrderRule
 from exactline.exact.pointwise import PointwiseRule
-from exactline.exact.registry import rule_of
+from exactline.exact.registry import make_rule
 from exactline.network.graph import Network
 from exactline.ops.base import Breaking, Input
 
@@ -36,7 +36,7 @@ class ExactPlane:
 
     polygons: list[Polygon]
     loose: bool
-    _output: Forms = field(repr=False)
+    _output: AffineForms = field(repr=False)
 
     def __len__(self) -> int:
         return len(self.polygons)
@@ -52,9 +52,13 @@ class ExactPlane:
 
     def affine(self, i: int) -> list[tuple[Fraction, Fraction, Fraction]]:
         """Every element of the output as (c, a, b): it is c + a s + b t on that piece."""
-        rows = self._output.top[:, :, i].tolist()
+        rows = self._output.numerators[:, :, i].tolist()
         return [
-            (ratio(c, self._output.bottom), ratio(a, self._output.bottom), ratio(b, self._output.bottom))
+            (
+                make_fraction(c, self._output.denominator),
+                make_fraction(a, self._output.denominator),
+                make_fraction(b, self._output.denominator),
+            )
             for c, a, b in rows
         ]
 
@@ -80,7 +84,7 @@ class ExactPlane:
 
 def coordinates(vertices: Tensor) -> list[Point]:  # (k, *in)
     """The plane coordinates of vertices that lie exactly in the plane of the first three; else `ValueError`."""
-    rows = [read(v).fractions for v in vertices]
+    rows = [read_rationals(v).fractions for v in vertices]
     origin = rows[0]
     one, two = ([x - o for x, o in zip(row, origin, strict=True)] for row in rows[1:3])
     pairs = combinations([k for k in range(len(origin)) if one[k] or two[k]], 2)
@@ -111,7 +115,7 @@ def restrict_plane(network: Network, vertices: Tensor) -> ExactPlane:  # (k, *in
             continue
         if isinstance(node.op, Breaking):
             source = node.inputs[0]
-            match rule_of(node, network.nodes[source].shape):
+            match make_rule(node, network.nodes[source].shape):
                 case PointwiseRule() as rule:
                     walk.live[i] = cells.pointwise(walk, rule, source)
                 case MaximumRule() as rule:
@@ -119,15 +123,17 @@ def restrict_plane(network: Network, vertices: Tensor) -> ExactPlane:  # (k, *in
                 case OrderRule() as rule:
                     walk.live[i] = cells.order(walk, rule, source)
         elif not isinstance(node.op, Input):
-            walk.live[i] = affine(node, [Given(walk.live[j], network.nodes[j].shape) for j in node.inputs])
+            walk.live[i] = evaluate_affine(
+                node, [AffineInput(walk.live[j], network.nodes[j].shape) for j in node.inputs]
+            )
         for j in set(node.inputs):
             if last[j] == i:
                 del walk.live[j]
     return ExactPlane(walk.polygons, walk.loose, walk.live[out])
 
 
-def _plane_forms(vertices: Tensor) -> Forms:
-    rows = [read(v) for v in vertices[:3]]
-    bottom = lcm(*(row.bottom for row in rows))
-    origin, one, two = (row.top * (bottom // row.bottom) for row in rows)
-    return Forms(np.stack([origin, one - origin, two - origin], axis=1)[:, :, None], bottom)
+def _plane_forms(vertices: Tensor) -> AffineForms:
+    rows = [read_rationals(v) for v in vertices[:3]]
+    bottom = lcm(*(row.denominator for row in rows))
+    origin, one, two = (row.numerators * (bottom // row.denominator) for row in rows)
+    return AffineForms(np.stack([origin, one - origin, two - origin], axis=1)[:, :, None], bottom)

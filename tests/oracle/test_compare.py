@@ -89,7 +89,7 @@ def test_one_missed_and_one_invented_do_not_cancel():
     assert mismatch(floats(0.25, 0.25 + 5e-11), pair) is not None
     told = mismatch(floats(0.25, 0.75), pair)
     assert told is not None
-    assert told.startswith("missed 0.5, Born(node='relu_1', unit=1, count=1)")
+    assert told.startswith("missed 0.5, ExactOrigin(node='relu_1', unit=1, count=1)")
 
 
 @pytest.mark.parametrize(

@@ -21,12 +21,12 @@ def random_case(seed: int) -> None:
     family = list(FAMILIES)[seed % len(FAMILIES)]
     model, shape = FAMILIES[family](generator)
     seeded(model, generator)
-    Q, R = torch.randn(2, *shape, generator=generator, dtype=torch.float64) * 2
-    network = as_network(model, [Q])
-    line, exact = xl.restrict(network, Q, R), xl.exact.restrict(network, Q, R)
+    start, end = torch.randn(2, *shape, generator=generator, dtype=torch.float64) * 2
+    network = as_network(model, [start])
+    line, exact = xl.restrict(network, start, end), xl.exact.restrict(network, start, end)
     wrong = mismatch(line.alphas, exact, tolerance=1e-10)
     assert wrong is None, f"{family}, seed {seed}: {wrong}"
-    truth = exact.rounded()
+    truth = exact.round_values()
     if len(truth) == len(line.alphas):
         assert float((truth - line.values).abs().max()) <= 1e-11 * (1 + float(truth.abs().max()))
 
@@ -36,20 +36,22 @@ def tied_case(seed: int) -> None:
     family = list(FAMILIES)[seed % len(FAMILIES)]
     model, shape = FAMILIES[family](generator)
     small_integers(generator, model, most=1 + seed % 3)
-    Q, R = torch.randint(-3, 4, (2, *shape), generator=generator).double()
-    network = as_network(model, [Q])
-    line, exact = xl.restrict(network, Q, R), xl.exact.restrict(network, Q, R)
+    start, end = torch.randint(-3, 4, (2, *shape), generator=generator).double()
+    network = as_network(model, [start])
+    line, exact = xl.restrict(network, start, end), xl.exact.restrict(network, start, end)
     assert len(line) == len(exact), f"{family}, seed {seed}: {mismatch(line.alphas, exact)}"
     assert mismatch(line.alphas, exact) is None, f"{family}, seed {seed}"
 
 
 @pytest.mark.parametrize("block", range(QUICK // 20))
+@pytest.mark.every(5)
 def test_no_break_of_a_random_network_is_missed_and_none_is_invented(block):
     for seed in range(20 * block, 20 * block + 20):
         random_case(seed)
 
 
 @pytest.mark.parametrize("block", range(QUICK_TIES // 15))
+@pytest.mark.every(6)
 def test_small_integer_networks_have_as_many_breaks_as_the_oracle_says(block):
     for seed in range(15 * block, 15 * block + 15):
         tied_case(seed)
@@ -86,8 +88,8 @@ def test_the_sweep_and_the_certificate_agree():
         generator = torch.Generator().manual_seed(seed)
         model, shape = list(FAMILIES.values())[seed % len(FAMILIES)](generator)
         seeded(model, generator)
-        Q, R = torch.randn(2, *shape, generator=generator, dtype=torch.float64)
-        line = xl.restrict(model, Q, R)
+        start, end = torch.randn(2, *shape, generator=generator, dtype=torch.float64)
+        line = xl.restrict(model, start, end)
         proof = line.certify()
         assert proof.complete, str(proof)
         assert proof.proved == len(line)

@@ -215,7 +215,7 @@ def network(kind: int) -> Network:
     lines = linear(torch.randn(4, 3, dtype=torch.float64), torch.randn(4, dtype=torch.float64))
     match kind % 4:
         case 0:
-            return mlp([3, 4, 3, 2], whole=kind % 8 == 0)
+            return mlp([3, 4, 3, 2], integer_weights=kind % 8 == 0)
         case 1:
             return chain((3,), lines, maximum(4, floor=kind % 8 == 1), linear([[1.0], [-2.0]], [0.5, 0.0]), absolute())
         case 2:

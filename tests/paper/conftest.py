@@ -1,3 +1,3 @@
-"""What tests of the paper's commands share."""
+"""Fixtures of the tests of the paper's commands."""
 
 from tests.cli.running import run as run

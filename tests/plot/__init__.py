@@ -1,1 +1,1 @@
-"""Pictures and tables."""
+"""Pictures, web pages and tables."""

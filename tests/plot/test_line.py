@@ -1,4 +1,4 @@
-"""A picture shows every break, in the colour of its node, and the values as they are."""
+"""A picture of a line shows every break in the colour of its node, and the exact values."""
 
 from types import SimpleNamespace
 
@@ -7,14 +7,16 @@ import numpy as np
 import pytest
 import torch
 from matplotlib.collections import LineCollection
+from matplotlib.colors import to_rgba
 
 from exactline.errors import ArgumentError, FileError
-from exactline.plot import line as view
-from exactline.plot.line import BINS, CURVES, TICKS, plot_line, save_picture
+from exactline.plot import line as module
+from exactline.plot.figure import save_picture
+from exactline.plot.line import MAX_CURVES, MAX_TICKS, TICK_BINS, plot_line
 
 
-class Line:
-    """As much of a restriction as a picture needs."""
+class FakeLine:
+    """The part of a Restriction that a picture needs."""
 
     def __init__(self, alphas, values, nodes):
         self.alphas = torch.as_tensor(alphas, dtype=torch.float64)
@@ -34,16 +36,16 @@ def _no_open_figures():
 
 @pytest.fixture
 def bent():
-    """Two outputs over five breaks, of which two nodes bore the inner three."""
+    """Two outputs at five breaks; two nodes caused the inner three."""
     values = torch.tensor([[0.0, 1.0], [2.0, 0.0], [1.0, 1.0], [3.0, 2.0], [0.5, 4.0]])
-    return Line([0, 0.25, 0.5, 0.75, 1], values, ["relu_1", "relu", "relu_1"])
+    return FakeLine([0, 0.25, 0.5, 0.75, 1], values, ["relu_1", "relu", "relu_1"])
 
 
 def ticks(ax):
     return [c for c in ax.collections if isinstance(c, LineCollection)]
 
 
-def tick_places(collection):
+def tick_alphas(collection):
     return [path.vertices[0, 0] for path in collection.get_paths()]
 
 
@@ -57,12 +59,12 @@ def test_curves_go_through_every_break(bent):
 
 def test_each_node_has_its_own_row_and_colour_the_first_on_top(bent):
     ax = plot_line(bent)
-    assert [tick_places(c) for c in ticks(ax)] == [[0.5], [0.25, 0.75]]
+    assert [tick_alphas(c) for c in ticks(ax)] == [[0.5], [0.25, 0.75]]
     colours = [tuple(c.get_color()[0]) for c in ticks(ax)]
     assert len(set(colours)) == 2
     labels = {text.get_text(): text.get_color() for text in ax.texts}
     assert list(labels) == ["relu", "relu_1"]
-    assert [tuple(c) for c in labels.values()] == colours
+    assert [to_rgba(c) for c in labels.values()] == colours
 
 
 def test_ticks_lie_below_all_values(bent):
@@ -79,19 +81,19 @@ def test_given_axes_are_used_and_returned(bent):
 
 
 def test_a_line_without_inner_breaks_can_be_drawn():
-    ax = plot_line(Line([0, 1], torch.tensor([[2.0], [2.0]]), []))
+    ax = plot_line(FakeLine([0, 1], torch.tensor([[2.0], [2.0]]), []))
     assert ticks(ax) == []
     assert ax.get_legend() is None
 
 
 def test_many_breaks_are_thinned_but_curves_are_not():
-    count = TICKS + 2
+    count = MAX_TICKS + 2
     inner = np.linspace(0, 1, count + 2)
-    line = Line(inner, torch.linspace(0, 1, count + 2)[:, None], ["relu"] * count)
+    line = FakeLine(inner, torch.linspace(0, 1, count + 2)[:, None], ["relu"] * count)
     ax = plot_line(line)
     (row,) = ticks(ax)
-    shown = tick_places(row)
-    assert BINS // 2 < len(shown) <= BINS + 1
+    shown = tick_alphas(row)
+    assert TICK_BINS // 2 < len(shown) <= TICK_BINS + 1
     assert set(shown) <= set(inner.tolist())
     assert len(ax.lines[0].get_xdata()) == count + 2
 
@@ -99,28 +101,28 @@ def test_many_breaks_are_thinned_but_curves_are_not():
 def test_of_many_outputs_those_that_lead_are_drawn():
     values = torch.zeros(3, 50)
     values[0, 7] = values[1, 33] = values[2, 49] = 5.0
-    ax = plot_line(Line([0, 0.5, 1], values, ["relu"]))
+    ax = plot_line(FakeLine([0, 0.5, 1], values, ["relu"]))
     drawn = {curve.get_label() for curve in ax.lines}
-    assert len(drawn) == CURVES
+    assert len(drawn) == MAX_CURVES
     assert drawn >= {"7", "33", "49"}
     assert "10 of 50" in ax.get_legend().get_title().get_text()
 
 
 def test_one_of_several_outputs_is_chosen():
-    line = Line([0, 1], (torch.zeros(2, 1), torch.ones(2, 1)), [])
+    line = FakeLine([0, 1], (torch.zeros(2, 1), torch.ones(2, 1)), [])
     assert plot_line(line, output=1).lines[0].get_ydata().tolist() == [1, 1]
     with pytest.raises(ArgumentError, match="no output 2"):
         plot_line(line, output=2)
 
 
 def test_values_of_any_shape_are_drawn():
-    assert len(plot_line(Line([0, 1], torch.rand(2, 2, 3), [])).lines) == 6
-    assert len(plot_line(Line([0, 1], torch.rand(2), [])).lines) == 1
+    assert len(plot_line(FakeLine([0, 1], torch.rand(2, 2, 3), [])).lines) == 6
+    assert len(plot_line(FakeLine([0, 1], torch.rand(2), [])).lines) == 1
 
 
 def test_many_nodes_name_the_first_and_the_last():
     nodes = [f"relu_{i}" for i in range(30)]
-    ax = plot_line(Line(np.linspace(0, 1, 32), torch.rand(32, 1), nodes))
+    ax = plot_line(FakeLine(np.linspace(0, 1, 32), torch.rand(32, 1), nodes))
     assert len(ticks(ax)) == 30
     assert [text.get_text() for text in ax.texts] == ["relu_0", "relu_29"]
 
@@ -139,16 +141,16 @@ def test_a_picture_is_saved(bent, tmp_path, suffix):
         assert ">relu_1</text>" in path.read_text()  # text, not outlines
 
 
-def test_axes_cut_loose_cannot_be_saved(bent, tmp_path):
+def test_axes_without_a_figure_cannot_be_saved(bent, tmp_path):
     ax = plot_line(bent)
     ax.remove()
     with pytest.raises(ArgumentError, match="no figure"):
         save_picture(ax, tmp_path / "line.png")
 
 
-@pytest.mark.parametrize(("name", "said"), [("missing/a.png", "cannot be written"), ("a.nonsense", ".png, .pdf or")])
-def test_a_picture_that_cannot_be_saved_says_so_and_leaves_nothing(bent, tmp_path, name, said):
-    with pytest.raises(FileError, match=said):
+@pytest.mark.parametrize(("name", "message"), [("missing/a.png", "cannot be written"), ("a.nonsense", ".png, .pdf or")])
+def test_a_picture_that_cannot_be_saved_says_so_and_leaves_nothing(bent, tmp_path, name, message):
+    with pytest.raises(FileError, match=message):
         save_picture(plot_line(bent), tmp_path / name)
     assert list(tmp_path.iterdir()) == []
 
@@ -166,18 +168,18 @@ def test_saving_leaves_matplotlib_as_it_was(bent, tmp_path):
     assert b"/FontFile2" in (tmp_path / "line.pdf").read_bytes()  # TrueType, which editors can read
 
 
-def test_dense_curves_become_pixels_in_vector_formats_and_letters_stay(bent, tmp_path, monkeypatch):
-    for most in (20_000, 4):
-        monkeypatch.setattr(view, "DENSE", most)
+def test_dense_curves_become_pixels_in_vector_formats_and_text_stays(bent, tmp_path, monkeypatch):
+    for limit in (20_000, 4):
+        monkeypatch.setattr(module, "MAX_VECTOR_BREAKS", limit)
         text = save_picture(plot_line(bent), tmp_path / "line.svg").read_text()
-        assert (text.count("<image") > 0) == (most == 4)
+        assert (text.count("<image") > 0) == (limit == 4)
         assert ">alpha (4 pieces)</text>" in text
 
 
 def test_a_long_line_makes_a_small_vector_file(tmp_path):
     count = 100_000
     values = torch.randn(count, 10, dtype=torch.float64).cumsum(0)
-    line = Line(np.linspace(0, 1, count), values, ["relu"] * (count - 2))
+    line = FakeLine(np.linspace(0, 1, count), values, ["relu"] * (count - 2))
     assert save_picture(plot_line(line), tmp_path / "line.svg").stat().st_size < 1_500_000
 
 

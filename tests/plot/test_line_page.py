@@ -1,4 +1,4 @@
-"""What the page of a line holds: every number as the library has it, names that stay names, errors before any file."""
+"""The page of a line holds the library's numbers, escapes names, and refuses bad arguments before writing a file."""
 
 import json
 import re
@@ -17,14 +17,14 @@ from torch import nn
 import exactline as xl
 from exactline import zoo
 from exactline.errors import ArgumentError, FileError, MissingError
-from exactline.plot.page import packed
+from exactline.plot.page import encode_array
 
 KINDS = {"f8": ("<u8", "<f8"), "i4": ("<u4", "<i4")}
 
 
-def unpacked(given):
-    bits, kind = KINDS[given["kind"]]
-    planes = np.frombuffer(zlib.decompress(b64decode(given["data"])), dtype=np.uint8)
+def decode_array(encoded):
+    bits, kind = KINDS[encoded["kind"]]
+    planes = np.frombuffer(zlib.decompress(b64decode(encoded["data"])), dtype=np.uint8)
     each = np.dtype(bits).itemsize
     steps = np.ascontiguousarray(planes.reshape(each, -1).T).view(bits).reshape(-1)
     return np.cumsum(steps, dtype=bits).view(kind)
@@ -56,23 +56,23 @@ def digits():
     ],
     ids=["odd", "random", "none", "whole"],
 )
-def test_packing_loses_no_bit(values):
-    again = unpacked(packed(values))
-    assert again.tobytes() == values.astype(again.dtype).tobytes()
+def test_encoding_loses_no_bit(values):
+    decoded = decode_array(encode_array(values))
+    assert decoded.tobytes() == values.astype(decoded.dtype).tobytes()
 
 
-def test_the_page_holds_every_break_value_birth_and_interval(tmp_path):
+def test_the_page_holds_every_break_value_origin_and_interval(tmp_path):
     line = digits()
-    data, decided = data_of(line.to_html(tmp_path / "a.html")), line.decisions()
-    np.testing.assert_array_equal(unpacked(data["alphas"]), line.alphas.numpy())
-    np.testing.assert_array_equal(unpacked(data["births"]).reshape(3, -1).T, line.origin_table.numpy())
+    data, decisions = data_of(line.to_html(tmp_path / "a.html")), line.decisions()
+    np.testing.assert_array_equal(decode_array(data["alphas"]), line.alphas.numpy())
+    np.testing.assert_array_equal(decode_array(data["origins"]).reshape(3, -1).T, line.origin_table.numpy())
     assert [curve["output"] for curve in data["curves"]] == list(range(10))
     for curve in data["curves"]:
-        np.testing.assert_array_equal(unpacked(curve["values"]), line.values[:, curve["output"]].numpy())
+        np.testing.assert_array_equal(decode_array(curve["values"]), line.values[:, curve["output"]].numpy())
     classes = data["decisions"]
-    np.testing.assert_array_equal(unpacked(classes["starts"])[1:], decided.boundaries.numpy())
-    names = [classes["classes"][i]["name"] for i in unpacked(classes["of"])]
-    assert names == [str(label) for label in decided.labels]
+    np.testing.assert_array_equal(decode_array(classes["starts"])[1:], decisions.boundaries.numpy())
+    names = [classes["classes"][i]["name"] for i in decode_array(classes["class_of"])]
+    assert names == [str(label) for label in decisions.labels]
     assert sum(node["count"] for node in data["nodes"]) == len(line) - 1
 
 
@@ -80,9 +80,9 @@ def test_sizes(tmp_path):
     assert digits().to_html(tmp_path / "a.html").stat().st_size < 5e6
     breaks, outputs = 100_001, 12
     rng = np.random.default_rng(0)  # numbers that nothing can shorten: no page of so many pieces is larger
-    whole = sum(len(packed(rng.normal(size=breaks))["data"]) for _ in range(outputs + 1))
-    births = len(packed(rng.integers(0, 4096, 3 * breaks))["data"])
-    assert whole + births + 100_000 < 15e6
+    whole = sum(len(encode_array(rng.normal(size=breaks))["data"]) for _ in range(outputs + 1))
+    origins = len(encode_array(rng.integers(0, 4096, 3 * breaks))["data"])
+    assert whole + origins + 100_000 < 15e6
 
 
 def test_ties_are_classes_of_their_own(tmp_path):
@@ -99,12 +99,12 @@ def test_of_many_outputs_those_that_lead_or_come_second_are_kept(tmp_path):
     kept = {curve["output"] for curve in data["curves"]}
     assert len(kept) == 64
     assert "64 of 1,000 outputs have a curve" in data["notes"][0]
-    assert data["sure"]
-    places = torch.linspace(0, 1, 500, dtype=torch.float64)
-    assert set(line.at(places).topk(2, 1).indices.flatten().tolist()) <= kept
+    assert data["has_all_margins"]
+    alphas = torch.linspace(0, 1, 500, dtype=torch.float64)
+    assert set(line.at(alphas).topk(2, 1).indices.flatten().tolist()) <= kept
     least = data_of(line.to_html(tmp_path / "a.html", order="min"))
     kept = {curve["output"] for curve in least["curves"]}
-    assert set((-line.at(places)).topk(2, 1).indices.flatten().tolist()) <= kept
+    assert set((-line.at(alphas)).topk(2, 1).indices.flatten().tolist()) <= kept
 
 
 def test_a_page_says_when_too_many_outputs_lead(tmp_path):
@@ -124,7 +124,7 @@ def test_one_output_has_a_curve_and_no_classes(tmp_path):
 def test_values_are_computed_where_they_were_not_kept_and_the_network_is_known(tmp_path):
     line = xl.restrict(zoo.loan_network(), *zoo.loan_line(), values=False)
     data = data_of(line.to_html(tmp_path / "a.html"))
-    np.testing.assert_allclose(unpacked(data["curves"][0]["values"]), loan().values[:, 0], atol=1e-13)
+    np.testing.assert_allclose(decode_array(data["curves"][0]["values"]), loan().values[:, 0], atol=1e-13)
 
 
 def test_notes_say_what_the_numbers_are(tmp_path):
@@ -146,13 +146,13 @@ def test_one_of_several_outputs_is_shown(tmp_path):
     line = xl.restrict(Outputs(), [-1.0, 1.0], [1.0, 0.5])
     data = data_of(line.to_html(tmp_path / "a.html", output=1))
     assert data["notes"] == ["Output 1 of the network's 2."]
-    assert unpacked(data["curves"][0]["values"]).tolist() == [1.0, 0.0, -1.0]
+    assert decode_array(data["curves"][0]["values"]).tolist() == [1.0, 0.0, -1.0]
     with pytest.raises(ArgumentError, match="no output 2"):
         line.to_html(tmp_path / "b.html", output=2)
 
 
 @pytest.mark.parametrize(
-    ("shape", "asked", "kind"),
+    ("shape", "image", "kind"),
     [
         ((8, 8), None, "image"),
         ((1, 8, 8), None, "image"),
@@ -168,10 +168,10 @@ def test_one_of_several_outputs_is_shown(tmp_path):
         ((300,), None, "table"),
     ],
 )
-def test_an_input_is_an_image_or_a_table(shape, asked, kind, tmp_path):
+def test_an_input_is_an_image_or_a_table(shape, image, kind, tmp_path):
     start, end = torch.zeros(shape), torch.rand(shape, generator=torch.Generator().manual_seed(0))
     line = xl.restrict(nn.Flatten(), start, end)
-    (found,) = data_of(line.to_html(tmp_path / "a.html", image=asked))["inputs"]
+    (found,) = data_of(line.to_html(tmp_path / "a.html", image=image))["inputs"]
     assert found["kind"] == kind
     if kind == "image":
         assert found["range"] == [0, 1]
@@ -190,18 +190,18 @@ def test_many_features_show_those_that_change_most(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         ({"labels": ["a"]}, "1 name for 2"),
         ({"features": ["a"]}, "1 name for 2 features"),
         ({"order": "most"}, "most"),
         ({"output": 3}, "no output 3"),
-        ({"image": True}, "no image"),
-        ({"image": (3, 3)}, "no image of shape"),
+        ({"image": True}, "not an image"),
+        ({"image": (3, 3)}, "not an image of shape"),
     ],
 )
-def test_what_does_not_fit_is_refused_before_any_file(options, said, tmp_path):
-    with pytest.raises(ArgumentError, match=said):
+def test_arguments_that_do_not_fit_are_refused_before_any_file(options, message, tmp_path):
+    with pytest.raises(ArgumentError, match=message):
         loan().to_html(tmp_path / "a.html", **options)
     assert list(tmp_path.iterdir()) == []
 
@@ -242,14 +242,14 @@ def test_names_are_escaped_and_the_policy_allows_one_script_and_one_style(tmp_pa
     assert data["title"] == data["curves"][0]["name"] == data["inputs"][0]["names"][0] == evil
 
 
-def test_the_parts_of_pages_are_ascii_and_say_what_they_are():
-    parts = [
+def test_assets_are_ascii_and_scripts_begin_with_a_comment():
+    assets = [
         p for p in resources.files("exactline.plot").joinpath("assets").iterdir() if p.name.endswith((".js", ".css"))
     ]
-    assert len(parts) >= 10
-    for part in parts:
-        text = part.read_text("ascii")
-        assert part.name.endswith(".css") or text.startswith("// ")
+    assert len(assets) >= 10
+    for asset in assets:
+        text = asset.read_text("ascii")
+        assert asset.name.endswith(".css") or text.startswith("// ")
         assert len(text.splitlines()) <= 200
 
 

@@ -1,4 +1,4 @@
-"""A picture of a plane shows every polygon and every class where it is; the page tells what the library says."""
+"""A picture of a plane shows every polygon and every class where it is; the page holds the library's answer."""
 
 import re
 import runpy
@@ -16,11 +16,12 @@ from torch import nn
 
 import exactline as xl
 from exactline.errors import ArgumentError, FileError, MissingError, PlaneError
-from exactline.plot import plane as view
-from exactline.plot.line import save_picture
+from exactline.plot import plane as module
+from exactline.plot.figure import save_picture
 from exactline.plot.plane import plot_plane
-from exactline.plot.plane_page import write_page
-from exactline.plot.plane_style import FILLS, percent
+from exactline.plot.plane_page import write_plane_page
+from exactline.plot.plane_style import CLASS_COLOURS
+from exactline.plot.style import format_share
 
 SQUARE = [[-1.0, -1.0], [1.0, -1.0], [1.0, 1.0], [-1.0, 1.0]]
 
@@ -60,7 +61,7 @@ def strokes(ax):
     return [c for c in ax.collections if isinstance(c, LineCollection)]
 
 
-def named(ax):
+def legend_texts(ax):
     return [text.get_text().strip("\u200b") for text in ax.get_legend().get_texts()]
 
 
@@ -92,7 +93,7 @@ def test_edges_have_the_colour_of_their_node_and_later_ones_are_thinner():
         np.testing.assert_array_equal(np.array(line.get_segments()), mine)
     assert lines[0].get_linewidth()[0] > lines[1].get_linewidth()[0]
     tally = [int((plane.origin_table[:, 0] == node).sum()) for node in nodes]
-    assert named(ax) == [f"{plane.names[node]} ({count:,})" for node, count in zip(nodes, tally, strict=True)]
+    assert legend_texts(ax) == [f"{plane.names[node]} ({count:,})" for node, count in zip(nodes, tally, strict=True)]
 
 
 def test_a_plane_without_breaks_is_one_polygon_without_a_legend():
@@ -106,11 +107,11 @@ def test_a_plane_without_breaks_is_one_polygon_without_a_legend():
 
 def test_a_class_inside_another_leaves_a_hole_and_areas_are_those_of_a_diamond():
     ax = plot_plane(diamond(), style="decisions", labels=["out", "in"])
-    assert named(ax) == ["out  87.5 %", "in  12.5 %"]  # the diamond has 2 of 16
+    assert legend_texts(ax) == ["out  87.5 %", "in  12.5 %"]  # the diamond has 2 of 16
     places = np.random.default_rng(0).uniform(-1.95, 1.95, (3000, 2))
     size = np.abs(places).sum(1)
     clear = np.abs(size - 1) > 0.06
-    expected = np.array([to_rgb(FILLS[int(s < 1)]) for s in size])
+    expected = np.array([to_rgb(CLASS_COLOURS[int(s < 1)]) for s in size])
     np.testing.assert_allclose(pixels(ax, places)[clear], expected[clear], atol=0.01)
 
 
@@ -135,9 +136,9 @@ def test_pixels_of_a_deep_network_have_the_colour_of_the_class():
     np.testing.assert_array_equal(drawn[pure].argmax(1), best.indices[:, 0].numpy()[pure])
 
 
-def test_ties_are_told_from_classes():
+def test_ties_differ_from_classes():
     plane = xl.restrict_plane(nn.ReLU(), SQUARE)  # both outputs are 0 in a quarter
-    assert named(plot_plane(plane, style="decisions")) == ["0  37.5 %", "0 = 1  25 %", "1  37.5 %"]
+    assert legend_texts(plot_plane(plane, style="decisions")) == ["0  37.5 %", "0 = 1  25 %", "1  37.5 %"]
     ax = plot_plane(plane, style="decisions", order="min")
     assert ax.get_legend().get_title().get_text() == "smallest output"
 
@@ -150,7 +151,7 @@ def test_more_classes_than_colours_get_bars_and_the_legend_names_the_largest():
     ax = plot_plane(plane, style="decisions")
     hatches = [patch.get_hatch() for patch in ax.patches[:16]]
     assert [bool(h) for h in hatches] == [False] * 9 + [True] * 7
-    assert len(named(ax)) == 12
+    assert len(legend_texts(ax)) == 12
     assert ax.get_legend().get_title().get_text() == "12 of 16 classes"
 
 
@@ -182,17 +183,17 @@ def test_points_are_marked_where_they_are_under_any_name():
             plot_plane(plane, points=bad)
 
 
-def test_odd_names_of_outputs_are_letters():
+def test_special_characters_in_names_are_text():
     ax = plot_plane(diamond(), style="decisions", labels=["_under $x$", "a\\b_{"])
     ax.figure.canvas.draw()
-    assert named(ax)[0].startswith("_under ")
+    assert legend_texts(ax)[0].startswith("_under ")
 
 
-def test_many_polygons_become_pixels_in_vector_formats_and_letters_stay(tmp_path, monkeypatch):
-    for most, style in ((50_000, "regions"), (3, "regions"), (50_000, "decisions"), (3, "decisions")):
-        monkeypatch.setattr(view, "RASTER", most)
+def test_many_polygons_become_pixels_in_vector_formats_and_text_stays(tmp_path, monkeypatch):
+    for limit, style in ((50_000, "regions"), (3, "regions"), (50_000, "decisions"), (3, "decisions")):
+        monkeypatch.setattr(module, "MAX_VECTOR_POLYGONS", limit)
         text = save_picture(plot_plane(deep()[1], style=style), tmp_path / "a.svg").read_text()
-        assert text.count("<image") == (most == 3)  # one for all
+        assert text.count("<image") == (limit == 3)  # one for all
         assert "plane coordinate 1</text>" in text
 
 
@@ -204,18 +205,18 @@ def test_the_same_plane_is_the_same_file(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         ({"style": "cubes"}, "cubes"),
         ({"style": "decisions", "order": "most"}, "most"),
         ({"style": "decisions", "labels": ["a"]}, "1 name for 2"),
         ({"style": "decisions", "colors": ["red"]}, "1 colours for 2"),
-        ({"style": "decisions", "colors": ["red", "url(x)"]}, "'url\\(x\\)' is no colour"),
+        ({"style": "decisions", "colors": ["red", "url(x)"]}, "'url\\(x\\)' is not a colour"),
     ],
 )
-def test_what_does_not_fit_is_refused(options, said, tmp_path):
+def test_arguments_that_do_not_fit_are_refused(options, message, tmp_path):
     for draw in (lambda: plot_plane(diamond(), **options), lambda: diamond().to_html(tmp_path / "a.html", **options)):
-        with pytest.raises(ArgumentError, match=said):
+        with pytest.raises(ArgumentError, match=message):
             draw()
     assert list(tmp_path.iterdir()) == []
 
@@ -239,28 +240,26 @@ def test_a_saved_plane_can_be_drawn_and_decides_only_with_its_network(tmp_path):
     assert '"decisions":null' in plane.to_html(tmp_path / "a.html").read_text()
 
 
-def test_percent_never_hides_what_is_there():
+def test_a_share_above_0_is_never_0_percent():
     shares = (0, 1e-9, 0.00099, 0.5, 0.9995, 1)
-    assert [percent(s) for s in shares] == ["0 %", "<0.1 %", "<0.1 %", "50 %", ">99.9 %", "100 %"]
+    assert [format_share(s) for s in shares] == ["0 %", "<0.1 %", "<0.1 %", "50 %", ">99.9 %", "100 %"]
 
 
-# What the page does in a browser is in tests/browser.
+# The page in a browser is tested in tests/browser.
 
 
-def test_names_cannot_leave_their_place_and_nothing_is_fetched(tmp_path):
+def test_names_are_escaped_and_nothing_is_fetched(tmp_path):
     evil = "</script><script>alert(1)</script><!-- \u2028 &amp; '\""
     plane = diamond()
     renamed = plane.with_network(plane.network)
     object.__setattr__(renamed, "names", tuple(evil for _ in plane.names))
-    path = write_page(renamed, tmp_path / "a.html", labels=[evil, "b"], points={evil: [0.0, 0.0]}, title=evil)
+    path = write_plane_page(renamed, tmp_path / "a.html", labels=[evil, "b"], points={evil: [0.0, 0.0]}, title=evil)
     text = path.read_text()
     assert "<script>alert" not in text
     assert text.count("<script") == text.count("</script>") == 2
     assert re.findall(r"https?:|//[a-z]+\.|@import|url\(|src=", text) == []
     assert "default-src 'none'" in text
 
-
-# What the documentation says is run.
 
 ROOT = Path(__file__).parents[2]
 

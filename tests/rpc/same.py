@@ -1,4 +1,4 @@
-"""Whether results of a server are those of the library, bit for bit."""
+"""Assertions that the results of a client are those of the library, bit for bit."""
 
 from __future__ import annotations
 
@@ -9,32 +9,32 @@ import torch
 from torch import Tensor
 
 from exactline import PlaneRestriction, Restriction, Restrictions
-from exactline.decide.intervals import Table
+from exactline.decide.intervals import IntervalTable
 from exactline.results.codec import PLANE_ARRAYS
 
 
-def same_tensor(ours: Tensor, theirs: Tensor) -> None:
+def assert_same_tensor(ours: Tensor, theirs: Tensor) -> None:
     assert ours.dtype == theirs.dtype
     assert ours.shape == theirs.shape
     kind = {torch.float64: torch.int64, torch.float32: torch.int32}.get(ours.dtype)
     ours, theirs = (t.contiguous() if kind is None else t.contiguous().view(kind) for t in (ours, theirs))
-    assert torch.equal(ours, theirs)  # bits: -0.0 is not 0.0
+    assert torch.equal(ours, theirs)  # as bits: -0.0 is not 0.0
 
 
-def same_group(ours: tuple[Tensor, ...] | None, theirs: tuple[Tensor, ...] | None) -> None:
+def assert_same_tensors(ours: tuple[Tensor, ...] | None, theirs: tuple[Tensor, ...] | None) -> None:
     assert (ours is None) == (theirs is None)
     for a, b in zip(ours or (), theirs or (), strict=True):
-        same_tensor(a, b)
+        assert_same_tensor(a, b)
 
 
-def same_line(ours: Restriction, theirs: Restriction, *, error: bool = True) -> None:
-    """Two restrictions of one line, ``ours`` by a client, whose network is not here."""
+def assert_same_line(ours: Restriction, theirs: Restriction, *, error: bool = True) -> None:
+    """Compare two restrictions of one line, ``ours`` from a client, without a network."""
     assert type(ours) is Restriction
     for name in ("alphas", "origin_table", "ambiguous_per_piece"):
-        same_tensor(getattr(ours, name), getattr(theirs, name))
-    same_group(ours.stored_values, theirs.stored_values)
-    same_group(ours.lines.starts, theirs.lines.starts)
-    same_group(ours.lines.ends, theirs.lines.ends)
+        assert_same_tensor(getattr(ours, name), getattr(theirs, name))
+    assert_same_tensors(ours.stored_values, theirs.stored_values)
+    assert_same_tensors(ours.lines.starts, theirs.lines.starts)
+    assert_same_tensors(ours.lines.ends, theirs.lines.ends)
     facts = (
         "names",
         "units",
@@ -50,36 +50,36 @@ def same_line(ours: Restriction, theirs: Restriction, *, error: bool = True) -> 
         assert getattr(ours, name) == getattr(theirs, name), name
     assert ours.network is None
     assert theirs.network is not None
-    assert ours.weights == theirs.network.checksum()
+    assert ours.checksum == theirs.network.checksum()
     assert list(ours.origins) == list(theirs.origins)
     if error:
         assert ours.error == theirs.error
 
 
-def same_lines(ours: Restrictions, theirs: Restrictions) -> None:
+def assert_same_lines(ours: Restrictions, theirs: Restrictions) -> None:
     assert isinstance(ours, Restrictions)
     assert len(ours) == len(theirs)
     for name in ("offsets", "alphas", "origins", "ambiguous"):
-        same_tensor(getattr(ours.breaks, name), getattr(theirs.breaks, name))
-    same_group(ours.breaks.values, theirs.breaks.values)
+        assert_same_tensor(getattr(ours.breaks, name), getattr(theirs.breaks, name))
+    assert_same_tensors(ours.breaks.values, theirs.breaks.values)
     assert ours.breaks.stopped == theirs.breaks.stopped
     for i in range(len(theirs)):
-        same_line(ours[i], theirs[i], error=len(theirs) == 1)
+        assert_same_line(ours[i], theirs[i], error=len(theirs) == 1)
 
 
-def same_table(ours: Table, theirs: Table) -> None:
-    for field in fields(Table):
+def assert_same_table(ours: IntervalTable, theirs: IntervalTable) -> None:
+    for field in fields(IntervalTable):
         a, b = getattr(ours, field.name), getattr(theirs, field.name)
         assert a.dtype == b.dtype
         assert np.array_equal(a, b), field.name
 
 
-def same_plane(ours: PlaneRestriction, theirs: PlaneRestriction) -> None:
+def assert_same_plane(ours: PlaneRestriction, theirs: PlaneRestriction) -> None:
     assert type(ours) is PlaneRestriction
     for field in PLANE_ARRAYS:
-        same_tensor(getattr(ours, field.attribute), getattr(theirs, field.attribute))
-    same_group(ours.vertices, theirs.vertices)
-    same_group(ours.stored_values, theirs.stored_values)
+        assert_same_tensor(getattr(ours, field.attribute), getattr(theirs, field.attribute))
+    assert_same_tensors(ours.vertices, theirs.vertices)
+    assert_same_tensors(ours.stored_values, theirs.stored_values)
     for name in ("names", "units", "several_inputs", "several_outputs", "dtype", "ambiguous", "rewrite", "until"):
         assert getattr(ours, name) == getattr(theirs, name), name
     assert theirs.network is not None

@@ -1,25 +1,28 @@
-"""A client's results are the library's, bit for bit; what needs the network says so; errors keep their types."""
+"""The results of the clients are those of the library, bit for bit; errors keep their types."""
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
+from typing import get_type_hints
 
 import pytest
 import torch
 
 import exactline as xl
+from exactline import options
 from exactline.attr import IntegratedGradients
 from exactline.errors import ArgumentError, FileError, LineError, MissingError, PlaneError, ServiceError
 from exactline.network import Network
+from exactline.rpc.client import keywords
 from exactline.rpc.client.aio import AsyncClient
-from exactline.rpc.client.models import Remote
+from exactline.rpc.client.models import RemoteModel
 from exactline.rpc.client.sync import Client
 from exactline.zoo import digits_images
-from tests.rpc.networks import networks, write_networks
-from tests.rpc.running import Running, running
-from tests.rpc.same import same_line, same_lines, same_plane, same_table, same_tensor
-from tests.test_package import run_bare
+from tests.rpc.onnx_files import networks, write_onnx_files
+from tests.rpc.same import assert_same_line, assert_same_lines, assert_same_plane, assert_same_table, assert_same_tensor
+from tests.rpc.server_process import ServerProcess, start_server
+from tests.test_package import run_without_optional_packages
 
 NAMES = list(networks())
 SINGLE = [name for name in NAMES if name != "pair"]
@@ -27,17 +30,17 @@ SINGLE = [name for name in NAMES if name != "pair"]
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    return write_networks(tmp_path_factory.mktemp("networks"))
+    return write_onnx_files(tmp_path_factory.mktemp("networks"))
 
 
 @pytest.fixture(scope="module")
 def server(folder):
-    with running(models=folder, allow_upload=True, workers=1) as found:
+    with start_server(models=folder, allow_upload=True, workers=1) as found:
         yield found
 
 
 @pytest.fixture(scope="module")
-def client(server: Running):
+def client(server: ServerProcess):
     with Client(server.address) as found:
         yield found
 
@@ -47,8 +50,8 @@ def network(folder):
     return lambda name: xl.load(folder / f"{name}.onnx")
 
 
-def lines(network: Network, count: int, seed: int = 0):
-    """So many random lines, as the network takes them."""
+def random_lines(network: Network, count: int, seed: int = 0):
+    """Draw the starts and ends of random lines, as the network takes them."""
     generator = torch.Generator().manual_seed(seed)
     shapes = [network.nodes[i].shape for i in network.inputs]
     sides = [
@@ -58,22 +61,23 @@ def lines(network: Network, count: int, seed: int = 0):
     return sides if network.several_inputs else [side[0] for side in sides]
 
 
-def first(side):
+def first_point(side):
     return tuple(t[0] for t in side) if isinstance(side, tuple) else side[0]
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_one_line_is_the_library_s(client, network, name):
+@pytest.mark.every(3)
+def test_one_line_is_that_of_the_library(client, network, name):
     net = network(name)
-    Q, R = map(first, lines(net, 1))
-    same_line(client.restrict(name, Q, R), xl.restrict(net, Q, R))
+    start, end = map(first_point, random_lines(net, 1))
+    assert_same_line(client.restrict(name, start, end), xl.restrict(net, start, end))
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_many_lines_are_the_library_s(client, network, name):
+def test_many_lines_are_those_of_the_library(client, network, name):
     net = network(name)
-    starts, ends = lines(net, 7)
-    same_lines(client.restrict_many(name, starts, ends), xl.restrict_many(net, starts, ends))
+    starts, ends = random_lines(net, 7)
+    assert_same_lines(client.restrict_many(name, starts, ends), xl.restrict_many(net, starts, ends))
 
 
 @pytest.mark.parametrize(
@@ -91,76 +95,78 @@ def test_many_lines_are_the_library_s(client, network, name):
     ],
     ids=str,
 )
-def test_options_do_what_they_do_in_the_library(client, network, options):
+def test_options_have_the_effect_they_have_in_the_library(client, network, options):
     net = network("plain")
-    starts, ends = lines(net, 5, seed=1)
-    same_lines(client.restrict_many("plain", starts, ends, **options), xl.restrict_many(net, starts, ends, **options))
+    starts, ends = random_lines(net, 5, seed=1)
+    assert_same_lines(
+        client.restrict_many("plain", starts, ends, **options), xl.restrict_many(net, starts, ends, **options)
+    )
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=str)
 @pytest.mark.parametrize("engine", ["dense", "patches"])
-def test_either_engine(client, network, engine, dtype):
+def test_both_engines_can_be_chosen(client, network, engine, dtype):
     net = network("digits")
-    starts, ends = lines(net, 2, seed=1)
-    asked = {"engine": engine, "dtype": dtype}
-    found = client.restrict_many("digits", starts, ends, **asked)
+    starts, ends = random_lines(net, 2, seed=1)
+    options = {"engine": engine, "dtype": dtype}
+    found = client.restrict_many("digits", starts, ends, **options)
     assert found.engine.startswith(engine)
-    same_lines(found, xl.restrict_many(net, starts, ends, **asked))
+    assert_same_lines(found, xl.restrict_many(net, starts, ends, **options))
     ours, theirs = (
-        list(sweep(m, starts[0], ends[0], **asked)) for sweep, m in ((client.sweep, "digits"), (xl.sweep, net))
+        list(sweep(m, starts[0], ends[0], **options)) for sweep, m in ((client.sweep, "digits"), (xl.sweep, net))
     )
     for a, b in zip(ours, theirs, strict=True):
-        same_line(a, b, error=False)
+        assert_same_line(a, b, error=False)
 
 
-def test_lines_through_a_tie_of_all_units(client, network):
+def test_lines_through_a_point_where_all_units_tie(client, network):
     net = network("through")
     x = torch.randn(3, 4, dtype=torch.float64)
     for memory in (None, 1):
         found = client.restrict_many("through", -x, 2 * x, memory=memory)
-        same_lines(found, xl.restrict_many(net, -x, 2 * x, memory=memory))
+        assert_same_lines(found, xl.restrict_many(net, -x, 2 * x, memory=memory))
         assert [len(line) for line in found] == [2, 2, 2]
 
 
-def test_no_lines_at_all(client, network):
+def test_a_call_without_lines(client, network):
     empty = torch.zeros(0, 4)
-    same_lines(client.restrict_many("plain", empty, empty), xl.restrict_many(network("plain"), empty, empty))
+    assert_same_lines(client.restrict_many("plain", empty, empty), xl.restrict_many(network("plain"), empty, empty))
 
 
 @pytest.mark.parametrize(
     "options", [{}, {"memory": 1}, {"memory": 2000}, {"seconds": 30.0}, {"values": False}], ids=str
 )
-def test_a_sweep_comes_in_the_library_s_parts(client, network, options):
+def test_a_sweep_has_the_parts_of_the_library(client, network, options):
     ours = list(client.sweep("tent6", [0.0], [1.0], **options))
     theirs = list(xl.sweep(network("tent6"), [0.0], [1.0], **options))
     assert len(ours) == len(theirs)
     for a, b in zip(ours, theirs, strict=True):
-        same_line(a, b, error=False)
+        assert_same_line(a, b, error=False)
         assert a.error > 0  # of the whole line, not of the part
 
 
 @pytest.mark.parametrize("name", SINGLE)
-@pytest.mark.parametrize("asked", [{}, {"order": "min"}, {"top": 2}], ids=str)
-def test_decisions_are_the_library_s(client, network, name, asked):
+@pytest.mark.parametrize("options", [{}, {"order": "min"}, {"top": 2}], ids=str)
+def test_decisions_are_those_of_the_library(client, network, name, options):
     net = network(name)
-    if name == "tent6" and asked.get("top"):
+    if name == "tent6" and options.get("top"):
         pytest.skip("it has one output")
-    starts, ends = lines(net, 4, seed=2)
-    one = client.decide(name, starts[0], ends[0], **asked)
-    theirs = xl.restrict(net, starts[0], ends[0]).decisions(**asked)
-    same_table(one.table, theirs.table)
-    same_line(one.line, theirs.line)
+    starts, ends = random_lines(net, 4, seed=2)
+    one = client.decide(name, starts[0], ends[0], **options)
+    theirs = xl.restrict(net, starts[0], ends[0]).decisions(**options)
+    assert_same_table(one.table, theirs.table)
+    assert_same_line(one.line, theirs.line)
     assert str(one) == str(theirs)
-    many, all_of_them = client.decide_many(name, starts, ends, **asked), xl.restrict_many(net, starts, ends)
-    same_table(many.table, all_of_them.decisions(**asked).table)
-    same_lines(many.lines, all_of_them)
+    many, lines = client.decide_many(name, starts, ends, **options), xl.restrict_many(net, starts, ends)
+    assert_same_table(many.table, lines.decisions(**options).table)
+    assert_same_lines(many.lines, lines)
 
 
 def test_decisions_of_one_of_several_outputs(client, network):
-    starts, ends = lines(network("pair"), 3)
+    starts, ends = random_lines(network("pair"), 3)
     theirs = xl.restrict_many(network("pair"), starts, ends).decisions(output=1)
     ours = client.decide_many("pair", starts, ends, output=1)
-    same_table(ours.table, theirs.table)
+    assert_same_table(ours.table, theirs.table)
     assert ours.output == theirs.output == 1
     with pytest.raises(ArgumentError, match="2 outputs"):
         client.decide_many("pair", starts, ends)
@@ -168,46 +174,46 @@ def test_decisions_of_one_of_several_outputs(client, network):
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=str)
 @pytest.mark.parametrize("name", ["plain", "soft", "digits"])
-def test_attributions_are_the_library_s(client, network, name, dtype):
+def test_attributions_are_those_of_the_library(client, network, name, dtype):
     net = network(name)
-    starts, ends = (side.to(dtype) for side in lines(net, 3, seed=3))
+    starts, ends = (side.to(dtype) for side in random_lines(net, 3, seed=3))
     method = IntegratedGradients(net)
     theirs, delta = method.attribute(ends, starts, target=[0, 2, 1], return_convergence_delta=True)
     ours, ours_delta, report = client.attribute(
         name, ends, starts, target=[0, 2, 1], return_convergence_delta=True, return_report=True
     )
-    same_tensor(ours, theirs)
-    same_tensor(ours_delta, delta)
+    assert_same_tensor(ours, theirs)
+    assert_same_tensor(ours_delta, delta)
     assert method.report is not None
-    assert (report.pieces, report.stuck) == (method.report.pieces, method.report.stuck)
-    same_tensor(report.hanging, method.report.hanging)
-    same_tensor(client.attribute(name, ends, 0.5, target=1), method.attribute(ends, 0.5, target=1))
+    assert (report.pieces, report.ambiguous) == (method.report.pieces, method.report.ambiguous)
+    assert_same_tensor(report.subgradient_range, method.report.subgradient_range)
+    assert_same_tensor(client.attribute(name, ends, 0.5, target=1), method.attribute(ends, 0.5, target=1))
     bare = IntegratedGradients(net, multiply_by_inputs=False)
-    same_tensor(client.attribute(name, ends, target=1, multiply_by_inputs=False), bare.attribute(ends, target=1))
+    assert_same_tensor(client.attribute(name, ends, target=1, multiply_by_inputs=False), bare.attribute(ends, target=1))
 
 
 @pytest.mark.parametrize("name", ["plain", "soft", "loan"])
-def test_planes_are_the_library_s(client, network, name):
+def test_planes_are_those_of_the_library(client, network, name):
     net = network(name)
-    corners = lines(net, 3, seed=4)[0]
-    same_plane(client.plane(name, corners), xl.restrict_plane(net, corners))
-    same_plane(client.plane(name, corners, values=False), xl.restrict_plane(net, corners, values=False))
+    corners = random_lines(net, 3, seed=4)[0]
+    assert_same_plane(client.plane(name, corners), xl.restrict_plane(net, corners))
+    assert_same_plane(client.plane(name, corners, values=False), xl.restrict_plane(net, corners, values=False))
 
 
 def test_planes_of_two_inputs_and_grids(client, network):
-    corners = lines(network("pair"), 3, seed=4)[0]
-    same_plane(client.plane("pair", corners), xl.restrict_plane(network("pair"), corners))
+    corners = random_lines(network("pair"), 3, seed=4)[0]
+    assert_same_plane(client.plane("pair", corners), xl.restrict_plane(network("pair"), corners))
     base = digits_images()[0][3]
-    asked = {"axes": ((0, 3, 3), -1), "box": ((0.5, 0.51), (0.1, 0.11))}
-    same_plane(client.grid("digits", base, **asked), xl.grid(network("digits"), base, **asked))
+    options = {"axes": ((0, 3, 3), -1), "box": ((0.5, 0.51), (0.1, 0.11))}
+    assert_same_plane(client.grid("digits", base, **options), xl.grid(network("digits"), base, **options))
 
 
-def test_what_needs_no_network_can_be_asked(client, network, tmp_path):
+def test_methods_that_need_no_network_work(client, network, tmp_path):
     net = network("plain")
-    starts, ends = lines(net, 2)
+    starts, ends = random_lines(net, 2)
     ours, theirs = client.restrict("plain", starts[0], ends[0]), xl.restrict(net, starts[0], ends[0])
-    same_tensor(ours.at([0.1, 0.7]), theirs.at([0.1, 0.7]))
-    same_tensor(ours.points, theirs.points)
+    assert_same_tensor(ours.at([0.1, 0.7]), theirs.at([0.1, 0.7]))
+    assert_same_tensor(ours.points, theirs.points)
     assert str(ours).split(", ")[:2] == str(theirs).split(", ")[:2]
     assert ours.decisions().labels == theirs.decisions().labels
     ours.save(tmp_path / "line.safetensors")
@@ -215,30 +221,30 @@ def test_what_needs_no_network_can_be_asked(client, network, tmp_path):
     assert again.certify(pieces=2).complete
     many = client.restrict_many("plain", starts, ends)
     assert repr(many).startswith("<Restrictions: 2 lines")
-    same_tensor(many.values, xl.restrict_many(net, starts, ends).values)
+    assert_same_tensor(many.values, xl.restrict_many(net, starts, ends).values)
 
 
-def test_what_needs_the_network_says_so_and_can_be_given_it(client, network):
+def test_methods_that_need_the_network_say_so_and_accept_one(client, network):
     net = network("plain")
-    starts, ends = lines(net, 2)
+    starts, ends = random_lines(net, 2)
     ours, theirs = client.restrict("plain", starts[0], ends[0]), xl.restrict(net, starts[0], ends[0])
     many = client.restrict_many("plain", starts, ends)
     for ask in (lambda: ours.piece(0), ours.minimal, ours.check, many.decisions, lambda: many.network(starts)):
         with pytest.raises(MissingError, match="network"):
             ask()
     (a, b), (c, d) = ours.with_network(net).piece(1).affine(), theirs.piece(1).affine()
-    same_tensor(a, c)
-    same_tensor(b, d)
-    same_table(many.with_network(net).decisions().table, xl.restrict_many(net, starts, ends).decisions().table)
+    assert_same_tensor(a, c)
+    assert_same_tensor(b, d)
+    assert_same_table(many.with_network(net).decisions().table, xl.restrict_many(net, starts, ends).decisions().table)
 
 
-def test_progress_is_told(client):
-    told = []
-    client.restrict("tent6", [0.0], [1.0], memory=2000, progress=lambda share, breaks: told.append((share, breaks)))
-    assert told[-1] == (1.0, 65)
-    assert told == sorted(told)
-    client.plane("plain", torch.randn(3, 4), progress=lambda share, count: told.append((share, count)))
-    assert told[-1][0] == pytest.approx(1.0)
+def test_progress_is_reported(client):
+    reports = []
+    client.restrict("tent6", [0.0], [1.0], memory=2000, progress=lambda share, breaks: reports.append((share, breaks)))
+    assert reports[-1] == (1.0, 65)
+    assert reports == sorted(reports)
+    client.plane("plain", torch.randn(3, 4), progress=lambda share, count: reports.append((share, count)))
+    assert reports[-1][0] == pytest.approx(1.0)
 
 
 def test_models_are_listed_and_described(client, network, folder):
@@ -257,13 +263,15 @@ def test_models_are_listed_and_described(client, network, folder):
         assert client.describe(name).sha256 == found.sha256
 
 
-def test_an_uploaded_model_is_asked_about_by_its_digest(client, tmp_path):
+def test_an_uploaded_model_is_named_by_its_digest(client, tmp_path):
     module = torch.nn.Sequential(torch.nn.Linear(2, 8), torch.nn.ReLU()).eval()
     path = tmp_path / "mine.onnx"
     xl.network.as_network(module, [torch.zeros(2)]).save(path)
     mine = client.upload(path)
     assert mine.sha256 == hashlib.sha256(path.read_bytes()).hexdigest()
-    same_line(client.restrict(mine, [-1.0, 0.0], [1.0, 2.0]), xl.restrict(xl.load(path), [-1.0, 0.0], [1.0, 2.0]))
+    assert_same_line(
+        client.restrict(mine, [-1.0, 0.0], [1.0, 2.0]), xl.restrict(xl.load(path), [-1.0, 0.0], [1.0, 2.0])
+    )
     assert client.upload(path.read_bytes()) == mine
     assert [entry.sha256 for entry in client.models() if entry.uploaded] == [mine.sha256]
     with pytest.raises(FileError, match="not an ONNX file"):
@@ -284,32 +292,43 @@ def test_an_uploaded_model_is_asked_about_by_its_digest(client, tmp_path):
         (lambda c: c.restrict("loan", [0.0, 0.0], [1.0, 1.0], memory="much"), ArgumentError, "memory"),
         (lambda c: c.restrict("loan", [0.0, 0.0], [1.0, 1.0], dtype=torch.float16), ArgumentError, "dtype"),
         (lambda c: c.restrict("loan", [0.0, 0.0], [1.0, 1.0], progress=3), ArgumentError, "progress"),
-        (lambda c: c.restrict(torch.nn.ReLU(), [0.0], [1.0]), ArgumentError, "named by a text"),
+        (lambda c: c.restrict(torch.nn.ReLU(), [0.0], [1.0]), ArgumentError, "named by a string"),
         (lambda c: c.decide("loan", [0.0, 0.0], [1.0, 1.0], order="most"), ArgumentError, "order"),
         (lambda c: c.decide("loan", [0.0, 0.0], [1.0, 1.0], top=9), ArgumentError, "top is 9"),
         (lambda c: c.attribute("loan", torch.ones(1, 2)), ArgumentError, "A target is missing"),
         (lambda c: c.attribute("loan", torch.ones(1, 2), target=7), ArgumentError, "out of range"),
         (lambda c: c.plane("loan", [[0.0, 0.0], [1.0, 1.0], [2.0, 2.0]]), PlaneError, "on one line"),
-        (lambda c: c.grid("loan", [0.0, 0.0], axes=(0, 5)), PlaneError, "no position"),
-        (lambda c: c.grid("loan", [0.0, 0.0], box=((1, 0), (0, 1))), PlaneError, "no range"),
+        (lambda c: c.grid("loan", [0.0, 0.0], axes=(0, 5)), PlaneError, "not a position"),
+        (lambda c: c.grid("loan", [0.0, 0.0], box=((1, 0), (0, 1))), PlaneError, "not a range"),
     ],
 )
-def test_errors_keep_their_types_and_their_parts(client, ask, kind, word):
+def test_errors_keep_their_types_and_parts(client, ask, kind, word):
     with pytest.raises(kind, match=word) as caught:
         ask(client)
     assert caught.value.hint
     assert "Traceback" not in str(caught.value)
 
 
-def test_another_way_to_read_a_model(client):
+def test_the_clients_take_the_options_of_the_library_but_for_the_device():
+    for ours, theirs in (
+        (keywords.RemotePlaneKeywords, options.PlaneKeywords),
+        (keywords.RemoteSweepKeywords, options.SweepKeywords),
+        (keywords.RemoteRestrictKeywords, options.RestrictKeywords),
+    ):
+        assert get_type_hints(ours) == {n: hint for n, hint in get_type_hints(theirs).items() if n != "device"}
+    with pytest.raises(ArgumentError, match="no option 'device'"):
+        Client("127.0.0.1:9").restrict("loan", [0.0, 0.0], [1.0, 1.0], device="cpu")
+
+
+def test_a_model_with_options(client):
     with pytest.raises(LineError, match=r"\(2,\)"):
-        client.restrict(Remote("loan", shape=(2,)), [0.0], [1.0])
+        client.restrict(RemoteModel("loan", shape=(2,)), [0.0], [1.0])
 
 
-def test_the_same_without_waiting(server, network):
+def test_the_async_client_gives_the_same_results(server, network):
     async def ask():
         net = network("plain")
-        starts, ends = lines(net, 3)
+        starts, ends = random_lines(net, 3)
         async with AsyncClient(server.address) as client:
             assert await client.health()
             one, many, decided, plane = await asyncio.gather(
@@ -318,16 +337,16 @@ def test_the_same_without_waiting(server, network):
                 client.decide("plain", starts[0], ends[0]),
                 client.plane("plain", starts),
             )
-            same_line(one, xl.restrict(net, starts[0], ends[0]))
-            same_lines(many, xl.restrict_many(net, starts, ends))
-            same_table(decided.table, xl.restrict(net, starts[0], ends[0]).decisions().table)
-            same_plane(plane, xl.restrict_plane(net, starts))
-            same_tensor(
+            assert_same_line(one, xl.restrict(net, starts[0], ends[0]))
+            assert_same_lines(many, xl.restrict_many(net, starts, ends))
+            assert_same_table(decided.table, xl.restrict(net, starts[0], ends[0]).decisions().table)
+            assert_same_plane(plane, xl.restrict_plane(net, starts))
+            assert_same_tensor(
                 await client.attribute("plain", ends, target=1), IntegratedGradients(net).attribute(ends, target=1)
             )
             parts = [part async for part in client.sweep("tent6", [0.0], [1.0], memory=2000)]
             for a, b in zip(parts, xl.sweep(network("tent6"), [0.0], [1.0], memory=2000), strict=True):
-                same_line(a, b, error=False)
+                assert_same_line(a, b, error=False)
             assert (await client.describe("plain")).units == net.units
             assert "plain" in [entry.name for entry in await client.models()]
             assert (await client.stats()).workers == 1
@@ -337,23 +356,23 @@ def test_the_same_without_waiting(server, network):
     asyncio.run(ask())
 
 
-def test_a_server_that_is_not_there():
+def test_a_server_that_cannot_be_reached():
     with Client("127.0.0.1:9", retries=1, timeout=2.0) as client:
         assert not client.health()
         with pytest.raises(ServiceError, match="UNAVAILABLE"):
             client.models()
 
 
-def test_a_token_does_not_travel_in_the_open():
-    with pytest.raises(ArgumentError, match="in the open"):
+def test_a_token_is_not_sent_unencrypted():
+    with pytest.raises(ArgumentError, match="unencrypted"):
         Client("example.org:1", token="a" * 16)
     Client("example.org:1", token="a" * 16, insecure=True).close()
     with pytest.raises(FileError):
         Client("example.org:1", token="a" * 16, tls="/nowhere/at/all.pem")
 
 
-def test_without_grpc_the_client_says_what_is_missing():
-    done = run_bare("""
+def test_without_grpc_the_client_names_the_missing_package():
+    done = run_without_optional_packages("""
 from exactline.errors import MissingError
 try:
     import exactline.rpc.client

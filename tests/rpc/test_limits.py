@@ -1,4 +1,4 @@
-"""Every limit of the service below, at and above it; what is beyond is refused with the limit's name."""
+"""Every limit of the service, below, at and above it: what exceeds a limit is refused with its name."""
 
 from __future__ import annotations
 
@@ -22,43 +22,44 @@ from exactline.errors import LimitError, MissingError
 from exactline.rpc.client.sync import Client
 from exactline.rpc.limits import Limits
 from exactline.rpc.protos.exactline.v1 import exactline_pb2 as pb
-from exactline.rpc.server.cache import Cache, read
-from exactline.rpc.server.ipc import Model
-from tests.rpc import raw, wire
-from tests.rpc.models import tent, write_nnet
-from tests.rpc.running import Running, running, until
-from tests.rpc.wire import Window
+from exactline.rpc.server.cache import NetworkCache, read_network
+from exactline.rpc.server.ipc import ModelKey
+from tests.rpc import legacy_client
+from tests.rpc import legacy_wire as wire
+from tests.rpc.legacy_wire import Window
+from tests.rpc.nnet_files import tent_layers, write_nnet
+from tests.rpc.server_process import ServerProcess, start_server, wait_until
 
 LIMITS = {
     "message_bytes": 20_000,
-    "old_message_bytes": 4096,
-    "old_call_bytes": 10_000,
+    "legacy_message_bytes": 4096,
+    "legacy_call_bytes": 10_000,
     "answer_bytes": 1000,
     "concurrent_calls": 5,
     "queue_length": 2,
     "lines_per_call": 5,
     "breaks_per_line": 160,
     "polygons_per_plane": 7,
-    "layers": 6,
-    "seconds": 5.0,
+    "legacy_layers": 6,
+    "call_seconds": 5.0,
     "upload_bytes": 3000,
-    "uploads_bytes": 6001,
+    "stored_upload_bytes": 6001,
     "model_bytes": 20_000,
     "worker_bytes": 512 << 20,
 }
-ELSEWHERE = {"cache_bytes", "streams", "drain_seconds", "connection_seconds"}  # each has a test at the end
+OTHER_LIMITS = {"cache_bytes", "calls_per_connection", "drain_seconds", "connection_seconds"}  # tested at the end
 Code = grpc.StatusCode
 
 
 def kinks(dims: int, count: int = 170) -> list[tuple[np.ndarray, np.ndarray]]:
-    """A network whose first input breaks at 1, 2, 3 and so on."""
+    """Return the layers of a network that breaks where its first input is 1, 2, 3 and so on."""
     weight = np.zeros((count, dims))
     weight[:, 0] = 1.0
     return [(weight, -np.arange(1.0, count + 1)), (np.ones((1, count)), np.zeros(1))]
 
 
-def padded(path: Path, size: int) -> None:
-    """A model's file of so many bytes."""
+def write_padded(path: Path, size: int) -> None:
+    """Write a model's file of so many bytes."""
     write_nnet(path, kinks(1, 3))
     text = path.read_bytes()
     path.write_bytes(b"//" + b"." * (size - len(text) - 3) + b"\n" + text)
@@ -70,26 +71,26 @@ def tight(tmp_path_factory):
     folder = tmp_path_factory.mktemp("few")
     write_nnet(folder / "kinks.nnet", kinks(1))
     write_nnet(folder / "strips.nnet", kinks(2, 20))
-    write_nnet(folder / "tent30.nnet", tent(30))
+    write_nnet(folder / "tent30.nnet", tent_layers(30))
     for name, size in (("under", 19_999), ("at", 20_000), ("over", 20_001)):
-        padded(folder / f"{name}.nnet", size)
-    with running(models=folder, limits=LIMITS, allow_upload=True) as found:
+        write_padded(folder / f"{name}.nnet", size)
+    with start_server(models=folder, limits=LIMITS, allow_upload=True) as found:
         yield found
 
 
 @pytest.fixture
-def client(tight: Running) -> Iterator[Client]:
+def client(tight: ServerProcess) -> Iterator[Client]:
     with Client(tight.address) as found:
         yield found
-        until(lambda: found.stats().busy == 0)
+        wait_until(lambda: found.stats().busy == 0)
 
 
-def test_no_limit_is_forgotten():
-    assert {field.name for field in fields(Limits)} == {*LIMITS, *ELSEWHERE}
+def test_every_limit_has_a_test():
+    assert {field.name for field in fields(Limits)} == {*LIMITS, *OTHER_LIMITS}
 
 
-def around(name: str, ask: Callable[[int], object], limit: int) -> None:
-    """Ask for one less than the limit, as much, and one more."""
+def check_limit(name: str, ask: Callable[[int], object], limit: int) -> None:
+    """Ask for one less than the limit, for the limit, and for one more, which must be refused."""
     ask(limit - 1)
     ask(limit)
     with pytest.raises(LimitError, match=f"The limit {name} is {limit:,}") as caught:
@@ -97,34 +98,34 @@ def around(name: str, ask: Callable[[int], object], limit: int) -> None:
     assert caught.value.where == f"limit {name}"
 
 
-QUESTIONS = {
+CALLS = {
     "restrict": lambda client, starts, ends: client.restrict_many("kinks", starts, ends),
     "decide": lambda client, starts, ends: client.decide_many("kinks", starts, ends),
     "attribute": lambda client, starts, ends: client.attribute("kinks", ends, starts),
 }
 
 
-@pytest.mark.parametrize("question", QUESTIONS)
-def test_lines_per_call(client: Client, question: str):
-    around(
+@pytest.mark.parametrize("call_name", CALLS)
+def test_lines_per_call(client: Client, call_name: str):
+    check_limit(
         "lines_per_call",
-        lambda n: QUESTIONS[question](client, np.zeros((n, 1)), np.full((n, 1), 0.5)),
+        lambda n: CALLS[call_name](client, np.zeros((n, 1)), np.full((n, 1), 0.5)),
         LIMITS["lines_per_call"],
     )
 
 
-@pytest.mark.parametrize("question", ["restrict", "decide", "sweep"])
-def test_breaks_per_line(client: Client, question: str):
+@pytest.mark.parametrize("call_name", ["restrict", "decide", "sweep"])
+def test_breaks_per_line(client: Client, call_name: str):
     def ask(breaks: int) -> None:
         end = [breaks - 1.5]
-        if question == "sweep":
+        if call_name == "sweep":
             assert sum(len(part) for part in client.sweep("kinks", [0.0], end)) == breaks - 1
-        elif question == "decide":
+        elif call_name == "decide":
             client.decide("kinks", [0.0], end)
         else:
             assert len(client.restrict("kinks", [0.0], end).alphas) == breaks
 
-    around("breaks_per_line", ask, LIMITS["breaks_per_line"])
+    check_limit("breaks_per_line", ask, LIMITS["breaks_per_line"])
 
 
 def test_polygons_per_plane(client: Client):
@@ -132,12 +133,12 @@ def test_polygons_per_plane(client: Client):
         right = polygons - 0.5
         assert len(client.plane("strips", [[0, 0], [right, 0], [right, 1], [0, 1]])) == polygons
 
-    around("polygons_per_plane", ask, LIMITS["polygons_per_plane"])
+    check_limit("polygons_per_plane", ask, LIMITS["polygons_per_plane"])
 
 
-def test_message_bytes(tight: Running):
+def test_message_bytes(tight: ServerProcess):
     def ask(size: int) -> grpc.StatusCode:
-        data = wire.inner(1000, b"." * (size - 5))  # a field that nobody knows
+        data = wire.encode_message(1000, b"." * (size - 5))  # an unknown field
         assert len(data) == size
         with grpc.insecure_channel(tight.address) as channel:
             call = channel.unary_unary("/exactline.v1.Exactline/ListModels")
@@ -152,77 +153,86 @@ def test_message_bytes(tight: Running):
     assert "The limit message_bytes is 20,000" in caught.value.details()
 
 
-def test_a_message_larger_than_anything_is_refused_before_it_is_read(tight: Running):
-    with grpc.insecure_channel(tight.address, options=raw.OPTIONS) as channel:
+def test_a_message_beyond_all_limits_is_refused_before_it_is_read(tight: ServerProcess):
+    with grpc.insecure_channel(tight.address, options=legacy_client.OPTIONS) as channel:
         call = channel.unary_unary("/exactline.v1.Exactline/ListModels")
         with pytest.raises(grpc.RpcError) as caught:
             call(bytes(2 << 20), timeout=20)
     assert caught.value.code() == Code.RESOURCE_EXHAUSTED
 
 
-def old(tight: Running, name: str, limit: int, messages: Callable[[int], list[bytes]]) -> None:
-    """The same in the old protocol."""
+def check_legacy_limit(tight: ServerProcess, name: str, limit: int, messages: Callable[[int], list[bytes]]) -> None:
+    """Send messages of one less than the limit, of the limit, and of one more, which must be refused."""
     for size in (limit - 1, limit):
-        assert raw.refusal(tight.address, messages(size))[0] == Code.OK, size
-    code, details = raw.refusal(tight.address, messages(limit + 1))
+        assert legacy_client.failure(tight.address, messages(size))[0] == Code.OK, size
+    code, details = legacy_client.failure(tight.address, messages(limit + 1))
     assert code == Code.RESOURCE_EXHAUSTED
     assert f"The limit {name} is {limit:,}" in details
 
 
-def stretched(layer: bytes, size: int) -> bytes:
-    """A message with a layer, of so many bytes: a field that nobody knows fills it up."""
+def pad_message(layer: bytes, size: int) -> bytes:
+    """Return a message of so many bytes with a layer, padded by an unknown field."""
     bare = wire.layer(layer)
-    whole = next(m for n in range(size) if len(m := bare + wire.inner(1000, b"." * (size - len(bare) - n))) == size)
+    whole = next(
+        m for n in range(size) if len(m := bare + wire.encode_message(1000, b"." * (size - len(bare) - n))) == size
+    )
     assert len(whole) == size
     return whole
 
 
-def test_old_message_bytes_of_a_request(tight: Running):
+def test_legacy_message_bytes_of_a_request(tight: ServerProcess):
     def messages(size: int) -> list[bytes]:
-        return [stretched(wire.relu(), size), wire.line([-1], [1])]
+        return [pad_message(wire.relu(), size), wire.line([-1], [1])]
 
-    old(tight, "old_message_bytes", LIMITS["old_message_bytes"], messages)
+    check_legacy_limit(tight, "legacy_message_bytes", LIMITS["legacy_message_bytes"], messages)
 
 
-def test_old_message_bytes_of_an_answer(tight: Running):
-    """An endpoint of one value counts 28 bytes, so that an answer has 146 of them at most."""
+def test_legacy_message_bytes_of_an_answer(tight: ServerProcess):
+    """An endpoint of one value counts 28 bytes, so an answer has at most 146 of them."""
 
     def messages(breaks: int) -> list[bytes]:
         (first, bias), (second, none) = kinks(1, breaks - 2)
         layers = [wire.dense(first.T, bias), wire.relu(), wire.dense(second.T, none)]
         return [*map(wire.layer, layers), wire.line([0], [breaks - 1.5])]
 
-    most = LIMITS["old_message_bytes"] // 28
+    most = LIMITS["legacy_message_bytes"] // 28
     for breaks in (most - 1, most):
-        with raw.opened(tight.address, messages(breaks)) as call:
+        with legacy_client.open_call(tight.address, messages(breaks)) as call:
             (data,) = call
-        assert len(wire.answer(data).ratios) == breaks
-        assert len(data) <= LIMITS["old_message_bytes"]
-    code, details = raw.refusal(tight.address, messages(most + 1))
+        assert len(wire.decode_response(data).ratios) == breaks
+        assert len(data) <= LIMITS["legacy_message_bytes"]
+    code, details = legacy_client.failure(tight.address, messages(most + 1))
     assert code == Code.RESOURCE_EXHAUSTED
-    assert "The limit old_message_bytes is 4,096" in details
+    assert "The limit legacy_message_bytes is 4,096" in details
 
 
-def test_old_call_bytes(tight: Running):
+def test_legacy_call_bytes(tight: ServerProcess):
     def messages(size: int) -> list[bytes]:
-        made = [stretched(wire.relu(), n) for n in (4000, 4000, size - 8000)]
+        made = [pad_message(wire.relu(), n) for n in (4000, 4000, size - 8000)]
         assert sum(map(len, made)) == size
         return [*made, wire.line([-1], [1])]
 
-    old(tight, "old_call_bytes", LIMITS["old_call_bytes"], messages)
+    check_legacy_limit(tight, "legacy_call_bytes", LIMITS["legacy_call_bytes"], messages)
 
 
-def test_old_layers(tight: Running):
-    old(tight, "layers", LIMITS["layers"], lambda n: [wire.layer(wire.relu())] * n + [wire.line([-1], [1])])
+def test_legacy_layers(tight: ServerProcess):
+    check_legacy_limit(
+        tight,
+        "legacy_layers",
+        LIMITS["legacy_layers"],
+        lambda n: [wire.layer(wire.relu())] * n + [wire.line([-1], [1])],
+    )
 
 
-def test_old_lines_per_call(tight: Running):
+def test_legacy_lines_per_call(tight: ServerProcess):
     layer = wire.layer(wire.relu())
-    old(tight, "lines_per_call", LIMITS["lines_per_call"], lambda n: [layer] + [wire.line([-1], [1])] * n)
+    check_legacy_limit(
+        tight, "lines_per_call", LIMITS["lines_per_call"], lambda n: [layer] + [wire.line([-1], [1])] * n
+    )
 
 
-def test_old_lines_per_call_with_pauses(tight: Running):
-    """A worker that takes over after a pause begins to count anew; the server does not."""
+def test_legacy_lines_per_call_with_pauses(tight: ServerProcess):
+    """A worker that takes over after a pause starts counting at 0, but the server does not."""
 
     def slowly(n: int) -> Iterator[bytes]:
         yield wire.layer(wire.relu())
@@ -230,17 +240,17 @@ def test_old_lines_per_call_with_pauses(tight: Running):
             yield wire.line([-1], [1])
             time.sleep(0.7 * (i == 2))
 
-    old(tight, "lines_per_call", LIMITS["lines_per_call"], slowly)
+    check_legacy_limit(tight, "lines_per_call", LIMITS["lines_per_call"], slowly)
 
     def wrong() -> Iterator[bytes]:
         yield from slowly(3)
         yield wire.layer(wire.relu())
 
-    code, details = raw.refusal(tight.address, wrong())
+    code, details = legacy_client.failure(tight.address, wrong())
     assert (code, "after a line" in details) == (Code.INVALID_ARGUMENT, True)
 
 
-def test_old_breaks_per_line(tight: Running):
+def test_legacy_breaks_per_line(tight: ServerProcess):
     def messages(breaks: int) -> list[bytes]:
         (first, bias), _ = kinks(1, breaks - 2)
         return [
@@ -249,10 +259,10 @@ def test_old_breaks_per_line(tight: Running):
             wire.line([0], [breaks - 1.5], post=False),
         ]
 
-    old(tight, "breaks_per_line", LIMITS["breaks_per_line"], messages)
+    check_legacy_limit(tight, "breaks_per_line", LIMITS["breaks_per_line"], messages)
 
 
-def test_old_polygons_per_plane(tight: Running):
+def test_legacy_polygons_per_plane(tight: ServerProcess):
     (first, bias), _ = kinks(2, 10)
 
     def messages(polygons: int) -> list[bytes]:
@@ -260,11 +270,11 @@ def test_old_polygons_per_plane(tight: Running):
         square = wire.polytope([[0, 0], [right, 0], [right, 1], [0, 1]])
         return [wire.layer(wire.dense(first.T, bias)), wire.layer(wire.relu()), wire.plane(square, dims=2)]
 
-    old(tight, "polygons_per_plane", LIMITS["polygons_per_plane"], messages)
+    check_legacy_limit(tight, "polygons_per_plane", LIMITS["polygons_per_plane"], messages)
 
 
-def test_answer_bytes(tight: Running):
-    """No message of an answer has more bytes of arrays, and one that is full has as many as fit."""
+def test_answer_bytes(tight: ServerProcess):
+    """No answer message has more bytes of arrays, and a full one has as many as fit."""
     request = pb.RestrictRequest(
         options=pb.Options(model=pb.ModelRef(name="kinks")),
         **{name: _points(at) for name, at in (("starts", 0.0), ("ends", 150.5))},
@@ -273,7 +283,7 @@ def test_answer_bytes(tight: Running):
         call = channel.unary_stream("/exactline.v1.Exactline/Restrict")(request.SerializeToString(), timeout=20)
         answers = [pb.Answer.FromString(data) for data in call]
     sizes = [sum(len(piece.data) for piece in answer.rows.pieces) for answer in answers if answer.HasField("rows")]
-    row = 8 + 24 + 8 + 8  # alpha, birth, doubt, value
+    row = 8 + 24 + 8 + 8  # alpha, origin, ambiguous units, value
     assert sum(sizes) == 152 * row
     assert max(sizes) == LIMITS["answer_bytes"] // row * row
 
@@ -283,9 +293,9 @@ def _points(value: float) -> pb.Point:
 
 
 @contextlib.contextmanager
-def halted(tight: Running) -> Iterator[list[psutil.Process]]:
-    """The workers stand still: whatever they are given takes for ever, and no processor."""
-    until(lambda: len(tight.workers()) == 2)
+def suspend_workers(tight: ServerProcess) -> Iterator[list[psutil.Process]]:
+    """Suspend the workers during a block: a job takes forever, and no processor time."""
+    wait_until(lambda: len(tight.workers()) == 2)
     workers = tight.workers()
     for worker in workers:
         worker.suspend()
@@ -298,8 +308,8 @@ def halted(tight: Running) -> Iterator[list[psutil.Process]]:
 
 
 @contextlib.contextmanager
-def idle(tight: Running, count: int, channel: grpc.Channel | None = None) -> Iterator[None]:
-    """So many calls of the old protocol whose clients say nothing; unless one is given, each has its own connection."""
+def open_idle_calls(tight: ServerProcess, count: int, channel: grpc.Channel | None = None) -> Iterator[None]:
+    """Open legacy calls that send nothing, on a channel or each on its own connection."""
     with contextlib.ExitStack() as stack:
         end = threading.Event()
         stack.callback(end.set)
@@ -311,23 +321,23 @@ def idle(tight: Running, count: int, channel: grpc.Channel | None = None) -> Ite
         yield
 
 
-def alone(tight: Running, timeout: float | None = 20.0) -> Client:
+def client_without_retries(tight: ServerProcess, timeout: float | None = 20.0) -> Client:
     return Client(tight.address, timeout=timeout, retries=0)
 
 
-def test_concurrent_calls(tight: Running):
+def test_concurrent_calls(tight: ServerProcess):
     limit = LIMITS["concurrent_calls"]
-    with alone(tight) as client:
+    with client_without_retries(tight) as client:
         for count in (limit - 2, limit - 1):
-            with idle(tight, count):
-                until(lambda: client.stats().in_flight == count + 1, 10)  # noqa: B023
-            until(lambda: client.stats().in_flight == 1, 10)
-        with idle(tight, limit):
-            until(lambda: _refused(client, "concurrent_calls"), 10)
-        until(lambda: not _refused(client, "concurrent_calls"), 10)
+            with open_idle_calls(tight, count):
+                wait_until(lambda: client.stats().in_flight == count + 1, 10)  # noqa: B023
+            wait_until(lambda: client.stats().in_flight == 1, 10)
+        with open_idle_calls(tight, limit):
+            wait_until(lambda: _is_refused(client, "concurrent_calls"), 10)
+        wait_until(lambda: not _is_refused(client, "concurrent_calls"), 10)
 
 
-def _refused(client: Client, name: str) -> bool:
+def _is_refused(client: Client, name: str) -> bool:
     try:
         client.stats()
     except LimitError as error:
@@ -335,12 +345,12 @@ def _refused(client: Client, name: str) -> bool:
     return False
 
 
-def test_many_more_calls_at_once_are_refused_too(tight: Running):
-    with alone(tight) as client, idle(tight, 30):
-        until(lambda: _exhausted(client), 10)
+def test_many_more_concurrent_calls_are_refused(tight: ServerProcess):
+    with client_without_retries(tight) as client, open_idle_calls(tight, 30):
+        wait_until(lambda: _is_exhausted(client), 10)
 
 
-def _exhausted(client: Client) -> bool:
+def _is_exhausted(client: Client) -> bool:
     try:
         client.stats()
     except LimitError:
@@ -348,36 +358,37 @@ def _exhausted(client: Client) -> bool:
     return False
 
 
-def test_queue_length(tight: Running):
-    """Two calls run, two wait; one more is refused at once, and those that wait are answered."""
+def test_queue_length(tight: ServerProcess):
+    """Two calls run and two wait; one more is refused at once, and the waiting ones are answered."""
     answers: list[int] = []
 
     def ask() -> None:
-        with alone(tight) as client:
+        with client_without_retries(tight) as client:
             answers.append(len(client.restrict("kinks", [0.0], [7.5])))
 
     threads = [threading.Thread(target=ask) for _ in range(4)]
-    with alone(tight) as client:
-        with halted(tight):
+    with client_without_retries(tight) as client:
+        with suspend_workers(tight):
             for number, thread in enumerate(threads, 1):
                 thread.start()
-                until(lambda: (client.stats().busy, client.stats().queued) == (min(2, number), max(0, number - 2)), 10)  # noqa: B023
+                expected = min(2, number), max(0, number - 2)
+                wait_until(lambda: (client.stats().busy, client.stats().queued) == expected, 10)  # noqa: B023
             with pytest.raises(LimitError, match="The limit queue_length is 2"):
                 client.restrict("kinks", [0.0], [7.5])
             assert not answers
         for thread in threads:
             thread.join()
         assert answers == [8, 8, 8, 8]
-        until(lambda: client.stats().busy == 0, 10)
+        wait_until(lambda: client.stats().busy == 0, 10)
 
 
-def test_seconds(tight: Running):
-    """A worker that hangs and a client that says nothing are ended by the server's own limit, and named by it."""
+def test_call_seconds(tight: ServerProcess):
+    """The server ends a call whose worker hangs, and one whose client sends nothing, and names the limit."""
     found: dict[str, tuple[float, object]] = {}
 
     def hang() -> None:
         began = time.monotonic()
-        with alone(tight, None) as client:
+        with client_without_retries(tight, None) as client:
             try:
                 client.restrict("kinks", [0.0], [7.5])
             except LimitError as error:
@@ -391,35 +402,35 @@ def test_seconds(tight: Running):
                 next(call)
             found["silent"] = time.monotonic() - began, f"{call.code()} {call.details()}"
 
-    with alone(tight) as client:
+    with client_without_retries(tight) as client:
         assert len(client.restrict("kinks", [0.0], [7.5])) == 8
         threads = [threading.Thread(target=one, daemon=True) for one in (hang, silence)]
-        with halted(tight):
+        with suspend_workers(tight):
             for thread in threads:
                 thread.start()
             threads[0].join(20)
             threads[1].join(20)
-        for seconds, told in found.values():
-            assert "The limit seconds is 5" in str(told)
-            assert LIMITS["seconds"] <= seconds < LIMITS["seconds"] + 2
+        for seconds, message in found.values():
+            assert "The limit call_seconds is 5" in str(message)
+            assert LIMITS["call_seconds"] <= seconds < LIMITS["call_seconds"] + 2
         assert len(found) == 2
-        until(lambda: client.stats().workers == 2 and client.stats().busy == 0, 10)
+        wait_until(lambda: client.stats().workers == 2 and client.stats().busy == 0, 10)
 
 
-def test_upload_bytes_and_uploads_bytes(client: Client, tmp_path: Path):
-    """Files up to the limit are taken; those not used for longest make room for others, not before they must."""
+def test_upload_bytes_and_stored_upload_bytes(client: Client, tmp_path: Path):
+    """Files up to the limit are stored; the least recently used are dropped, and only when they must be."""
 
     def upload(size: int, name: str) -> str:
-        padded(tmp_path / f"{name}.nnet", size)
+        write_padded(tmp_path / f"{name}.nnet", size)
         (tmp_path / f"{name}.nnet").write_bytes(
             (tmp_path / f"{name}.nnet").read_bytes().replace(b"..", name.encode() * 2, 1)
         )
         return f"sha256:{client.upload(tmp_path / f'{name}.nnet').sha256}"
 
     limit = LIMITS["upload_bytes"]
-    around("upload_bytes", lambda size: upload(size, "a"), limit)  # 2,999 and 3,000 are kept
+    check_limit("upload_bytes", lambda size: upload(size, "a"), limit)  # 2,999 and 3,000 are kept
     first, second = (str(entry) for entry in client.models() if entry.uploaded)
-    assert client.stats().upload_bytes == LIMITS["uploads_bytes"] - 2
+    assert client.stats().upload_bytes == LIMITS["stored_upload_bytes"] - 2
     assert len(client.restrict(first, [0.0], [2.5])) == 3  # used later than the second
     third = upload(limit, "b")  # 2,999 + 3,000 fit, all three do not
     assert len(client.restrict(third, [0.0], [2.5])) == 3
@@ -434,58 +445,60 @@ def test_model_bytes(client: Client):
     assert len(client.restrict("under", [0.0], [2.5])) == len(client.restrict("at", [0.0], [2.5])) == 3
     with pytest.raises(LimitError, match="The limit model_bytes is 20,000"):
         client.restrict("over", [0.0], [2.5])
-    assert {"under", "at", "kinks"} <= {entry.name for entry in client.models()}  # one file too large hides no others
+    assert {"under", "at", "kinks"} <= {
+        entry.name for entry in client.models()
+    }  # a file that is too large does not hide others
 
 
-def test_worker_bytes(tight: Running, client: Client):
-    """A job that takes more memory than it may is refused by name, and its worker makes room for a new one."""
+def test_worker_bytes(tight: ServerProcess, client: Client):
+    """A job that needs more memory than allowed is refused with the limit's name, and its worker is replaced."""
     before = set(client.stats().pids)
-    vast = wire.average_pool(Window(1, 1, 1, (1, 1), pad=(1900, 1900)))  # 14 million numbers out of one
-    code, details = raw.refusal(tight.address, [wire.layer(vast), wire.line([0], [1])])
+    large = wire.average_pool(Window(1, 1, 1, (1, 1), pad=(1900, 1900)))  # 14 million outputs of one input
+    code, details = legacy_client.failure(tight.address, [wire.layer(large), wire.line([0], [1])])
     assert (code, "limit worker_bytes allows" in details) == (Code.RESOURCE_EXHAUSTED, True), details
-    until(lambda: client.stats().workers == 2)
+    wait_until(lambda: client.stats().workers == 2)
     assert set(client.stats().pids) != before
     assert len(client.restrict("kinks", [0.0], [7.5])) == 8
 
 
 def test_cache_bytes(tmp_path: Path):
-    """Two models are kept while both fit to the byte; one byte less, and the older one goes."""
+    """Two models are cached if both fit exactly; with one byte less, the older one is dropped."""
     sizes: list[int] = []
     models = []
     for name, count in (("a", 3), ("b", 5)):
         write_nnet(tmp_path / f"{name}.nnet", kinks(1, count))
-        models.append((Model(name * 64, ".nnet"), (tmp_path / f"{name}.nnet").read_bytes()))
-        alone = Cache(1 << 20)
+        models.append((ModelKey(name * 64, ".nnet"), (tmp_path / f"{name}.nnet").read_bytes()))
+        alone = NetworkCache(1 << 20)
         alone.network(models[-1][0], lambda: models[-1][1])
         sizes.append(alone.bytes)
     for extra, kept in ((-1, 1), (0, 2), (1, 2)):
-        cache = Cache(sum(sizes) + extra)
+        cache = NetworkCache(sum(sizes) + extra)
         for model, data in models:
             network = cache.network(model, lambda data=data: data)
-            assert len(xl.restrict(network, [0.0], [2.5])) == len(xl.restrict(read(model, data), [0.0], [2.5]))
-        assert (len(cache.held), cache.misses) == (kept, 2)
-        assert cache.bytes <= cache.most
-        assert models[1][0] in cache.held
+            assert len(xl.restrict(network, [0.0], [2.5])) == len(xl.restrict(read_network(model, data), [0.0], [2.5]))
+        assert (len(cache.entries), cache.misses) == (kept, 2)
+        assert cache.bytes <= cache.max_bytes
+        assert models[1][0] in cache.entries
 
 
 @pytest.mark.slow
-def test_streams_and_drain_seconds(tmp_path: Path):
-    """A server whose connections have three calls each, and that cuts calls off half a second after it is told so."""
+def test_calls_per_connection_and_drain_seconds(tmp_path: Path):
+    """Connections have at most three calls, and a shutdown cuts calls off after half a second."""
     write_nnet(tmp_path / "kinks.nnet", kinks(1))
-    with running(models=tmp_path, workers=1, limits={"drain_seconds": 0.5, "streams": 3}) as server:
-        _streams(server)
-        assert _drained(server, resume=False) == ["cut off"]
+    with start_server(models=tmp_path, workers=1, limits={"drain_seconds": 0.5, "calls_per_connection": 3}) as server:
+        _check_calls_per_connection(server)
+        assert _drain(server, resume=False) == ["cut off"]
 
 
-def _streams(server: Running) -> None:
-    """As many calls as a connection may have; one more waits at its client, and another connection does not."""
-    for count in (1, 2, 3):  # each with a new connection: gRPC grants fewer where calls were cancelled
+def _check_calls_per_connection(server: ServerProcess) -> None:
+    """A call beyond the limit waits at its client; one on another connection does not."""
+    for count in (1, 2, 3):  # each on a new connection: gRPC allows fewer calls after cancelled ones
         with (
-            alone(server) as client,
+            client_without_retries(server) as client,
             grpc.insecure_channel(server.address, [("grpc.use_local_subchannel_pool", 1)]) as channel,
-            idle(server, count, channel),
+            open_idle_calls(server, count, channel),
         ):
-            until(lambda: client.stats().in_flight == count + 1, 10)  # noqa: B023
+            wait_until(lambda: client.stats().in_flight == count + 1, 10)  # noqa: B023
             ask = channel.unary_unary("/exactline.v1.Exactline/Stats")
             if count < 3:
                 ask(b"", timeout=10)
@@ -498,9 +511,9 @@ def _streams(server: Running) -> None:
 
 @pytest.mark.slow
 def test_connection_seconds_and_drain_seconds(tmp_path: Path):
-    """Connections are renewed again and again, and a client that keeps asking notices nothing; no call is cut off."""
+    """Connections are renewed while a client makes calls, and no call is cut off."""
     write_nnet(tmp_path / "kinks.nnet", kinks(1))
-    with running(models=tmp_path, workers=1, limits={"drain_seconds": 30.0, "connection_seconds": 0.5}) as server:
+    with start_server(models=tmp_path, workers=1, limits={"drain_seconds": 30.0, "connection_seconds": 0.5}) as server:
         ports: set[int] = set()
         with Client(server.address) as client:
             for _ in range(8):
@@ -508,21 +521,21 @@ def test_connection_seconds_and_drain_seconds(tmp_path: Path):
                 ports |= _ports(server)
                 time.sleep(0.2)
         assert len(ports) > 1
-        assert _drained(server, resume=True) == ["answered"]
+        assert _drain(server, resume=True) == ["answered"]
 
 
-def _ports(server: Running) -> set[int]:
-    """Ports of this process that are connected to a server."""
+def _ports(server: ServerProcess) -> set[int]:
+    """Return the ports of this process that are connected to a server."""
     port = int(server.address.rpartition(":")[2])
     return {c.laddr.port for c in psutil.Process().net_connections("tcp") if c.raddr and c.raddr.port == port}
 
 
-def _drained(server: Running, *, resume: bool) -> list[str]:
-    """What becomes of a call in flight after SIGTERM; new ones are refused, and no process is left behind."""
+def _drain(server: ServerProcess, *, resume: bool) -> list[str]:
+    """Send SIGTERM during a call; returns how the call ends. New calls are refused, and no process is left over."""
     found: list[str] = []
 
     def ask() -> None:
-        with alone(server, 30) as client:
+        with client_without_retries(server, 30) as client:
             try:
                 found.append("answered" if len(client.restrict("kinks", [0.0], [7.5])) == 8 else "wrong")
             except xl.ExactlineError:
@@ -533,15 +546,15 @@ def _drained(server: Running, *, resume: bool) -> list[str]:
     thread = threading.Thread(target=ask)
     with Client(server.address) as client:
         thread.start()
-        until(lambda: client.stats().busy == 1, 10)
+        wait_until(lambda: client.stats().busy == 1, 10)
         children = server.children()
         os.kill(server.process.pid, signal.SIGTERM)
         if resume:
-            until(lambda: not client.health(), 10)
-            with alone(server, 2) as late, pytest.raises(xl.errors.ServiceError):
+            wait_until(lambda: not client.health(), 10)
+            with client_without_retries(server, 2) as late, pytest.raises(xl.errors.ServiceError):
                 late.restrict("kinks", [0.0], [7.5])
             worker.resume()
     thread.join(20)
-    until(lambda: not server.process.is_running() or server.process.status() == psutil.STATUS_ZOMBIE, 20)
-    until(lambda: not any(child.is_running() for child in children), 5)
+    wait_until(lambda: not server.process.is_running() or server.process.status() == psutil.STATUS_ZOMBIE, 20)
+    wait_until(lambda: not any(child.is_running() for child in children), 5)
     return found

@@ -1,19 +1,19 @@
-"""The code of the messages is what their .proto files say, and the wire is as it was."""
+"""The generated code matches the .proto files, and arrays travel as raw little-endian bytes in bounded messages."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 import torch
 
 from exactline.errors import ArgumentError
-from exactline.rpc.codec import array_of, tensor_of
+from exactline.rpc.codec import decode_array, encode_array
 from exactline.rpc.protos.exactline.v1 import exactline_pb2 as pb
-from exactline.rpc.server import writer
-from exactline.rpc.server.writer import Column
+from exactline.rpc.server.encode import encode_arrays, encode_breaks
 
 ROOT = Path(__file__).parents[2]
 
@@ -24,10 +24,10 @@ def test_the_generated_code_is_current():
 
 
 def test_arrays_are_raw_and_little_endian():
-    array = array_of(torch.tensor([[1.0, -2.0]], dtype=torch.float64))
+    array = encode_array(torch.tensor([[1.0, -2.0]], dtype=torch.float64))
     assert array.data == bytes.fromhex("000000000000f03f" + "00000000000000c0")
     assert list(array.shape) == [1, 2]
-    assert array_of(torch.tensor([258])).data == b"\x02\x01" + 6 * b"\0"
+    assert encode_array(torch.tensor([258])).data == b"\x02\x01" + 6 * b"\0"
 
 
 @pytest.mark.parametrize(
@@ -42,8 +42,8 @@ def test_arrays_are_raw_and_little_endian():
     ],
     ids=str,
 )
-def test_arrays_come_back_as_they_went(tensor):
-    found = tensor_of(array_of(tensor), "x")
+def test_decoding_inverts_encoding(tensor):
+    found = decode_array(encode_array(tensor), "x")
     assert found.dtype == tensor.dtype
     assert found.shape == tensor.shape
     assert found.contiguous().view(-1).numpy().tobytes() == tensor.contiguous().view(-1).numpy().tobytes()
@@ -61,25 +61,24 @@ def test_arrays_come_back_as_they_went(tensor):
     ],
     ids=str,
 )
-def test_arrays_that_are_not_what_they_say_are_refused(array):
+def test_arrays_whose_bytes_do_not_fit_their_type_and_shape_are_refused(array):
     with pytest.raises(ArgumentError):
-        tensor_of(array, "x")
+        decode_array(array, "x")
 
 
-def rows_in(messages: list[bytes]) -> list[pb.Rows]:
+def decode_rows(messages: Iterable[bytes]) -> list[pb.Rows]:
     return [pb.Answer.FromString(message).rows for message in messages]
 
 
-@pytest.mark.parametrize("most", [1 << 21, 100, 48, 40, 33, 8, 7])
-def test_breaks_in_pieces_are_the_breaks(most):
-    """However small the pieces: joined they are the arrays, none has too many bytes, and lines are counted."""
+@pytest.mark.parametrize("max_bytes", [1 << 21, 100, 48, 40, 33, 8, 7])
+def test_pieces_of_breaks_join_to_the_arrays(max_bytes):
+    """However small the pieces, none has too many bytes, and the breaks of each line are counted."""
     line = torch.tensor([3, 3, 3, 4, 5, 5, 5, 5])
     alphas, values = torch.rand(8, dtype=torch.float64), torch.rand(8, 2, 2, dtype=torch.float32)
-    columns = [Column("alphas", torch.float64), Column("value.0", torch.float32, (2, 2))]
-    found = rows_in(list(writer.breaks(columns, [alphas, values], line, most)))
+    found = decode_rows(encode_breaks([alphas, values], line, max_bytes))
     joined = [b"".join(p.data for rows in found for p in rows.pieces if p.field == i) for i in (0, 1)]
     assert joined == [alphas.numpy().tobytes(), values.numpy().tobytes()]
-    assert max(sum(len(p.data) for p in rows.pieces) for rows in found) <= most
+    assert max(sum(len(p.data) for p in rows.pieces) for rows in found) <= max_bytes
     counts: dict[int, int] = {}
     for rows in found:
         for i, count in enumerate(rows.counts, rows.first_line):
@@ -87,10 +86,10 @@ def test_breaks_in_pieces_are_the_breaks(most):
     assert counts == {3: 3, 4: 1, 5: 4}
 
 
-@pytest.mark.parametrize("most", [1 << 21, 50, 8, 3])
-def test_arrays_in_pieces_are_the_arrays(most):
+@pytest.mark.parametrize("max_bytes", [1 << 21, 50, 8, 3])
+def test_pieces_of_arrays_join_to_the_arrays(max_bytes):
     tensors = [torch.arange(5), torch.zeros(0), torch.rand(3, 3, dtype=torch.float64), torch.tensor([True])]
-    found = rows_in(list(writer.arrays(tensors, most, first=2)))
+    found = decode_rows(encode_arrays(tensors, max_bytes, first_field=2))
     for i, tensor in enumerate(tensors, 2):
         assert b"".join(p.data for rows in found for p in rows.pieces if p.field == i) == tensor.numpy().tobytes()
-    assert max(sum(len(p.data) for p in rows.pieces) for rows in found) <= most
+    assert max(sum(len(p.data) for p in rows.pieces) for rows in found) <= max_bytes

@@ -1,4 +1,4 @@
-"""Models by name and by digest, and what may be asked of a folder."""
+"""Models by name and by digest, tokens, and settings."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from exactline.errors import ArgumentError, FileError, LimitError
 from exactline.rpc.limits import Limits
 from exactline.rpc.server.access import read_tokens
 from exactline.rpc.server.server import Settings
-from exactline.rpc.server.store import Store
-from exactline.rpc.status import UnknownModel
+from exactline.rpc.server.store import ModelStore
+from exactline.rpc.status import UnknownModelError
 
 
 def digest(data: bytes) -> str:
@@ -32,80 +32,80 @@ def folder(tmp_path):
     return tmp_path
 
 
-def test_names_leave_endings_out_unless_two_would_be_the_same(folder):
-    store = Store(folder, Limits())
-    assert [(e.name, e.sha256) for e in store.entries()] == [
+def test_names_leave_the_suffix_out_unless_two_would_be_the_same(folder):
+    store = ModelStore(folder, Limits())
+    assert [(e.name, e.sha256) for e in store.list_models()] == [
         ("a", digest(b"one")),
         ("b.nnet", digest(b"three")),
         ("b.onnx", digest(b"two")),
         ("sub/c", digest(b"four")),
     ]
-    for name, data, ending in (("a", b"one", ".onnx"), ("b.nnet", b"three", ".nnet"), ("sub/c", b"four", ".eran")):
-        model = store.model(name, False, ())
-        assert (model.sha256, model.ending, model.normalize, model.shape) == (digest(data), ending, True, None)
-        assert store.data(model) == data
-        assert store.model(f"sha256:{digest(data)}", True, (2, 3)).shape == (2, 3)
-    assert store.model("sub/c.pyt.gz", False, ()).sha256 == digest(b"four")
+    for name, data, suffix in (("a", b"one", ".onnx"), ("b.nnet", b"three", ".nnet"), ("sub/c", b"four", ".eran")):
+        model = store.resolve(name)
+        assert (model.sha256, model.suffix, model.normalize, model.shape) == (digest(data), suffix, True, None)
+        assert store.read(model) == data
+        assert store.resolve(f"sha256:{digest(data)}", normalize=False, shape=(2, 3)).shape == (2, 3)
+    assert store.resolve("sub/c.pyt.gz").sha256 == digest(b"four")
 
 
 @pytest.mark.parametrize(
     "name", ["", "b", "notes", "notes.txt", "weights.pt", "../a", "/etc/passwd", "a\0", "sub", ".", "x" * 10_000]
 )
 def test_nothing_but_models_is_found(folder, name):
-    with pytest.raises(UnknownModel) as caught:
-        Store(folder, Limits()).model(name, False, ())
+    with pytest.raises(UnknownModelError) as caught:
+        ModelStore(folder, Limits()).resolve(name)
     assert len(str(caught.value)) < 1000
     assert str(folder) not in str(caught.value)
 
 
 def test_a_file_that_changes_is_another_model(folder):
-    store = Store(folder, Limits())
-    before = store.model("a", False, ())
+    store = ModelStore(folder, Limits())
+    before = store.resolve("a")
     (folder / "a.onnx").write_bytes(b"changed")
     os.utime(folder / "a.onnx", ns=(1, 1))
-    after = store.model("a", False, ())
+    after = store.resolve("a")
     assert after.sha256 == digest(b"changed")
-    with pytest.raises(UnknownModel):
-        store.data(before)
+    with pytest.raises(UnknownModelError):
+        store.read(before)
     (folder / "a.onnx").unlink()
-    with pytest.raises(UnknownModel):
-        store.model("a", False, ())
+    with pytest.raises(UnknownModelError):
+        store.resolve("a")
     (folder / "new.onnx").write_bytes(b"five")
-    assert store.data(store.model("new", False, ())) == b"five"
+    assert store.read(store.resolve("new")) == b"five"
 
 
-def test_a_file_that_cannot_be_read_does_not_say_where_it_lies(folder):
+def test_the_error_for_a_file_that_cannot_be_read_does_not_reveal_its_path(folder):
     (folder / "sub" / "c.pyt.gz").write_bytes(b"not gzip at all")
     with pytest.raises(FileError) as caught:
-        Store(folder, Limits()).model("sub/c", False, ())
+        ModelStore(folder, Limits()).resolve("sub/c")
     assert str(folder) not in str(caught.value)
 
 
 @pytest.mark.parametrize(("size", "refused"), [(9, False), (10, False), (11, True)])
-def test_files_have_a_limit(folder, size, refused):
+def test_the_size_of_files_is_limited(folder, size, refused):
     (folder / "a.onnx").write_bytes(b"x" * size)
-    store = Store(folder, Limits(model_bytes=10))
+    store = ModelStore(folder, Limits(model_bytes=10))
     if refused:
         with pytest.raises(LimitError, match="model_bytes is 10"):
-            store.model("a", False, ())
+            store.resolve("a")
     else:
-        assert store.model("a", False, ()).sha256 == digest(b"x" * size)
+        assert store.resolve("a").sha256 == digest(b"x" * size)
 
 
-def test_uploads_that_were_not_used_for_longest_go_first():
-    store = Store(None, Limits(uploads_bytes=10))
+def test_the_least_recently_used_uploads_are_dropped_first():
+    store = ModelStore(None, Limits(stored_upload_bytes=10))
     names = {}
     for letter in "abc":
         data = letter.encode() * 4
         names[letter] = f"sha256:{digest(data)}"
-        store.add(data, ".onnx", digest(data))
+        store.add_upload(data, ".onnx", digest(data))
         if letter == "b":
-            store.model(names["a"], False, ())  # used again
+            store.resolve(names["a"])  # used again
     assert store.uploads == (2, 8)
-    assert store.data(store.model(names["a"], False, ())) == b"aaaa"
-    with pytest.raises(UnknownModel):
-        store.model(names["b"], False, ())
-    store.add(b"aaaa", ".onnx", digest(b"aaaa"))
+    assert store.read(store.resolve(names["a"])) == b"aaaa"
+    with pytest.raises(UnknownModelError):
+        store.resolve(names["b"])
+    store.add_upload(b"aaaa", ".onnx", digest(b"aaaa"))
     assert store.uploads == (2, 8)
 
 
@@ -121,12 +121,12 @@ def test_tokens_are_read_line_by_line(tmp_path):
         read_tokens(tmp_path / "nowhere")
 
 
-def test_settings_that_are_not_safe_are_refused(tmp_path):
+def test_unsafe_settings_are_refused(tmp_path):
     key, cert = tmp_path / "key", tmp_path / "cert"
     tokens = (b"0123456789abcdef",)
     for host in ("0.0.0.0", "::", "192.168.1.1", "example.org"):
         for unsafe in ({}, {"tokens": tokens}, {"tls_cert": cert, "tls_key": key}):
-            with pytest.raises(ArgumentError, match="other machines"):
+            with pytest.raises(ArgumentError, match="Other machines can reach"):
                 Settings(host=host, **unsafe)
         Settings(host=host, insecure=True)
         Settings(host=host, tokens=tokens, tls_cert=cert, tls_key=key)
@@ -141,6 +141,6 @@ def test_settings_that_are_not_safe_are_refused(tmp_path):
     assert "0123456789abcdef" not in repr(Settings(tokens=tokens))
 
 
-def test_limits_must_be_above_nothing():
+def test_limits_must_be_above_0():
     with pytest.raises(ArgumentError, match="lines_per_call"):
         Limits(lines_per_call=0)

@@ -1,4 +1,4 @@
-"""Answers come as they are found, in bounded memory on both sides."""
+"""Answers are streamed as they are computed, in bounded memory on both sides."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ import psutil
 import pytest
 
 from exactline.rpc.client.sync import Client
-from tests.rpc.running import Running, until
+from tests.rpc.server_process import ServerProcess, wait_until
 
 MIB = 1 << 20
 
 
-class Peak:
-    """The largest memory of some processes while it runs."""
+class PeakMemory:
+    """Measures the largest memory of some processes during a block."""
 
     def __init__(self, *processes: psutil.Process) -> None:
-        self.processes, self.most = processes, 0
+        self.processes, self.peak = processes, 0
         self._done = threading.Event()
         self._thread = threading.Thread(target=self._watch)
 
-    def __enter__(self) -> Peak:
-        self.start = self._now()
+    def __enter__(self) -> PeakMemory:
+        self.start = self._measure()
         self._thread.start()
         return self
 
@@ -33,10 +33,10 @@ class Peak:
         self._thread.join()
 
     @property
-    def more(self) -> int:
-        return max(0, self.most - self.start)
+    def increase(self) -> int:
+        return max(0, self.peak - self.start)
 
-    def _now(self) -> int:
+    def _measure(self) -> int:
         total = 0
         for process in self.processes:
             try:
@@ -47,54 +47,56 @@ class Peak:
 
     def _watch(self) -> None:
         while not self._done.wait(0.2):
-            self.most = max(self.most, self._now())
+            self.peak = max(self.peak, self._measure())
 
 
 @pytest.mark.parametrize("depth", [15, pytest.param(20, marks=pytest.mark.slow)])
-def test_a_million_breaks_stream_through_in_bounded_memory(server: Running, depth: int):
-    """A tent's breaks are known, 48 bytes each; none is missing, and nobody ever holds them all."""
+def test_a_million_breaks_are_streamed_in_bounded_memory(server: ServerProcess, depth: int):
+    """The breaks of a tent map are known, 48 bytes each: none is missing, and no process ever holds them all."""
     with Client(server.address) as client:
         client.restrict("tent4", [0.0], [1.0])
-        until(lambda: client.stats().workers == 2)
-        base, count, first = _spent(server), 0, 0.0
-        with Peak(server.process) as middle, Peak(psutil.Process()) as here, Peak(*server.workers()) as there:
+        wait_until(lambda: client.stats().workers == 2)
+        base, count, first = _worker_seconds(server), 0, 0.0
+        with (
+            PeakMemory(server.process) as front_end,
+            PeakMemory(psutil.Process()) as here,
+            PeakMemory(*server.workers()) as workers,
+        ):
             for part in client.sweep(f"tent{depth}", [0.0], [1.0], memory=MIB if depth < 20 else 4 * MIB):
                 if not count:
-                    first = _spent(server) - base
+                    first = _worker_seconds(server) - base
                 alphas = part.alphas.numpy()
                 number = np.arange(count, count + len(alphas))
                 assert np.array_equal(alphas, number / 2**depth)
                 assert np.array_equal(part.values[:, 0].numpy(), number % 2)
                 count += len(alphas) - 1
-        total = _spent(server) - base
+        total = _worker_seconds(server) - base
     assert count == 2**depth
-    peaks = {"client": here, "server": middle, "workers": there}
-    print(
-        f"{count + 1:,} breaks; at the first part {first:.2f} of {total:.2f} s of work were done; MiB more than before:"
-    )
-    print(", ".join(f"{name} {peak.more / MIB:.0f}" for name, peak in peaks.items()))
-    assert first < total if depth < 20 else first <= total / 2  # the first part came before the last was computed
-    assert middle.more < 32 * MIB  # the answer has 48 MiB
-    assert here.more < 32 * MIB
-    assert there.more < 96 * MIB
+    peaks = {"client": here, "server": front_end, "workers": workers}
+    print(f"{count + 1:,} breaks; the first part after {first:.2f} of {total:.2f} s of work; MiB more than before:")
+    print(", ".join(f"{name} {peak.increase / MIB:.0f}" for name, peak in peaks.items()))
+    assert first < total if depth < 20 else first <= total / 2  # the first part arrived before the last was computed
+    assert front_end.increase < 32 * MIB  # the answer has 48 MiB
+    assert here.increase < 32 * MIB
+    assert workers.increase < 96 * MIB
 
 
-def test_a_client_that_does_not_read_makes_the_worker_wait(server: Running):
-    """What is not read is not computed: the worker stands still, and goes on when somebody reads."""
+def test_a_client_that_does_not_read_makes_the_worker_wait(server: ServerProcess):
+    """What is not read is not computed: the worker waits until the client reads on."""
     with Client(server.address) as client:
-        until(lambda: client.stats().workers == 2)
+        wait_until(lambda: client.stats().workers == 2)
         parts = client.sweep("tent30", [0.0], [1.0], memory=4 * MIB)
         next(parts)
-        until(lambda: _spent(server) == _spent(server, 0.3), 20)
-        before = _spent(server)
+        wait_until(lambda: _worker_seconds(server) == _worker_seconds(server, 0.3), 20)
+        before = _worker_seconds(server)
         assert client.stats().busy == 1
-        while _spent(server) == before:  # what was on its way is read first
+        while _worker_seconds(server) == before:  # buffered parts are read first
             next(parts)
         parts.close()
-        until(lambda: client.stats().busy == 0, 10)
+        wait_until(lambda: client.stats().busy == 0, 10)
 
 
-def _spent(server: Running, after: float = 0.0) -> float:
-    """Seconds of processor time of the workers there are."""
+def _worker_seconds(server: ServerProcess, after: float = 0.0) -> float:
+    """Return the processor seconds of the workers."""
     time.sleep(after)
     return sum(worker.cpu_times().user for worker in server.workers())

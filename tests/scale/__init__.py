@@ -1,1 +1,1 @@
-"""Many lines: what every engine must answer, and what a store must survive."""
+"""Many lines: every backend gives the library's answers, and a store survives crashes and damage."""

@@ -1,4 +1,4 @@
-"""One small Ray cluster for all tests of a process that ask for it."""
+"""One small Ray cluster for all tests of a process that use it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[None]:
-    """Two workers on this machine; Ray's sockets want a short path."""
+    """Two workers on this machine; Ray's sockets need a short path."""
     ray = pytest.importorskip("ray")
     with tempfile.TemporaryDirectory(prefix="xr", dir="/tmp", ignore_cleanup_errors=True) as folder:
         ray.init(

@@ -1,4 +1,4 @@
-"""A store for other tools: every number arrives."""
+"""Exported stores hold every number."""
 
 import sys
 
@@ -8,12 +8,12 @@ import torch
 
 import exactline as xl
 from exactline.errors import ArgumentError
-from tests.scale.same import small_network, some_lines
+from tests.scale.examples import random_lines, small_network
 
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory):
-    lines: list = list(zip(*some_lines(300), strict=True))
+    lines: list = list(zip(*random_lines(300), strict=True))
     lines[4] = (None, None)
     return xl.scale.run(small_network(), lines, "decide", out=tmp_path_factory.mktemp("export"))
 
@@ -37,21 +37,21 @@ def test_zarr(store, tmp_path):
     numbers, offsets = group["line/number"][:], group["line/break_offsets"][:]
     assert len(offsets) == len(numbers) + 1
     alphas, values = group["break/alpha"][:], group["break/value.0"][:]
-    for place, number in enumerate(numbers):
-        line, rows = store[int(number)].line, slice(*offsets[place : place + 2])
+    for row, number in enumerate(numbers):
+        line, rows = store[int(number)].line, slice(*offsets[row : row + 2])
         assert np.array_equal(alphas[rows], line.alphas.numpy())
         assert np.array_equal(values[rows], line.values.numpy())
     assert group.attrs["job"]["name"] == "decide"
-    store.export(tmp_path / "all.zarr")  # again, over the first
+    store.export(tmp_path / "all.zarr")  # overwrites the first
 
 
-def test_elsewhere_is_refused(store, tmp_path):
+def test_other_formats_are_refused(store, tmp_path):
     with pytest.raises(ArgumentError, match="parquet"):
         store.export(tmp_path / "all.csv")
 
 
 @pytest.mark.parametrize("pandas", [True, False])
-def test_a_table(store, monkeypatch, pandas):
+def test_the_summary_table(store, monkeypatch, pandas):
     if pandas:
         pytest.importorskip("pandas")
     else:
@@ -64,7 +64,7 @@ def test_a_table(store, monkeypatch, pandas):
     counts = np.asarray(table["breaks"])
     assert np.isnan(counts[4])
     assert np.asarray(table["error"])[4] == "line"
-    starts, ends = some_lines(300)
+    starts, ends = random_lines(300)
     for number, decided in store.items():
         assert counts[number] == len(decided.line) + 1
         assert np.asarray(table["intervals"])[number] == len(decided)

@@ -1,4 +1,4 @@
-"""Every job on many lines gives what the library gives for the same lines, bit for bit."""
+"""Every job on many lines gives what the library gives for each line, bit for bit."""
 
 import numpy as np
 import pytest
@@ -8,20 +8,20 @@ import exactline as xl
 from exactline.attr import IntegratedGradients
 from exactline.errors import ArgumentError, LineError, MissingError
 from exactline.scale import LineDensity
-from tests.scale.same import assert_same, small_network, some_lines
+from tests.scale.examples import assert_same, random_lines, small_network
 
-COUNT = 300  # more than two blocks of 128
-BLOCKS = [slice(0, 128), slice(128, 256), slice(256, 300)]
+COUNT = 300  # more than two batches of 128
+BATCHES = [slice(0, 128), slice(128, 256), slice(256, 300)]
 
 
-def given():
-    return small_network(), *some_lines(COUNT)
+def example():
+    return small_network(), *random_lines(COUNT)
 
 
 def test_restrictions_are_those_of_restrict_many(tmp_path):
-    model, starts, ends = given()
+    model, starts, ends = example()
     store = xl.scale.run(model, zip(starts, ends, strict=True), out=tmp_path)
-    wanted = [line for rows in BLOCKS for line in xl.restrict_many(model, starts[rows], ends[rows])]
+    wanted = [line for rows in BATCHES for line in xl.restrict_many(model, starts[rows], ends[rows])]
     assert len(store) == store.done == COUNT
     assert store.complete
     for found, line in zip(store, wanted, strict=True):
@@ -31,7 +31,7 @@ def test_restrictions_are_those_of_restrict_many(tmp_path):
 
 
 def test_without_values_and_without_the_model(tmp_path):
-    model, starts, ends = given()
+    model, starts, ends = example()
     xl.scale.run(model, zip(starts, ends, strict=True), out=tmp_path, values=False)
     found = xl.scale.open(tmp_path)[130]
     with pytest.raises(MissingError):
@@ -44,11 +44,11 @@ def test_without_values_and_without_the_model(tmp_path):
 
 
 def test_decisions(tmp_path):
-    model, starts, ends = given()
+    model, starts, ends = example()
     lines = zip(starts, ends, strict=True)
     store = xl.scale.run(model, lines, "decide", out=tmp_path, order="min", top=2, values=False)
     wanted = [
-        decided for rows in BLOCKS for decided in xl.restrict_many(model, starts[rows], ends[rows]).decisions("min", 2)
+        decided for rows in BATCHES for decided in xl.restrict_many(model, starts[rows], ends[rows]).decisions("min", 2)
     ]
     for found, decided in zip(store, wanted, strict=True):
         assert list(found) == list(decided)
@@ -58,10 +58,10 @@ def test_decisions(tmp_path):
 
 @pytest.mark.parametrize("target", [None, 1])
 def test_attributions(tmp_path, target):
-    model, starts, ends = given()
+    model, starts, ends = example()
     store = xl.scale.run(model, zip(starts, ends, strict=True), "attribute", out=tmp_path, target=target)
     network, method = store.network, IntegratedGradients(store.network)
-    for rows in BLOCKS:
+    for rows in BATCHES:
         targets = network(ends[rows]).argmax(1) if target is None else torch.full((len(ends[rows]),), target)
         wanted = method.attribute(ends[rows], baselines=starts[rows], target=targets)
         for number, row in zip(range(rows.start, rows.stop), wanted, strict=True):
@@ -72,44 +72,44 @@ def test_attributions(tmp_path, target):
 
 
 def test_densities(tmp_path):
-    model, starts, ends = given()
+    model, starts, ends = example()
     store = xl.scale.run(model, zip(starts, ends, strict=True), "density", out=tmp_path)
-    for rows in BLOCKS:
+    for rows in BATCHES:
         wanted = xl.density(model, starts[rows], (ends - starts)[rows, None], many=True)
         for number in range(rows.start, rows.stop):
             found, at = store[number], number - rows.start
             assert isinstance(found, LineDensity)
             assert found.count == int(wanted.counts[at, 0])
-            assert found.births == {name: int(counts[at, 0]) for name, counts in wanted.births.items()}
+            assert found.origins == {name: int(counts[at, 0]) for name, counts in wanted.origins.items()}
             assert found.density == pytest.approx(float(wanted.densities[at, 0]), rel=1e-12)
 
 
-def widest(line):
+def measure(line):
     widths = line.alphas.diff()
     return {"widest": float(widths.max()), "at": (int(widths.argmax()), "piece"), "widths": widths, "none": [None]}
 
 
-def test_a_function_of_ones_own(tmp_path):
-    model, starts, ends = given()
-    store = xl.scale.run(model, zip(starts, ends, strict=True), widest, out=tmp_path)
-    wanted = [widest(line) for rows in BLOCKS for line in xl.restrict_many(model, starts[rows], ends[rows])]
+def test_a_user_function(tmp_path):
+    model, starts, ends = example()
+    store = xl.scale.run(model, zip(starts, ends, strict=True), measure, out=tmp_path)
+    wanted = [measure(line) for rows in BATCHES for line in xl.restrict_many(model, starts[rows], ends[rows])]
     for found, one in zip(store, wanted, strict=True):
         assert torch.equal(found.pop("widths"), one.pop("widths"))
         assert found == one
 
 
-def moody(line):
+def fail_sometimes(line):
     if len(line) % 5 == 0:
         raise ValueError(f"{len(line)} pieces")
     return np.float32(len(line))
 
 
-def test_a_function_that_fails_is_tried_three_times_and_takes_nobody_along(tmp_path):
-    model, starts, ends = small_network(), *some_lines(30)
-    store = xl.scale.run(model, zip(starts, ends, strict=True), moody, out=tmp_path)
-    pieces = [len(xl.restrict(model, q, r)) for q, r in zip(starts, ends, strict=True)]
+def test_a_function_that_fails_is_tried_three_times_and_affects_no_other_line(tmp_path):
+    model, starts, ends = small_network(), *random_lines(30)
+    store = xl.scale.run(model, zip(starts, ends, strict=True), fail_sometimes, out=tmp_path)
+    pieces = [len(xl.restrict(model, start, end)) for start, end in zip(starts, ends, strict=True)]
     assert [n for n, p in enumerate(pieces) if p % 5 == 0] == list(store.errors) != []
-    assert {note.tries for note in store.notes().values()} == {3}
+    assert {failure.tries for failure in store.failures().values()} == {3}
     assert {number: int(value) for number, value in store.items()} == {n: p for n, p in enumerate(pieces) if p % 5}
     first = next(iter(store.errors))
     with pytest.raises(xl.ExactlineError, match=f"ValueError: {pieces[first]} pieces"):
@@ -121,17 +121,22 @@ def test_what_cannot_be_stored_is_recorded(tmp_path):
     assert "cannot be stored" in store.errors[0].problem
 
 
-def test_poisoned_lines_are_recorded_and_others_unaffected(tmp_path):
-    model, starts, ends = given()
+def test_unusable_lines_are_recorded_and_others_unaffected(tmp_path):
+    model, starts, ends = example()
     lines: list = list(zip(starts, ends, strict=True))
-    spoilt = starts[5].clone()
-    spoilt[2] = float("nan")
-    lines[5], lines[131], lines[140], lines[299] = (spoilt, ends[5]), (starts[131][:3], ends[131][:3]), 7, (None, "x")
+    bad_start = starts[5].clone()
+    bad_start[2] = float("nan")
+    lines[5], lines[131], lines[140], lines[299] = (
+        (bad_start, ends[5]),
+        (starts[131][:3], ends[131][:3]),
+        7,
+        (None, "x"),
+    )
     store = xl.scale.run(model, lines, out=tmp_path)
     assert {n: type(e) for n, e in store.errors.items()} == dict.fromkeys((5, 131, 140, 299), LineError)
     assert "NaN" in store.errors[5].problem
     assert "(3,)" in store.errors[131].problem
-    good = [[n for n in range(rows.start, rows.stop) if n not in store.errors] for rows in BLOCKS]
+    good = [[n for n in range(rows.start, rows.stop) if n not in store.errors] for rows in BATCHES]
     answers = [xl.restrict_many(model, starts[rows], ends[rows]) for rows in good]
     wanted = {n: x for rows, answer in zip(good, answers, strict=True) for n, x in zip(rows, answer, strict=True)}
     assert dict(store.items()).keys() == wanted.keys()
@@ -156,16 +161,16 @@ def test_several_inputs_and_a_network_that_overflows_on_one_line(tmp_path):
     ("change", "word"),
     [
         ({"job": "paint"}, "job"),
-        ({"engine": "spark"}, "engine"),
+        ({"backend": "spark"}, "backend"),
         ({"workers": 2}, "local"),
-        ({"workers": 0, "engine": "ray"}, "workers"),
-        ({"gpus_per_worker": -1, "engine": "ray"}, "gpus"),
+        ({"workers": 0, "backend": "ray"}, "workers"),
+        ({"gpus_per_worker": -1, "backend": "ray"}, "gpus"),
         ({"lines": 3}, "lines"),
         ({"job": "decide", "order": "best"}, "order"),
         ({"job": "attribute", "target": 9}, "target"),
     ],
 )
-def test_what_makes_no_sense_is_refused_at_once(tmp_path, change, word):
-    options = {"network": small_network(), "lines": list(zip(*some_lines(3), strict=True)), "out": tmp_path / "s"}
+def test_arguments_that_do_not_fit_are_refused_at_once(tmp_path, change, word):
+    options = {"network": small_network(), "lines": list(zip(*random_lines(3), strict=True)), "out": tmp_path / "s"}
     with pytest.raises(ArgumentError, match=word):
         xl.scale.run(**(options | change))

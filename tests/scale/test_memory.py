@@ -1,4 +1,4 @@
-"""The driver's memory does not grow with the lines."""
+"""The driver's memory does not grow with the number of lines."""
 
 import subprocess
 import sys
@@ -11,12 +11,12 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
-@pytest.mark.parametrize("engine", ["local", "ray"])
-def test_a_million_lines_in_half_a_gibibyte(tmp_path, engine):
-    if engine == "ray":
+@pytest.mark.parametrize("backend", ["local", "ray"])
+def test_a_million_lines_in_half_a_gibibyte(tmp_path, backend):
+    if backend == "ray":
         pytest.importorskip("ray")
     done = subprocess.run(
-        [sys.executable, "-m", "tests.scale.many", tmp_path, "1000000", engine],
+        [sys.executable, "-m", "tests.scale.million_lines", tmp_path, "1000000", backend],
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -24,6 +24,6 @@ def test_a_million_lines_in_half_a_gibibyte(tmp_path, engine):
     )
     assert done.returncode == 0, done.stderr
     mebibytes, lines, errors = (float(word) for word in done.stdout.split()[:3])
-    print(f"{engine}: {mebibytes:.0f} MiB for {lines:,.0f} lines")
+    print(f"{backend}: {mebibytes:.0f} MiB for {lines:,.0f} lines")
     assert (lines, errors) == (1_000_000, 0)
     assert mebibytes < 500

@@ -1,4 +1,4 @@
-"""The falsifier: the decision on a piece against rationals, violations planted by hand, replay, and ACAS Xu."""
+"""Tests of the falsifier: decisions on pieces against rationals, planted violations, replay, and ACAS Xu."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from torch import nn
 import exactline as xl
 from exactline.network import as_network
 from exactline.verification import falsifier as module
-from exactline.verification.margin import deepest, lowest
+from exactline.verification.margin import minimize_margin, minimize_maximum
 from exactline.verification.property import Box, Property
-from exactline.verification.replay import rounded
+from exactline.verification.replay import round_into_box
 from exactline.verification.vnnlib import parse_vnnlib
 from tests.cli.running import run as run  # pytest finds the fixture by its name
 
@@ -34,22 +34,22 @@ def linear(weight: list[list[float]], bias: list[float], dtype: torch.dtype = to
 
 
 def spike(normal: list[float], at: float, width: float = WIDTH, dtype: torch.dtype = torch.float64) -> nn.Module:
-    """A tent over ``normal . x = at``, 1 high and ``width`` wide, 0 elsewhere: solved by hand."""
+    """A tent over ``normal . x = at``, 1 high and ``width`` wide, 0 elsewhere."""
     half = width / 2
     inner = linear([normal] * 3, [half - at, -at, -half - at], dtype)
     return nn.Sequential(inner, nn.ReLU(), linear([[1 / half, -2 / half, 1 / half]], [0.0], dtype)).eval()
 
 
 def at_least(height: float, lower: list[float], upper: list[float]) -> Property:
-    """The violation: the first output is so high."""
+    """The property that is violated where the first output is at least ``height``."""
     return Property.of(lower, upper, [[-1.0]], [-height])
 
 
-# The decision on a piece.
+# Decisions on a piece.
 
 
-def by_hand(start: list[int], stop: list[int]) -> Fraction:
-    """The lowest point of a maximum of lines: at an end, or where two of them meet."""
+def exact_minimum(start: list[int], stop: list[int]) -> Fraction:
+    """The minimum of a maximum of lines: at an end, or where two of them meet."""
     parts = [Fraction(0), Fraction(1)]
     for (a, b), (c, d) in combinations(zip(start, stop, strict=True), 2):
         if (b - a) != (d - c):
@@ -59,12 +59,12 @@ def by_hand(start: list[int], stop: list[int]) -> Fraction:
 
 
 @pytest.mark.parametrize("rows", [1, 2, 3, 5, 12])
-def test_the_lowest_point_of_a_maximum_is_that_of_the_rationals(rows: int):
+def test_the_minimum_of_a_maximum_agrees_with_rational_arithmetic(rows: int):
     generator = torch.Generator().manual_seed(rows)
     start, stop = (torch.randint(-6, 7, (200, rows), generator=generator).double() for _ in range(2))
-    part, value = lowest(start, stop)
+    part, value = minimize_maximum(start, stop)
     for k in range(len(start)):
-        want = by_hand([int(v) for v in start[k]], [int(v) for v in stop[k]])
+        want = exact_minimum([int(v) for v in start[k]], [int(v) for v in stop[k]])
         assert abs(Fraction(float(value[k])) - want) <= Fraction(1, 2**48)
         at = Fraction(float(part[k]))
         pairs = zip(start[k].tolist(), stop[k].tolist(), strict=True)
@@ -72,10 +72,10 @@ def test_the_lowest_point_of_a_maximum_is_that_of_the_rationals(rows: int):
         assert abs(there - want) <= Fraction(1, 2**46)
 
 
-def test_each_line_has_its_own_deepest_point():
+def test_each_line_has_its_own_smallest_margin():
     excess = torch.tensor([[3.0], [1.0], [2.0], [5.0], [4.0], [0.5]]).double()
     alphas = torch.tensor([0.0, 0.5, 1.0, 0.0, 1.0, 0.0]).double()
-    margin, alpha = deepest(excess, alphas, torch.tensor([0, 3, 5, 5, 6]))  # the third line was never swept
+    margin, alpha = minimize_margin(excess, alphas, torch.tensor([0, 3, 5, 5, 6]))  # the third line was never swept
     assert margin.tolist() == [1.0, 4.0, float("inf"), 0.5]
     assert alpha[:2].tolist() == [0.5, 1.0]
 
@@ -127,7 +127,7 @@ def test_a_file_is_replayed_in_onnxruntime(tmp_path: Path):
     as_network(spike([1.0], at, dtype=torch.float32), [torch.zeros(1)]).save(tmp_path / "spike.onnx")
     found = xl.falsify(tmp_path / "spike.onnx", at_least(0.5, [0.0], [1.0]), lines=1)
     assert (found.answer, found.strict) == ("sat", True)
-    assert found.replayed.startswith("onnxruntime")
+    assert found.replayed_by.startswith("onnxruntime")
     assert found.x.tolist() == [at]
     assert found.y.tolist() == [1.0]
 
@@ -137,7 +137,7 @@ def test_without_onnxruntime_our_own_evaluation_confirms_and_says_so(tmp_path: P
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
     found = xl.falsify(tmp_path / "spike.onnx", at_least(0.5, [0.0], [1.0]), lines=1)
     assert found.strict
-    assert found.replayed == "exactline in float32"
+    assert found.replayed_by == "exactline in float32"
 
 
 def test_the_second_box_is_searched_too():
@@ -145,7 +145,7 @@ def test_the_second_box_is_searched_too():
     found = xl.falsify(nn.ReLU(), parse_vnnlib(text), lines=5)
     assert found.strict
     assert 0.375 <= float(found.x) <= 0.5
-    assert found.case == 1
+    assert found.disjunct == 1
 
 
 def test_constraints_of_inputs_and_outputs_together():
@@ -170,8 +170,8 @@ def test_a_single_touching_point_counts_only_where_equality_does(sign: str, answ
 
 
 def test_fixed_coordinates_stay_fixed():
-    asked = at_least(0.5, [0.25, 0.5, 0.0], [0.25, 0.5, 1.0])
-    found = xl.falsify(spike([0.0, 0.0, 1.0], 0.625), asked, lines=3)
+    prop = at_least(0.5, [0.25, 0.5, 0.0], [0.25, 0.5, 1.0])
+    found = xl.falsify(spike([0.0, 0.0, 1.0], 0.625), prop, lines=3)
     assert found.strict
     assert found.x.tolist()[:2] == [0.25, 0.5]
     point = at_least(0.5, [0.25, 0.5, 0.625], [0.25, 0.5, 0.625])
@@ -180,7 +180,7 @@ def test_fixed_coordinates_stay_fixed():
     assert not xl.falsify(spike([0.0, 0.0, 1.0], 0.625), other, lines=3)
 
 
-def test_a_bound_that_float32_cannot_hold_is_said():
+def test_a_bound_that_float32_cannot_represent_is_noted():
     model = linear([[1.0, 1.0]], [0.0], torch.float32).eval()
     found = xl.falsify(model, at_least(0.5, [0.1, 0.0], [0.1, 1.0]), lines=10)
     assert (found.answer, found.strict) == ("sat", False)
@@ -191,33 +191,33 @@ def test_a_bound_that_float32_cannot_hold_is_said():
 def test_points_are_rounded_into_the_box():
     box = Box(torch.tensor([0.1, -0.3], dtype=torch.float64), torch.tensor([0.7, 0.1], dtype=torch.float64))
     for corner in (box.lower, box.upper):
-        assert bool(box.holds(rounded(corner, box, torch.float32).double()[None]))
+        assert bool(box.holds(round_into_box(corner, box, torch.float32).double()[None]))
 
 
 def test_a_module_of_half_precision_is_confirmed_in_float32_and_a_point_of_pixels_has_its_shape():
     model = nn.Sequential(nn.Flatten(), linear([[1.0, 1.0, 1.0, 1.0]], [0.0], torch.float16)).eval()
     found = xl.falsify(model, at_least(3.5, [0.0] * 4, [1.0] * 4), lines=40, shape=(1, 2, 2))
     assert found.strict
-    assert found.replayed == "exactline in float32"
+    assert found.replayed_by == "exactline in float32"
     batch = {0: torch.export.Dim("batch")}
     pixels = nn.Sequential(nn.Flatten(), nn.ReLU()).eval()
     program = torch.export.export(pixels, (torch.zeros(2, 1, 2),), dynamic_shapes=(batch,))
-    asked = Property.of([-1.0] * 2, [1.0] * 2, [[-1.0, -1.0]], [-1.9])
-    assert xl.falsify(program, asked, lines=40, shape=(1, 2)).strict
+    prop = Property.of([-1.0] * 2, [1.0] * 2, [[-1.0, -1.0]], [-1.9])
+    assert xl.falsify(program, prop, lines=40, shape=(1, 2)).strict
 
 
 def test_one_line_is_enough_for_a_round():
     assert xl.falsify(nn.ReLU(), Property.of([-1.0] * 3, [1.0] * 3, [[1.0, 0.0, 0.0]], [-1.0]), lines=1).lines == 1
 
 
-# What it says, and what it refuses.
+# Reports and errors.
 
 
 def test_it_never_says_unsat():
     empty = Property.of([1.0], [0.0], [[1.0]], [0.0])
     nothing = parse_vnnlib(NAMES + "(assert (>= X_0 1))(assert (<= X_0 0))")
-    for asked in (empty, nothing):
-        found = xl.falsify(nn.ReLU(), asked, lines=5)
+    for prop in (empty, nothing):
+        found = xl.falsify(nn.ReLU(), prop, lines=5)
         assert (found.answer, found.lines, found.x) == ("unknown", 0, None)
         assert "No point" in found.note
     held = xl.falsify(nn.ReLU(), at_least(1.5, [-1.0], [1.0]), lines=100)
@@ -230,8 +230,8 @@ def test_it_never_says_unsat():
 def test_the_same_seed_and_lines_give_the_same_answer():
     torch.manual_seed(3)
     model = nn.Sequential(nn.Linear(4, 12), nn.ReLU(), nn.Linear(12, 2)).eval()
-    asked = Property.of([-1.0] * 4, [1.0] * 4, [[-1.0, 0.0]], [-1e3])
-    one, two, three = (xl.falsify(model, asked, lines=300, seed=s) for s in (7, 7, 8))
+    prop = Property.of([-1.0] * 4, [1.0] * 4, [[-1.0, 0.0]], [-1e3])
+    one, two, three = (xl.falsify(model, prop, lines=300, seed=s) for s in (7, 7, 8))
     assert (one.lines, one.pieces, one.margin) == (300, two.pieces, two.margin)
     assert torch.equal(one.nearest, two.nearest)
     assert one.pieces != three.pieces
@@ -256,14 +256,14 @@ def test_the_clock_ends_a_search():
     assert xl.falsify(model, at_least(1e6, [-1.0] * 6, [1.0] * 6), seconds=0).lines == 0
 
 
-def test_progress_is_told():
-    told = []
-    asked = at_least(9.0, [-1.0] * 2, [1.0] * 2)
+def test_progress_is_reported():
+    reports = []
+    prop = at_least(9.0, [-1.0] * 2, [1.0] * 2)
     model = nn.Sequential(linear([[1.0, 1.0]], [0.0]), nn.ReLU()).eval()
-    xl.falsify(model, asked, lines=200, progress=lambda *facts: told.append(facts))
-    assert [lines for _, lines, _ in told][-1] == 200
-    assert told[-1][0] == 1.0
-    assert told[-1][2] == 7.0
+    xl.falsify(model, prop, lines=200, progress=lambda *report: reports.append(report))
+    assert [lines for _, lines, _ in reports][-1] == 200
+    assert reports[-1][0] == 1.0
+    assert reports[-1][2] == 7.0
 
 
 def test_softmax_changes_no_order_and_other_constraints_of_it_are_refused():
@@ -325,7 +325,7 @@ def test_the_command_prints_the_competitions_form(run):
     assert json.loads(out)["answer"] == "sat"
 
 
-def test_the_command_says_what_it_covered(run):
+def test_the_command_reports_its_coverage(run):
     Path("p.vnnlib").write_text(SCORES + "(assert (>= Y_0 1000))")
     status, out, err = run("falsify", "loan.nnet", "p.vnnlib", "--lines", "60")
     assert (status, out) == (0, "unknown\n")
@@ -336,7 +336,7 @@ def test_the_command_says_what_it_covered(run):
     assert found["margin"] == pytest.approx(981)
 
 
-def test_the_command_ends_with_our_errors(run):
+def test_the_command_exits_with_the_codes_of_our_errors(run):
     Path("bad.vnnlib").write_text("(assert")
     Path("p.vnnlib").write_text(SCORES)
     assert run("falsify", "loan.nnet", "bad.vnnlib")[0] == 6
@@ -349,10 +349,10 @@ def test_the_command_ends_with_our_errors(run):
 def test_an_interrupted_search_writes_nothing(run, monkeypatch: pytest.MonkeyPatch):
     Path("p.vnnlib").write_text(SCORES + "(assert (>= Y_0 1000))")
 
-    def interrupted(*_: object) -> None:
+    def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(module, "next_hunt", interrupted)
+    monkeypatch.setattr(module, "select_search", interrupt)
     assert run("falsify", "loan.nnet", "p.vnnlib", "--out", "answer.txt")[0] == 130
     assert not Path("answer.txt").exists()
 
@@ -371,7 +371,7 @@ def acas(data: Path, network: str, number: int) -> tuple[Path, Path]:
 def test_known_violations_of_acas_xu_are_found(data: Path, network: str, number: int):
     found = xl.falsify(*acas(data, network, number), lines=20_000)
     assert found.strict, found
-    assert found.replayed.startswith("onnxruntime")
+    assert found.replayed_by.startswith("onnxruntime")
 
 
 def test_no_violation_is_claimed_where_there_is_none(data: Path):

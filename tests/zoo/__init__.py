@@ -1,1 +1,1 @@
-"""The networks that ship with the package."""
+"""The bundled networks."""

@@ -1,4 +1,4 @@
-"""The shipped collision-avoidance network follows the policy that its training script states."""
+"""The bundled collision-avoidance network follows the policy that its training script states."""
 
 import math
 import sys
@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from exactline.zoo import encounter, encounter_facts
-from exactline.zoo.encounter import ADVISORIES, HIGHEST, LOWEST, WEIGHTS
+from exactline.zoo import encounter_facts, encounter_network
+from exactline.zoo.encounter import ADVISORIES, INPUT_HIGH, INPUT_LOW, WEIGHTS
 
 ROOT = Path(__file__).parents[2]
-MIRROR = [0, 2, 1, 4, 3]  # left for right
+MIRROR = [0, 2, 1, 4, 3]  # advisories with left and right exchanged
 
 
 @pytest.fixture(scope="module")
@@ -26,13 +26,16 @@ def training():
 
 
 @pytest.fixture(scope="module")
-def some(training):
+def encounters(training):
     """Encounters that training never saw."""
-    return training.encounters(20_000, torch.Generator().manual_seed(99))
+    return training.draw_encounters(20_000, torch.Generator().manual_seed(99))
 
 
-def test_the_network_agrees_with_the_policy_as_often_as_its_file_says(training, some):
-    facts, found = encounter_facts(), training.judged(encounter(), some, training.in_parts(some))
+def test_the_network_agrees_with_the_policy_as_often_as_its_file_says(training, encounters):
+    facts, found = (
+        encounter_facts(),
+        training.evaluate(encounter_network(), encounters, training.costs_in_chunks(encounters)),
+    )
     assert facts.keys() == found.keys()
     assert facts["agreement"] > 0.97
     assert facts["agreement within 12,000 ft"] > 0.95
@@ -42,37 +45,37 @@ def test_the_network_agrees_with_the_policy_as_often_as_its_file_says(training, 
         assert found[name] == pytest.approx(facts[name], abs=spread + 1e-5)
 
 
-def test_encounters_fill_their_ranges(some):
-    low, high = torch.tensor(LOWEST, dtype=torch.float64), torch.tensor(HIGHEST, dtype=torch.float64)
-    assert ((some >= low) & (some <= high)).all()
-    assert (some.amax(0) > low + 0.99 * (high - low)).all()
-    assert (some.amin(0) < low + 0.01 * (high - low)).all()
+def test_encounters_fill_their_ranges(encounters):
+    low, high = torch.tensor(INPUT_LOW, dtype=torch.float64), torch.tensor(INPUT_HIGH, dtype=torch.float64)
+    assert ((encounters >= low) & (encounters <= high)).all()
+    assert (encounters.amax(0) > low + 0.99 * (high - low)).all()
+    assert (encounters.amin(0) < low + 0.01 * (high - low)).all()
 
 
 def test_aircraft_that_turn_fly_circles(training):
     moments = torch.tensor([0.0, 30.0, 60.0, 120.0], dtype=torch.float64)
-    x, y = training.flown(torch.tensor([100.0]).double(), torch.tensor([0.0]).double(), 3.0, moments)
+    x, y = training.fly(torch.tensor([100.0]).double(), torch.tensor([0.0]).double(), 3.0, moments)
     radius = 100 / math.radians(3)  # a quarter in 30 s, all of it in two minutes; left is up
     assert x[0].tolist() == pytest.approx([0, radius, 0, 0], abs=1e-9)
     assert y[0].tolist() == pytest.approx([0, radius, 2 * radius, 0], abs=1e-9)
 
 
 def test_aircraft_that_do_not_turn_fly_straight(training):
-    x, y = training.flown(torch.tensor([100.0]).double(), torch.tensor([math.pi / 6]).double(), 0.0, torch.arange(3.0))
+    x, y = training.fly(torch.tensor([100.0]).double(), torch.tensor([math.pi / 6]).double(), 0.0, torch.arange(3.0))
     assert x[0].tolist() == pytest.approx([0, 100 * math.sqrt(0.75), 200 * math.sqrt(0.75)])
     assert y[0].tolist() == pytest.approx([0, 50, 100])
 
 
 def test_a_slight_turn_is_almost_straight(training):
     speed, heading, moments = torch.tensor([500.0]).double(), torch.tensor([1.0]).double(), torch.arange(20.0).double()
-    bent, straight = (training.flown(speed, heading, turn, moments) for turn in (1e-6, 0.0))
+    bent, straight = (training.fly(speed, heading, turn, moments) for turn in (1e-6, 0.0))
     for a, b in zip(bent, straight, strict=True):
         torch.testing.assert_close(a, b, rtol=0, atol=1e-2)
 
 
-def test_the_policy_knows_no_left_from_right(training, some):
-    mirrored = some[:2000] * torch.tensor([1.0, -1.0, -1.0, 1.0, 1.0], dtype=torch.float64)
-    costs = training.costs(some[:2000])
+def test_the_policy_is_symmetric_in_left_and_right(training, encounters):
+    mirrored = encounters[:2000] * torch.tensor([1.0, -1.0, -1.0, 1.0, 1.0], dtype=torch.float64)
+    costs = training.costs(encounters[:2000])
     torch.testing.assert_close(training.costs(mirrored), costs[:, MIRROR], rtol=0, atol=1e-9)
 
 
@@ -84,16 +87,16 @@ def test_the_policy_turns_away_and_leaves_distant_aircraft_alone(training):
     assert [ADVISORIES[i] for i in chosen] == ["strong right", "clear of conflict", "clear of conflict"]
 
 
-def test_the_file_is_small_and_loading_it_spends_no_random_numbers():
+def test_the_file_is_small_and_loading_it_draws_no_random_numbers():
     assert (ROOT / "src/exactline/zoo" / WEIGHTS).stat().st_size < 60_000
     before = torch.get_rng_state()
-    assert not encounter().training
+    assert not encounter_network().training
     assert torch.equal(torch.get_rng_state(), before)
 
 
 def test_training_writes_the_same_file_every_time(training, tmp_path, monkeypatch, capsys):
     """Two short runs end to end; the long one is the script itself."""
-    for name, value in (("POOL", 500), ("HELD", 200), ("UPDATES", 3)):
+    for name, value in (("TRAINING_ENCOUNTERS", 500), ("TEST_ENCOUNTERS", 200), ("UPDATES", 3)):
         monkeypatch.setattr(training, name, value)
     written = []
     for folder in (tmp_path / "one", tmp_path / "two"):

@@ -1,4 +1,4 @@
-"""The shipped networks are what their pages say."""
+"""The bundled networks have the values and accuracies that their docstrings state."""
 
 import sys
 from pathlib import Path
@@ -56,21 +56,21 @@ def test_a_tent_network_needs_a_depth():
         tent_network(0)
 
 
-def test_making_networks_spends_no_random_numbers():
+def test_making_networks_draws_no_random_numbers():
     before = torch.get_rng_state()
     for network in (digits_network(), loan_network(), tent_network(3)):
         assert not network.training
     assert torch.equal(torch.get_rng_state(), before)
 
 
-def test_the_digits_network_reads_its_test_set(training):
+def test_the_digits_network_classifies_its_test_set(training):
     _, images, _, labels = training.split_digits()
     accuracy = training.accuracy(digits_network(), images, labels)
     print(f"test accuracy {accuracy:.2%}")
     assert accuracy >= 0.97
 
 
-def test_the_shipped_digits_are_from_the_test_set(training):
+def test_the_bundled_digits_are_from_the_test_set(training):
     images, labels = digits_images()
     train_images, test_images, _, test_labels = training.split_digits()
     assert labels.tolist() == [digit for digit in range(10) for _ in range(2)]

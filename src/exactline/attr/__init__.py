@@ -13,5 +13,5 @@ from .path_integrals import PathIntegral as PathIntegral
 from .path_integrals import path_integral as path_integral
 from .sampling_rules import error_curve as error_curve
 from .sampling_rules import integrate as integrate
-from .step_counts import Report as Report
+from .step_counts import SamplingReport as SamplingReport
 from .step_counts import recommend as recommend

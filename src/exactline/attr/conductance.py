@@ -1,22 +1,31 @@
-"""How much of a change flows through the units of a layer: conductance of all or of one, and internal influence."""
+"""How much of the output's change flows through the units of a layer: conductance and internal influence."""
 
 from __future__ import annotations
 
 import operator
-from typing import Any
+from typing import Any, Unpack
 
 import torch
 from torch import Tensor, nn
 
-from ..engines.dense.gradients import Layer, Watcher
+from ..engines.dense.gradients import LayerHook, LayerOnPieces
 from ..errors import ArgumentError
-from ..progress import ProgressCallback
-from .inputs import Model, asked, flat_targets, needless, one_output
-from .integrated_gradients import Tally, as_given, hanging_on, integral
-from .layers import LayerAttribution, no_layer, shaped
+from .inputs import (
+    AttributionCall,
+    AttributionKeywords,
+    AttributionOptions,
+    ModelLike,
+    Tensors,
+    flatten_targets,
+    parse_call,
+    single_output_shape,
+    warn_unused,
+)
+from .integrated_gradients import ReportTotals, attribution_range, integrate_output
+from .layers import CompleteLayerAttribution, LayerAttribution, layer_error, shape_like_layer
 
 
-class LayerConductance(LayerAttribution):
+class LayerConductance(CompleteLayerAttribution):
     """How much of the output's change flows through every unit of a layer.
 
     The integral of dF/dy times dy along the line from baseline to input, for every unit y.
@@ -26,36 +35,13 @@ class LayerConductance(LayerAttribution):
     tensor([[3., 0.]])
     """
 
-    def __init__(self, forward_func: Model, layer: nn.Module, device_ids: list[int] | None = None) -> None:
+    def __init__(self, forward_func: ModelLike, layer: nn.Module, device_ids: list[int] | None = None) -> None:
         super().__init__(forward_func, layer, device_ids)
 
-    def attribute(
-        self,
-        inputs: Any,  # (n, *in), or a tuple of such
-        baselines: Any = None,
-        target: Any = None,
-        additional_forward_args: Any = None,
-        n_steps: int | None = None,
-        method: str | None = None,
-        internal_batch_size: int | None = None,
-        return_convergence_delta: bool = False,
-        attribute_to_layer_input: bool = False,
-        grad_kwargs: dict[str, Any] | None = None,
-        *,
-        device: torch.device | str | None = None,
-        memory: int | None = None,
-        progress: bool | ProgressCallback = False,
-    ) -> Any:
-        """Conductances of the shape of the layer's output or input, and with ``return_convergence_delta`` a delta (n,).
-
-        Raises LineError, ArgumentError, UnsupportedError, NumberError.
-        """
-        needless(n_steps=n_steps, method=method)
-        call = asked(inputs, baselines, additional_forward_args, device)
-        sums, several = self._watched(call, target, attribute_to_layer_input, _conductance, memory, progress)
-        if not return_convergence_delta:
-            return shaped(call, sums, several)
-        return self._with_delta(call, sums, several, baselines, inputs, target, additional_forward_args)
+    def _attribute_to_layer(
+        self, call: AttributionCall, target: Any, at_input: bool, options: AttributionOptions
+    ) -> tuple[list[Tensor], bool]:
+        return self._sum_over_pieces(call, target, at_input, _conductance, options)
 
 
 class InternalInfluence(LayerAttribution):
@@ -68,16 +54,16 @@ class InternalInfluence(LayerAttribution):
     tensor([[2., 2.]])
     """
 
-    def __init__(self, forward_func: Model, layer: nn.Module, device_ids: list[int] | None = None) -> None:
+    def __init__(self, forward_func: ModelLike, layer: nn.Module, device_ids: list[int] | None = None) -> None:
         super().__init__(forward_func, layer, device_ids, False)
 
     def has_convergence_delta(self) -> bool:
-        """There is none: influences do not add up to the output."""
+        """Return False: influences do not add up to the change of the output."""
         return False
 
     def attribute(
         self,
-        inputs: Any,  # (n, *in), or a tuple of such
+        inputs: Any,
         baselines: Any = None,
         target: Any = None,
         additional_forward_args: Any = None,
@@ -86,21 +72,21 @@ class InternalInfluence(LayerAttribution):
         internal_batch_size: int | None = None,
         attribute_to_layer_input: bool = False,
         grad_kwargs: dict[str, Any] | None = None,
-        *,
-        device: torch.device | str | None = None,
-        memory: int | None = None,
-        progress: bool | ProgressCallback = False,
-    ) -> Any:
-        """Influences of the shape of the layer's output or input.
+        **options: Unpack[AttributionKeywords],
+    ) -> Tensors:
+        """Compute influences of the shape of the layer's output or input.
+
+        Arguments are those of `LayerConductance`, without ``return_convergence_delta``.
 
         Raises LineError, ArgumentError, UnsupportedError, NumberError.
         """
-        needless(n_steps=n_steps, method=method)
-        call = asked(inputs, baselines, additional_forward_args, device)
-        sums, several = self._watched(
-            call, target, attribute_to_layer_input, lambda layer: layer.gradients, memory, progress
+        warn_unused(n_steps=n_steps, method=method)
+        settings = AttributionOptions(**options)
+        call = parse_call(inputs, baselines, additional_forward_args, settings.device)
+        sums, is_tuple = self._sum_over_pieces(
+            call, target, attribute_to_layer_input, lambda layer: layer.gradients, settings
         )
-        return shaped(call, sums, several)
+        return shape_like_layer(call, sums, is_tuple)
 
 
 class NeuronConductance(LayerAttribution):
@@ -114,12 +100,12 @@ class NeuronConductance(LayerAttribution):
     """
 
     def has_convergence_delta(self) -> bool:
-        """There is none: one unit does not carry the whole output."""
+        """Return False: one unit does not carry the whole change of the output."""
         return False
 
     def attribute(
         self,
-        inputs: Any,  # (n, *in), or a tuple of such
+        inputs: Any,
         neuron_selector: int | tuple[int, ...],
         baselines: Any = None,
         target: Any = None,
@@ -129,57 +115,69 @@ class NeuronConductance(LayerAttribution):
         internal_batch_size: int | None = None,
         attribute_to_neuron_input: bool = False,
         grad_kwargs: dict[str, Any] | None = None,
-        *,
-        device: torch.device | str | None = None,
-        memory: int | None = None,
-        progress: bool | ProgressCallback = False,
-    ) -> Any:
-        """Conductances of the shape of the inputs.
+        **options: Unpack[AttributionKeywords],
+    ) -> Tensors:
+        """Compute conductances of the shape of the inputs.
+
+        Args:
+            inputs: A tensor (n, *in), or a tuple of tensors.
+            neuron_selector: The unit: an int, or a tuple with one int for each dim of the layer.
+            baselines: Numbers or tensors (n, *in) or (1, *in), a tuple for several inputs; zero by default.
+            target: The output element: an int, a tuple of ints, or a list or tensor with one for each example.
+            additional_forward_args: Further arguments of the model, fixed along the line.
+            n_steps: Ignored, with a warning.
+            method: Ignored, with a warning.
+            internal_batch_size: Ignored; use memory.
+            attribute_to_neuron_input: True selects a unit of the layer's input instead of its output.
+            grad_kwargs: Ignored.
+            **options: device, memory and progress; see `AttributionKeywords`.
 
         Raises LineError, ArgumentError, UnsupportedError, NumberError.
         """
-        needless(n_steps=n_steps, method=method)
-        call = asked(inputs, baselines, additional_forward_args, device)
-        count, tally = len(call.lines), Tally.of(len(call.lines))
-        sums = [torch.zeros_like(x) for x in call.lines.ends]
-        for group, places, _ in self._groups(call, attribute_to_neuron_input):
-            if len(places) > 1:
-                raise no_layer("layer has several tensors, and a neuron is one element of one")
-            targets = flat_targets(target, one_output(group.network), count)[group.rows]
-            watch = {places[0]: _only(_chosen(neuron_selector, group.network.nodes[places[0]].shape))}
-            found = integral(group.network, group.lines, targets, memory, progress, watch)
-            tally.add(found, group.rows, hanging_on(found, group.lines))
-            for total, gradient in zip(sums, found.gradients, strict=False):
+        warn_unused(n_steps=n_steps, method=method)
+        settings = AttributionOptions(**options)
+        call = parse_call(inputs, baselines, additional_forward_args, settings.device)
+        count, totals = len(call.lines), ReportTotals.for_examples(len(call.lines))
+        gradients = [torch.zeros_like(x) for x in call.lines.ends]
+        for group, nodes, _ in self._layer_groups(call, attribute_to_neuron_input):
+            if len(nodes) > 1:
+                raise layer_error("Layer has several tensors, but a neuron is one element of one tensor")
+            targets = flatten_targets(target, single_output_shape(group.network), count)[group.rows]
+            unit = _parse_selector(neuron_selector, group.network.nodes[nodes[0]].shape)
+            integral = integrate_output(group.network, group.lines, targets, settings, {nodes[0]: _keep_unit(unit)})
+            totals.add(integral, group.rows, attribution_range(integral, group.lines))
+            for total, gradient in zip(gradients, integral.gradients, strict=False):
                 total[group.rows] = gradient.to(total.device)
-        self.report = tally.report
-        made = [g * c for g, c in zip(sums, call.change, strict=True)] if self._multiply else sums
-        return as_given(call, made)
+        self.report = totals.report
+        if self._multiply:
+            gradients = [g * c for g, c in zip(gradients, call.change, strict=True)]
+        return call.shape_like_inputs(gradients)
 
 
-def _conductance(layer: Layer) -> Tensor:
-    """On every piece the mean gradient times the change of the layer's values, (points, *shape)."""
-    inner = torch.nonzero(layer.widths > 0)[:, 0]
-    widths = layer.widths[inner].view(-1, *[1] * (layer.values.dim() - 1)).to(layer.values.dtype)
-    made = torch.zeros_like(layer.values)
-    made[inner] = layer.gradients[inner] / widths * (layer.values[inner + 1] - layer.values[inner])
-    return made
+def _conductance(layer: LayerOnPieces) -> Tensor:  # (points, *shape)
+    """Multiply the mean gradient on each piece by the change of the layer's values along it."""
+    pieces = torch.nonzero(layer.widths > 0)[:, 0]
+    widths = layer.widths[pieces].view(-1, *[1] * (layer.values.dim() - 1)).to(layer.values.dtype)
+    flow = torch.zeros_like(layer.values)
+    flow[pieces] = layer.gradients[pieces] / widths * (layer.values[pieces + 1] - layer.values[pieces])
+    return flow
 
 
-def _only(unit: tuple[int, ...]) -> Watcher:
-    """A watcher that lets nothing but the gradient of one unit go on."""
+def _keep_unit(unit: tuple[int, ...]) -> LayerHook:
+    """Make a hook that sets all gradients of the layer to 0 except those of one unit."""
 
-    def watch(layer: Layer) -> Tensor:
-        kept = torch.zeros_like(layer.gradients)
-        kept[:, *unit] = layer.gradients[:, *unit]
-        return kept
+    def keep(layer: LayerOnPieces) -> Tensor:
+        gradients = torch.zeros_like(layer.gradients)
+        gradients[:, *unit] = layer.gradients[:, *unit]
+        return gradients
 
-    return watch
+    return keep
 
 
-def _chosen(selector: Any, shape: tuple[int, ...]) -> tuple[int, ...]:
-    given: tuple[Any, ...] = selector if isinstance(selector, tuple) else (selector,)
+def _parse_selector(selector: Any, shape: tuple[int, ...]) -> tuple[int, ...]:
+    indices: tuple[Any, ...] = selector if isinstance(selector, tuple) else (selector,)
     try:
-        unit = tuple(operator.index(i) for i in given)
+        unit = tuple(operator.index(i) for i in indices)
     except TypeError:
         unit = ()
     fits = len(unit) == len(shape) and all(-size <= i < size for i, size in zip(unit, shape, strict=True))

@@ -1,77 +1,91 @@
-"""Integrated gradients without steps: the integral itself, for whoever calls captum today."""
+"""Exact integrated gradients with captum's calling conventions."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, TypeVar, Unpack, overload
 
 import torch
 from torch import Tensor
 
-from ..engines.dense.gradients import Watcher
+from ..engines.dense.gradients import LayerHook
 from ..errors import ArgumentError
 from ..lines import Lines, as_points
 from ..network import Network, as_network
-from ..options import check_count
-from ..progress import ProgressCallback, progress_reporter
-from .inputs import Asked, Group, Model, asked, flat_targets, needless, one_output, outputs_at
+from ..progress import progress_reporter
+from .inputs import (
+    AttributionKeywords,
+    AttributionOptions,
+    ExampleGroup,
+    ModelLike,
+    Tensors,
+    evaluate_targets,
+    flatten_targets,
+    parse_call,
+    single_output_shape,
+    warn_unused,
+)
 from .path_integrals import PathIntegral, path_integral
+
+TensorsT = TypeVar("TensorsT", bound=Tensors)
 
 
 @dataclass(frozen=True)
 class AttributionReport:
-    """How an attribution came about, and how sure one can be of it.
+    """Facts about one attribution: its pieces, and how much of it depends on the choice of subgradients.
 
     >>> ig = IntegratedGradients(torch.nn.ReLU())
     >>> _ = ig.attribute(torch.tensor([[3.0, 1.0]]), baselines=-1.0, target=0)
     >>> ig.report
-    AttributionReport(pieces=3, stuck=0, hanging=tensor([0.], dtype=torch.float64))
+    AttributionReport(pieces=3, ambiguous=0, subgradient_range=tensor([0.], dtype=torch.float64))
     """
 
     pieces: int  # of all lines together
-    stuck: int  # pairs of a piece and a unit that is on a knot all along it: its gradient there is a convention
-    hanging: Tensor  # (n,) how much attribution hangs on those conventions
+    ambiguous: int  # pairs of a piece and a unit that stays on a knot along it, where its gradient is a convention
+    subgradient_range: Tensor  # (n,) how much attribution changes if each of them is taken on its other side
 
 
 @dataclass
-class Tally:
-    """What the groups of one call come to."""
+class ReportTotals:
+    """Sums up the report over the groups of examples of one call."""
 
-    hanging: Tensor  # (n,)
+    subgradient_range: Tensor  # (n,)
     pieces: int = 0
-    stuck: int = 0
+    ambiguous: int = 0
 
     @staticmethod
-    def of(count: int) -> Tally:
-        """Of so many examples, none of them looked at yet."""
-        return Tally(torch.zeros(count, dtype=torch.float64))
+    def for_examples(count: int) -> ReportTotals:
+        """Start with ``count`` examples."""
+        return ReportTotals(torch.zeros(count, dtype=torch.float64))
 
-    def add(self, found: PathIntegral, rows: Tensor, hanging: Tensor) -> None:  # (rows,) both
-        """The integrals of some examples, and how much of each hangs on conventions."""
-        self.pieces, self.stuck = self.pieces + found.pieces, self.stuck + found.stuck
-        self.hanging[rows] = hanging
+    def add(self, integral: PathIntegral, rows: Tensor, subgradient_range: Tensor) -> None:  # (rows,) twice
+        """Add the integrals of some examples."""
+        self.pieces += integral.pieces
+        self.ambiguous += integral.ambiguous
+        self.subgradient_range[rows] = subgradient_range
 
     @property
     def report(self) -> AttributionReport:
-        return AttributionReport(self.pieces, self.stuck, self.hanging)
+        """The report on all examples."""
+        return AttributionReport(self.pieces, self.ambiguous, self.subgradient_range)
 
 
 class Attribution:
-    """What all attribution methods share: a model, and a report on the last call."""
+    """Base class of all attribution methods: a model, and the report on the last call."""
 
-    def __init__(self, forward_func: Model, multiply_by_inputs: bool = True) -> None:
+    def __init__(self, forward_func: ModelLike, multiply_by_inputs: bool = True) -> None:
         self.forward_func = forward_func
         self.report: AttributionReport | None = None
         self._multiply = multiply_by_inputs
 
     @property
     def multiplies_by_inputs(self) -> bool:
-        """Whether gradients are multiplied by inputs less baselines."""
+        """Whether gradients are multiplied by inputs minus baselines."""
         return self._multiply
 
     def has_convergence_delta(self) -> bool:
-        """Whether the method can tell by how much completeness is missed."""
+        """Whether the attributions add up to the change of the output, so that a convergence delta exists."""
         return True
 
     def compute_convergence_delta(
@@ -82,31 +96,42 @@ class Attribution:
         target: Any = None,
         additional_forward_args: Any = None,
     ) -> Tensor:
-        """Sum of the attributions less the change of the output from start to end, (n,).
+        """Compute the sum of the attributions minus the change of the output, (n,).
 
-        Raises ArgumentError where the target does not fit the output.
+        Args:
+            attributions: The result of ``attribute``, (n, *shape), or a tuple.
+            start_point: The baselines.
+            end_point: The inputs, (n, *in), or a tuple.
+            target: The target, as for ``attribute``.
+            additional_forward_args: The additional arguments, as for ``attribute``.
+
+        Raises ArgumentError if the attributions or the target do not fit.
         """
-        call = asked(end_point, start_point, additional_forward_args, None)
-        found = as_points(attributions if isinstance(attributions, tuple) else (attributions,), "attributions")
+        call = parse_call(end_point, start_point, additional_forward_args, None)
+        tensors = as_points(attributions if isinstance(attributions, tuple) else (attributions,), "attributions")
         count = len(call.lines)
-        if any(not a.dim() or len(a) != count for a in found):
+        if any(not a.dim() or len(a) != count for a in tensors):
             raise ArgumentError(
-                f"The attributions are not of {count} examples.",
+                f"The attributions are not those of {count} examples.",
                 where="argument attributions",
-                hint="Give what attribute returned for the same inputs.",
+                hint="Give what attribute returned for these inputs.",
             )
-        total = torch.zeros(count, dtype=torch.float64)
-        for group in call.groups(self.forward_func, plain_capture):
-            targets = flat_targets(target, one_output(group.network), count)[group.rows]
-            total[group.rows] = _missed([a[group.rows] for a in found], group, targets)
-        return call.given_back(total)
+        delta = torch.zeros(count, dtype=torch.float64)
+        for group in call.groups(self.forward_func, capture_model):
+            targets = flatten_targets(target, single_output_shape(group.network), count)[group.rows]
+            delta[group.rows] = _convergence_delta([a[group.rows] for a in tensors], group, targets)
+        return call.cast_like_input(delta)
 
 
 class IntegratedGradients(Attribution):
-    """Integrated gradients, exact but for rounding, with captum's calling conventions.
+    """Integrated gradients, exact up to rounding, with captum's calling conventions.
 
-    ``model_or_forward`` is a module in eval mode, any callable of batches, or a Network. Where it ends in softmax,
-    log_softmax, sigmoid or tanh, attributions are of what that makes of the outputs.
+    If the model ends in softmax, log_softmax, sigmoid or tanh, the attributions are those of its result.
+
+    Args:
+        model_or_forward: A module in eval mode, any callable of batches, or a Network.
+        multiply_by_inputs: False returns the integrated gradients without the factor inputs minus baselines.
+        forward_func: captum's name for the first argument.
 
     >>> ig = IntegratedGradients(torch.nn.ReLU())
     >>> ig.attribute(torch.tensor([[3.0]]), baselines=-1.0, target=0)
@@ -115,100 +140,140 @@ class IntegratedGradients(Attribution):
 
     def __init__(
         self,
-        model_or_forward: Model | None = None,
+        model_or_forward: ModelLike | None = None,
         multiply_by_inputs: bool = True,
         *,
-        forward_func: Model | None = None,  # captum's name for the first argument
+        forward_func: ModelLike | None = None,
     ) -> None:
-        given = forward_func if model_or_forward is None else model_or_forward
-        if given is None:
+        model = forward_func if model_or_forward is None else model_or_forward
+        if model is None:
             raise ArgumentError(
                 "There is no model.", where="argument model_or_forward", hint="Give a module, a callable or a Network."
             )
-        super().__init__(given, multiply_by_inputs)
+        super().__init__(model, multiply_by_inputs)
 
+    @overload
     def attribute(
         self,
-        inputs: Any,  # (n, *in), or a tuple of such
-        baselines: Any = None,  # numbers or tensors (n, *in) or (1, *in); a tuple for several inputs
+        inputs: TensorsT,
+        baselines: Any = None,
+        target: Any = None,
+        additional_forward_args: Any = None,
+        n_steps: int | None = None,
+        method: str | None = None,
+        internal_batch_size: int | None = None,
+        return_convergence_delta: Literal[False] = False,
+        **options: Unpack[AttributionKeywords],
+    ) -> TensorsT: ...
+    @overload
+    def attribute(
+        self,
+        inputs: TensorsT,
+        baselines: Any = None,
+        target: Any = None,
+        additional_forward_args: Any = None,
+        n_steps: int | None = None,
+        method: str | None = None,
+        internal_batch_size: int | None = None,
+        *,
+        return_convergence_delta: Literal[True],
+        **options: Unpack[AttributionKeywords],
+    ) -> tuple[TensorsT, Tensor]: ...
+    def attribute(
+        self,
+        inputs: Any,
+        baselines: Any = None,
         target: Any = None,
         additional_forward_args: Any = None,
         n_steps: int | None = None,
         method: str | None = None,
         internal_batch_size: int | None = None,
         return_convergence_delta: bool = False,
-        *,
-        device: torch.device | str | None = None,
-        memory: int | None = None,
-        progress: bool | ProgressCallback = False,
+        **options: Unpack[AttributionKeywords],
     ) -> Any:
-        """Attributions of the shape of the inputs, and with ``return_convergence_delta`` also the delta (n,).
+        """Compute attributions of the shape of the inputs.
 
-        Additional tensors whose first dim is the batch are held fixed along the line, all else is taken as it is.
-        The delta is of gradients times inputs less baselines, whether or not these are what is returned.
+        Args:
+            inputs: A tensor (n, *in), or a tuple of tensors.
+            baselines: Numbers or tensors (n, *in) or (1, *in), a tuple for several inputs; zero by default.
+            target: The output element: an int, a tuple of ints, or a list or tensor with one for each example.
+            additional_forward_args: Further arguments of the model. Tensors whose first dim is the batch stay fixed
+                along the line; other values are passed on as they are.
+            n_steps: Ignored, with a warning.
+            method: Ignored, with a warning.
+            internal_batch_size: Ignored; use memory.
+            return_convergence_delta: True also returns the delta, (n,): the sum of the attributions minus the change
+                of the output. It is that of gradients times inputs minus baselines, whatever ``multiply_by_inputs``.
+            **options: device, memory and progress; see `AttributionKeywords`.
+
+        >>> ig = IntegratedGradients(torch.nn.ReLU())
+        >>> ig.attribute(torch.tensor([[3.0, 1.0]]), baselines=-1.0, target=0, return_convergence_delta=True)
+        (tensor([[3., 0.]]), tensor([0.]))
+
         Raises LineError, ArgumentError, UnsupportedError, NumberError.
         """
-        needless(n_steps=n_steps, method=method)
-        call = asked(inputs, baselines, additional_forward_args, device)
+        warn_unused(n_steps=n_steps, method=method)
+        settings = AttributionOptions(**options)
+        call = parse_call(inputs, baselines, additional_forward_args, settings.device)
         count = len(call.lines)
-        sums = [torch.zeros_like(x) for x in call.lines.ends]
-        delta, tally = torch.zeros(count, dtype=torch.float64), Tally.of(count)
-        for group in call.groups(self.forward_func, plain_capture):
-            targets = flat_targets(target, one_output(group.network), count)[group.rows]
-            found = integral(group.network, group.lines, targets, memory, progress)
-            tally.add(found, group.rows, hanging_on(found, group.lines))
-            for total, gradient in zip(sums, found.gradients, strict=False):
+        gradients = [torch.zeros_like(x) for x in call.lines.ends]
+        delta, totals = torch.zeros(count, dtype=torch.float64), ReportTotals.for_examples(count)
+        for group in call.groups(self.forward_func, capture_model):
+            targets = flatten_targets(target, single_output_shape(group.network), count)[group.rows]
+            integral = integrate_output(group.network, group.lines, targets, settings)
+            totals.add(integral, group.rows, attribution_range(integral, group.lines))
+            for total, gradient in zip(gradients, integral.gradients, strict=False):
                 total[group.rows] = gradient.to(total.device)
             if return_convergence_delta:
-                change = call.change
-                delta[group.rows] = _missed(
-                    [g[group.rows] * c[group.rows] for g, c in zip(sums, change, strict=True)], group, targets
-                )
-        self.report = tally.report
-        made = [g * c for g, c in zip(sums, call.change, strict=True)] if self._multiply else sums
-        out = as_given(call, made)
-        return (out, call.given_back(delta)) if return_convergence_delta else out
+                products = [g[group.rows] * c[group.rows] for g, c in zip(gradients, call.change, strict=True)]
+                delta[group.rows] = _convergence_delta(products, group, targets)
+        self.report = totals.report
+        if self._multiply:
+            gradients = [g * c for g, c in zip(gradients, call.change, strict=True)]
+        attributions = call.shape_like_inputs(gradients)
+        return (attributions, call.cast_like_input(delta)) if return_convergence_delta else attributions
 
 
-def integral(
+def integrate_output(
     network: Network,
     lines: Lines,
     targets: Tensor,  # (lines,)
-    memory: int | None,
-    progress: bool | ProgressCallback,
-    watch: dict[int, Watcher] | None = None,
-    rival: dict[int, Watcher] | None = None,
+    options: AttributionOptions,
+    hooks: dict[int, LayerHook] | None = None,
+    other_side_hooks: dict[int, LayerHook] | None = None,
 ) -> PathIntegral:
-    """A path integral of the first output after its tail."""
-    memory = check_count("memory", memory)
-    with progress_reporter(progress) as report:
-        told: Callable[[int, int], None] | None = None
+    """Integrate the gradient of the first output, behind its smooth tail if it has one."""
+    with progress_reporter(options.progress) as report:
+        report_lines: Callable[[int, int], None] | None = None
         if report is not None:
-            told = lambda done, pieces: report(done / len(lines), pieces)  # noqa: E731
-        return path_integral(network, lines, targets, tail=True, watch=watch, rival=rival, memory=memory, progress=told)
+            report_lines = lambda done, pieces: report(done / len(lines), pieces)  # noqa: E731
+        return path_integral(
+            network,
+            lines,
+            targets,
+            tail=True,
+            hooks=hooks,
+            other_side_hooks=other_side_hooks,
+            memory=options.memory,
+            progress=report_lines,
+        )
 
 
-def hanging_on(found: PathIntegral, lines: Lines) -> Tensor:
-    """How much attribution hangs on conventions, (lines,)."""
+def attribution_range(integral: PathIntegral, lines: Lines) -> Tensor:  # (lines,)
+    """Return how much attribution depends on the choice of subgradients, summed over all inputs."""
     total = torch.zeros(len(lines), dtype=torch.float64)
-    for swing, start, end in zip(found.swing or (), lines.starts, lines.ends, strict=False):
-        total += (swing * (end - start).abs()).reshape(len(lines), -1).sum(1).cpu()
+    for change, start, end in zip(integral.subgradient_range or (), lines.starts, lines.ends, strict=False):
+        total += (change * (end - start).abs()).reshape(len(lines), -1).sum(1).cpu()
     return total
 
 
-def plain_capture(model: Model, points: Sequence[Tensor], device: torch.device) -> Network:
-    """The network of a model, as it is."""
+def capture_model(model: ModelLike, points: Sequence[Tensor], device: torch.device) -> Network:
+    """Capture a model without changes."""
     return as_network(model, points, device=device)
 
 
-def as_given(call: Asked, made: Sequence[Tensor]) -> Any:
-    """Results as the inputs were given: one tensor or a tuple, in their precision and on their device."""
-    out = tuple(call.given_back(a, i) for i, a in enumerate(made))
-    return out[0] if call.single else out
-
-
-def _missed(attributions: Sequence[Tensor], group: Group, targets: Tensor) -> Tensor:
-    """By how much attributions miss the change of the output, (rows,)."""
-    ends = (outputs_at(group.network, xs, targets).cpu() for xs in (group.lines.ends, group.lines.starts))
+def _convergence_delta(attributions: Sequence[Tensor], group: ExampleGroup, targets: Tensor) -> Tensor:  # (rows,)
+    at_inputs = evaluate_targets(group.network, group.lines.ends, targets).cpu()
+    at_baselines = evaluate_targets(group.network, group.lines.starts, targets).cpu()
     total = torch.stack([a.reshape(len(a), a.shape[1:].numel()).sum(1) for a in attributions]).sum(0)
-    return total - (next(ends) - next(ends))
+    return total - (at_inputs - at_baselines)

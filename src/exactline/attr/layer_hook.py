@@ -1,4 +1,4 @@
-"""A model opened at one of its layers: what the layer gives or takes comes out as well, or comes from outside."""
+"""A model opened at one of its layers, so that the layer's tensors become outputs or inputs of the model."""
 
 from __future__ import annotations
 
@@ -9,61 +9,67 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from ..network import unwrapped
-from .inputs import Model
+from ..network import unwrap_model
+from .inputs import ModelLike
 
 
 @dataclass(eq=False)
-class Trace:
-    """What was seen of the layer while its model was traced."""
+class LayerTrace:
+    """Facts about the layer, recorded while the model is traced."""
 
     calls: int = 0
-    several: bool = False  # whether it gives or takes a tuple
-    outputs: int = 1  # how many tensors the model returns
-    values: list[Tensor] = field(default_factory=list[Tensor])  # of its last call
+    is_tuple: bool = False  # whether the layer returns or takes a tuple
+    output_count: int = 1  # number of tensors that the model returns
+    values: list[Tensor] = field(default_factory=list[Tensor])  # the layer's tensors in its last call
 
 
-class Probe(nn.Module):
-    """The model that returns its output and then the layer's tensors.
+class HookedModel(nn.Module):
+    """A model that returns its output followed by the tensors of a layer.
 
-    With ``given`` it is the rest of the model instead: the first inputs stand in for the layer's tensors.
+    With ``substitutes`` it is the rest of the model instead: its first inputs replace the layer's tensors.
+
+    Args:
+        model: The model.
+        layer: The layer, a submodule of the model.
+        at_input: Whether the layer's inputs are meant rather than its outputs.
+        substitutes: The number of first inputs that replace the layer's tensors.
     """
 
-    def __init__(self, model: Model, layer: nn.Module, at_input: bool, given: int = 0) -> None:
+    def __init__(self, model: ModelLike, layer: nn.Module, at_input: bool, substitutes: int = 0) -> None:
         super().__init__()
-        self.model = unwrapped(model)
-        self.layer = (layer,)  # in a tuple, so that it does not count as a second submodule
-        self.at_input, self.given = at_input, given
-        self.trace = Trace()
+        self.model = unwrap_model(model)
+        self.layer = (layer,)  # in a tuple, so that it is not registered as a second submodule
+        self.at_input, self.substitutes = at_input, substitutes
+        self.trace = LayerTrace()
 
     def forward(self, *xs: Tensor) -> Any:
         self.trace.calls, self.trace.values = 0, []
-        with self._hooked(list(xs[: self.given])):
-            out = self.model(*xs[self.given :])
-        found, self.trace.values = self.trace.values, []  # no tensor of a trace may outlive it
-        self.trace.outputs = len(out) if isinstance(out, (tuple, list)) else 1
-        return out if self.given or self.trace.outputs > 1 else (out, *found)
+        with self._install_hook(list(xs[: self.substitutes])):
+            out = self.model(*xs[self.substitutes :])
+        values, self.trace.values = self.trace.values, []  # tensors of a trace must not outlive it
+        self.trace.output_count = len(out) if isinstance(out, (tuple, list)) else 1
+        return out if self.substitutes or self.trace.output_count > 1 else (out, *values)
 
     @contextmanager
-    def _hooked(self, given: list[Tensor]) -> Generator[None]:
-        def look(value: Any) -> Any:
+    def _install_hook(self, substitutes: list[Tensor]) -> Generator[None]:
+        def record(value: Any) -> Any:
             self.trace.calls += 1
-            self.trace.several = isinstance(value, (tuple, list))
-            tensors: list[Any] = list(value) if self.trace.several else [value]
-            if not given and self.at_input:
-                self.trace.values = [t.clone() for t in tensors]  # what follows may write into them
+            self.trace.is_tuple = isinstance(value, (tuple, list))
+            tensors: list[Any] = list(value) if self.trace.is_tuple else [value]
+            if not substitutes and self.at_input:
+                self.trace.values = [t.clone() for t in tensors]  # in-place operators may overwrite them later
                 return None
-            # times one: a node of its own, also for a layer that changes nothing
-            passed = [t * 1.0 for t in (given or tensors)]
+            # multiplying by one makes a node of its own, even for a layer that changes nothing
+            passed = [t * 1.0 for t in (substitutes or tensors)]
             self.trace.values = [t.clone() for t in passed]
-            return type(value)(passed) if self.trace.several else passed[0]
+            return type(value)(passed) if self.trace.is_tuple else passed[0]
 
         def before(_: nn.Module, inputs: Any) -> Any:
-            changed = look(inputs if len(inputs) > 1 else inputs[0])
+            changed = record(inputs if len(inputs) > 1 else inputs[0])
             return None if changed is None else changed if isinstance(changed, tuple) else (changed,)
 
         def after(_: nn.Module, inputs: Any, output: Any) -> Any:
-            return look(output)
+            return record(output)
 
         (layer,) = self.layer
         hook = layer.register_forward_pre_hook(before) if self.at_input else layer.register_forward_hook(after)

@@ -1,4 +1,4 @@
-"""Pictures of attributions: the functions of this package that call the layer above, `plot`."""
+"""Functions of this package that call the layer above, `plot`, which is imported on first use."""
 
 from __future__ import annotations
 
@@ -7,36 +7,43 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from .step_counts import Report
+    from .step_counts import SamplingReport
 
 
 def plot(
-    attributions: Any,  # (*in) of one input
-    input: Any = None,  # (*in)
+    attributions: Any,
+    input: Any = None,
     ax: Axes | None = None,
     *,
     title: str = "",
     limit: float | None = None,
-    most: int = 15,
+    max_bars: int = 15,
 ) -> Axes:
-    """Draw attributions of an image as a heat map, its input beside it; of anything else as bars, the largest on top.
+    """Draw attributions: a heat map beside the input for an image, else bars, the largest on top.
 
-    Red speaks for the output, blue against it. ``limit`` is where the colours end, by default at the largest
-    attribution; ``most`` is the number of bars. With an ``ax`` of yours only the map or the bars are drawn, into it.
+    Positive attributions are red, negative ones blue.
 
-    >>> found = plot([0.5, -3.0, 2.0], input=[1.0, 4.0, 9.0])
-    >>> [label.get_text() for label in found.get_yticklabels()]
+    Args:
+        attributions: The attributions of one input, (*in).
+        input: The input, (*in), drawn beside the heat map or named at the bars.
+        ax: The matplotlib axes to draw into; with it, only the heat map or the bars are drawn.
+        title: The title.
+        limit: The attribution at which the colour scale ends; by default the largest.
+        max_bars: The largest number of bars.
+
+    >>> axes = plot([0.5, -3.0, 2.0], input=[1.0, 4.0, 9.0])
+    >>> [label.get_text() for label in axes.get_yticklabels()]
     ['x[1] = 4', 'x[2] = 9', 'x[0] = 1']
 
-    Raises MissingError where matplotlib is not installed, ArgumentError for shapes that differ or numbers not finite.
+    Raises MissingError without matplotlib, ArgumentError for shapes that differ or numbers that are not finite.
     """
-    from ..plot.heat import plot_attribution
+    from ..plot.attribution import plot_attribution
 
-    return plot_attribution(attributions, input, ax=ax, title=title, limit=limit, most=most)
+    return plot_attribution(attributions, input, ax=ax, title=title, limit=limit, max_bars=max_bars)
 
 
-def plot_error_curves(report: Report, ax: Axes | None) -> Axes:
-    """Draw the mean error of each sampling rule against the number of gradients."""
-    from ..plot.curves import plot_errors
+def plot_error_curves(report: SamplingReport, ax: Axes | None) -> Axes:
+    """Draw the error curves of a report; see `SamplingReport.plot`."""
+    from ..plot.attribution import plot_sampling_errors
 
-    return plot_errors(report, ax)
+    return plot_sampling_errors(report, ax)

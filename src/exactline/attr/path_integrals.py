@@ -1,4 +1,4 @@
-"""Exact path integrals of gradients along straight lines: the one function on which all attributions stand."""
+"""Exact path integrals of gradients along straight lines, on which all attributions are built."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ..engines.dense.cotangents import Output, Smoothed
-from ..engines.dense.gradients import Backward, Seed, Watcher
+from ..engines.dense.cotangents import OutputCotangent, TailCotangent
+from ..engines.dense.gradients import BackwardSweep, Cotangent, LayerHook
 from ..engines.dense.sweep import SweepLimits
 from ..engines.patches.gradients import patch_integral
 from ..engines.select import EngineChoice
@@ -19,12 +19,12 @@ from ..network.graph import Network
 from ..numerics.plan import sweep_plan
 from ..options import free_memory
 
-SHARE = 3  # values, gradients and patterns stand side by side
+BACKWARD_MEMORY_DIVISOR = 3  # values, gradients and activation patterns share the memory
 
 
 @dataclass(frozen=True)
 class PathIntegral:
-    """Gradients integrated along lines, and how sure one can be of them.
+    """Gradients integrated along lines, and how much they depend on the choice of subgradients.
 
     >>> from exactline.network import as_network
     >>> network = as_network(torch.nn.ReLU(), [torch.zeros(2)])
@@ -33,59 +33,74 @@ class PathIntegral:
     (tensor([[0.7500, 0.0000]], dtype=torch.float64),)
     """
 
-    gradients: tuple[Tensor, ...]  # (lines, *in) each: the integral over alpha of dF/dx
+    gradients: tuple[Tensor, ...]  # (lines, *in) each: the integral of dF/dx over alpha
     pieces: int  # of all lines together
-    stuck: int  # pairs of a piece and a unit that is on a knot all along it, where its gradient is a convention
-    swing: tuple[Tensor, ...] | None  # by how much the gradients change if each of those is taken on its other side
+    ambiguous: int  # pairs of a piece and a unit that stays on a knot along it, where its gradient is a convention
+    # (lines, *in) each: how much the gradients change if each of them is taken on its other side; None without any
+    subgradient_range: tuple[Tensor, ...] | None
 
 
 def path_integral(
     network: Network,
     lines: Lines,
-    targets: Tensor,  # (lines,) flat position in the output
+    targets: Tensor,
     *,
     output: int = 0,
-    tail: bool = False,  # of what the smooth tail makes of the output
-    watch: dict[int, Watcher] | None = None,
-    rival: dict[int, Watcher] | None = None,  # who watches the second way back; by default the same
+    tail: bool = False,
+    hooks: dict[int, LayerHook] | None = None,
+    other_side_hooks: dict[int, LayerHook] | None = None,
     memory: int | None = None,
-    progress: Callable[[int, int], None] | None = None,  # lines done, pieces so far
-    doubts: bool = True,  # whether to go back once more where a gradient is a convention
-    engine: str = "auto",  # see `restrict`
+    progress: Callable[[int, int], None] | None = None,
+    with_subgradient_range: bool = True,
+    engine: str = "auto",
 ) -> PathIntegral:
-    """Integrals of the gradient of one output along many lines, exact but for rounding.
+    """Integrate the gradient of one output element along many lines, exactly up to rounding.
 
-    The lines are on the network's device and in its precision.
+    Args:
+        network: The captured network.
+        lines: The lines, on the network's device and in its precision.
+        targets: The flat position in the output for each line, (lines,).
+        output: The index among the network's outputs.
+        tail: Whether to integrate the gradient of the smooth tail's result instead of the output's.
+        hooks: Functions called with the values and gradients of a node, by node.
+        other_side_hooks: The hooks of the second backward sweep, which takes ambiguous units on their other side; by
+            default ``hooks``.
+        memory: Bytes of the working set; by default a share of the free memory.
+        progress: Called with the number of lines done and of pieces so far.
+        with_subgradient_range: False skips the second backward sweep.
+        engine: "dense", "patches" or "auto"; see `restrict`.
 
     >>> from exactline.network import as_network
     >>> network = as_network(torch.nn.ReLU(), [torch.zeros(2)])
     >>> lines = Lines((torch.tensor([[-1.0, 1.0]]).double(),), (torch.tensor([[3.0, 3.0]]).double(),))
     >>> found = path_integral(network, lines, torch.tensor([0]))
-    >>> found.gradients, found.pieces, found.stuck
+    >>> found.gradients, found.pieces, found.ambiguous
     ((tensor([[0.7500, 0.0000]], dtype=torch.float64),), 2, 0)
+
+    Raises NumberError if values overflow.
     """
-    kind = Smoothed if tail and network.tails[output] is not None else Output
-    seed: Seed = kind(network, output, targets)
+    kind = TailCotangent if tail and network.tails[output] is not None else OutputCotangent
+    cotangent: Cotangent = kind(network, output, targets)
     memory = free_memory(network.device) if memory is None else memory
-    limits = SweepLimits(sweep_plan(network).max_points(memory // SHARE))
-    if not watch and kind is Output and EngineChoice(network, engine, limits, memory, False).uses_patches:
+    limits = SweepLimits(sweep_plan(network).max_points(memory // BACKWARD_MEMORY_DIVISOR))
+    if not hooks and kind is OutputCotangent and EngineChoice(network, engine, limits, memory, False).uses_patches:
         with full_precision():
             found = patch_integral(network, lines, targets, output, limits, memory, progress)
         if found is not None:
             return PathIntegral(*found, 0, None)
 
-    def go(other_side: bool, watched: dict[int, Watcher]) -> tuple[tuple[Tensor, ...], Backward]:
-        way = Backward(network, seed, limits, watched, other_side)
-        parts = [grads for _, grads in way.run(lines, None if other_side else progress)]
+    def integrate(other_side: bool, hooks: dict[int, LayerHook]) -> tuple[tuple[Tensor, ...], BackwardSweep]:
+        sweep = BackwardSweep(network, cotangent, limits, hooks, other_side)
+        parts = [gradients for _, gradients in sweep.run(lines, None if other_side else progress)]
         shapes = [network.nodes[i].shape for i in network.inputs]
         empty = [torch.zeros(0, *s, dtype=network.dtype, device=network.device) for s in shapes]
         columns = zip(*parts, strict=True) if parts else [[e] for e in empty]
-        return tuple(torch.cat(list(column)) for column in columns), way
+        return tuple(torch.cat(list(column)) for column in columns), sweep
 
     with full_precision():
-        found, way = go(False, watch or {})
-        swing = None
-        if way.stuck and doubts:
-            other, _ = go(True, (watch or {}) if rival is None else rival)
-            swing = tuple((a - b).abs() for a, b in zip(found, other, strict=True))
-    return PathIntegral(found, way.pieces, way.stuck, swing)
+        gradients, sweep = integrate(False, hooks or {})
+        subgradient_range = None
+        if sweep.ambiguous and with_subgradient_range:
+            other, _ = integrate(True, (hooks or {}) if other_side_hooks is None else other_side_hooks)
+            subgradient_range = tuple((a - b).abs() for a, b in zip(gradients, other, strict=True))
+    return PathIntegral(gradients, sweep.pieces, sweep.ambiguous, subgradient_range)

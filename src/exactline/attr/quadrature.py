@@ -1,41 +1,37 @@
-"""Where each sampling rule looks along a line, and how much weight it gives to what it sees."""
+"""Quadrature rules on [0, 1]: the nodes and weights of each rule for a number of nodes."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..tolerances import NEWTON_STEP_TOLERANCE
+
 Array: TypeAlias = NDArray[np.float64]
 
 
-def left(n: int) -> tuple[Array, Array]:
-    """The start of each of n equal stretches."""
-    return np.arange(n) / n, np.full(n, 1 / n)
+def riemann(n: int, offset: float) -> tuple[Array, Array]:
+    """Riemann sum: one node in each of n equal intervals, at a fraction of it: 0 left, 1/2 midpoint, 1 right.
 
-
-def right(n: int) -> tuple[Array, Array]:
-    """The end of each of n equal stretches."""
-    return np.arange(1, n + 1) / n, np.full(n, 1 / n)
-
-
-def midpoint(n: int) -> tuple[Array, Array]:
-    """The middle of each of n equal stretches."""
-    return (np.arange(n) + 0.5) / n, np.full(n, 1 / n)
+    >>> riemann(4, 0.5)[0].tolist()
+    [0.125, 0.375, 0.625, 0.875]
+    """
+    return (np.arange(n) + offset) / n, np.full(n, 1 / n)
 
 
 def trapezoid(n: int) -> tuple[Array, Array]:
-    """Both ends of n - 1 equal stretches."""
+    """Trapezoidal rule: the n ends of n - 1 equal intervals."""
     weights = np.full(n, 1 / (n - 1))
     weights[[0, -1]] /= 2
     return np.arange(n) / (n - 1), weights
 
 
 def simpson(n: int) -> tuple[Array, Array]:
-    """Parabolas through three neighbours; where n is even, the last four share a cubic.
+    """Simpson's rule: parabolas through three neighbours; for even n, a cubic through the last four nodes.
 
     >>> simpson(3)[1].tolist()
     [0.1666..., 0.6666..., 0.1666...]
@@ -51,10 +47,10 @@ def simpson(n: int) -> tuple[Array, Array]:
 
 @lru_cache(maxsize=2048)
 def gauss_legendre(n: int) -> tuple[Array, Array]:
-    """The roots of the Legendre polynomial of degree n.
+    """Gauss-Legendre quadrature: the roots of the Legendre polynomial of degree n.
 
-    Newton's method from Tricomi's approximation, on the roots of one half: numpy's eigenvalues take seconds for the
-    thousand degrees of an error curve.
+    Uses Newton's method from Tricomi's approximation, on the roots of one half. The eigenvalues that numpy computes
+    take seconds for the thousand degrees of an error curve.
     """
     k = np.arange(1, (n + 1) // 2 + 1)
     x = (1 - (n - 1) / (8 * n**3)) * np.cos(np.pi * (4 * k - 1) / (4 * n + 2))
@@ -66,7 +62,7 @@ def gauss_legendre(n: int) -> tuple[Array, Array]:
         slope = n * (x * value - before) / (x * x - 1)
         step = value / slope
         x = x - step
-        if float(np.abs(step).max()) < 1e-14:
+        if float(np.abs(step).max()) < NEWTON_STEP_TOLERANCE:
             break
     weights = 1 / ((1 - x * x) * slope * slope)
     x, weights = np.concatenate([-x, x[: n // 2][::-1]]), np.concatenate([weights, weights[: n // 2][::-1]])
@@ -74,11 +70,11 @@ def gauss_legendre(n: int) -> tuple[Array, Array]:
 
 
 RULES: dict[str, Callable[[int], tuple[Array, Array]]] = {
-    "left": left,
-    "right": right,
-    "midpoint": midpoint,
+    "left": partial(riemann, offset=0.0),
+    "right": partial(riemann, offset=1.0),
+    "midpoint": partial(riemann, offset=0.5),
     "trapezoid": trapezoid,
     "simpson": simpson,
     "gauss-legendre": gauss_legendre,
 }
-LEAST = {"trapezoid": 2, "simpson": 3, "adaptive": 2}  # the fewest gradients of a rule, where one is not enough
+MIN_GRADIENTS = {"trapezoid": 2, "simpson": 3, "adaptive": 2}  # smallest number of nodes of a rule; 1 by default

@@ -1,8 +1,8 @@
-"""What a sampling rule makes of integrated gradients, read off the pieces of a line, and how wrong it is.
+"""Quadrature rules for integrated gradients, evaluated exactly from the pieces of a line, and their errors.
 
-A gradient is the same all along a piece, so a sample needs no gradient of its own: it is looked up in the piece that
-holds it. The gradients of all pieces are computed once; every rule with every number of samples is then a weighting
-of the pieces.
+The gradient is constant on a piece, so a node of a rule needs no gradient of its own: it is that of the piece which
+contains the node. The gradients of all pieces are computed once. Every rule with every number of nodes is then a
+weighting of the pieces.
 """
 
 from __future__ import annotations
@@ -19,102 +19,130 @@ from ..errors import ArgumentError
 from ..fp_context import full_precision
 from ..network.graph import Network
 from ..results.restriction import Restriction
-from .adaptive import adaptive
-from .quadrature import LEAST, RULES
+from ..tolerances import RELATIVE_ERROR_OFFSET
+from .adaptive import integrate_adaptively
+from .quadrature import MIN_GRADIENTS, RULES
 
-NAMES = (*RULES, "adaptive")
-NUMBERS = 1 << 24  # attributions alive at a time
-TINY = 1e-11  # keeps the relative error finite where nothing is attributed
-SHOWN = 128  # errors are kept for all numbers of samples up to this one
-RUN = 5  # an error has settled when so many numbers of samples in a row are below the tolerance
+RULE_NAMES = (*RULES, "adaptive")
+MAX_SAMPLED_NUMBERS = 1 << 24  # attributions in one batch
+CURVE_GRADIENTS = 128  # errors are kept for 1, 2, ... 128 gradients
+STABLE_RUN = 5  # an error is stable once this many consecutive numbers of gradients are below the tolerance
 
 
 def integrate(
     line: Restriction, target: int, rule: str = "trapezoid", n: int = 50, *, output: int = 0
 ) -> Tensor | tuple[Tensor, ...]:
-    """Integrated gradients as ``rule`` finds them with n gradients, of the flat coordinate ``target`` of the output.
+    """Compute integrated gradients as a quadrature rule with n gradients estimates them.
 
-    Rules: left, right, midpoint, trapezoid, simpson, gauss-legendre, adaptive. A sample on a break belongs to the
-    piece that begins there, but for ``right``, where it ends a stretch and belongs to the piece that ends there.
-    At alpha 1 it is the last piece. Off the breaks this is what autograd finds; on one, and along ties of a maximum,
-    autograd has conventions of its own: at a black image every window of a max-pooling ties.
+    A node on a break belongs to the piece that starts there; for ``right``, to the piece that ends there. At alpha 1 it
+    is the last piece. Off the breaks this agrees with autograd. On a break, and along ties of a maximum, autograd has
+    its own conventions: at a black image every max-pooling window is tied.
+
+    Args:
+        line: The restriction from the baseline to the input.
+        target: A flat position in the output.
+        rule: left, right, midpoint, trapezoid, simpson, gauss-legendre or adaptive.
+        n: The number of gradients, both ends included.
+        output: The index among the network's outputs.
 
     >>> import exactline as xl
     >>> line = xl.restrict(torch.nn.ReLU(), [-1.0], [3.0])  # the exact answer is 3
     >>> integrate(line, 0, "left", 4), integrate(line, 0, "left", 2)
     (tensor([3.], dtype=torch.float64), tensor([2.], dtype=torch.float64))
 
-    Raises ArgumentError for a rule, a number or a target that makes no sense, and for a line that was not swept to
-    its end.
+    Raises ArgumentError for a rule, number or target that does not exist, and for a line that was stopped early.
     """
-    checked([rule], [n])
-    pieces = Pieces.of(line, target, output)
-    return pieces.shaped(pieces.sampled(rule, [n])[0])
+    check_rules([rule], [n])
+    pieces = PieceGradients.of(line, target, output)
+    return pieces.unflatten(pieces.apply_rule(rule, [n])[0])
 
 
 def error_curve(
-    line: Restriction, target: int, rules: Sequence[str] = NAMES, n: Iterable[int] = range(1, 129), *, output: int = 0
+    line: Restriction,
+    target: int,
+    rules: Sequence[str] = RULE_NAMES,
+    n: Iterable[int] = range(1, 129),
+    *,
+    output: int = 0,
 ) -> dict[str, Tensor]:
-    """Mean relative error of each rule for every number of gradients in ``n``; NaN where a rule needs more.
+    """Compute the mean relative error of each rule for every number of gradients; NaN where a rule needs more.
 
-    The error is the mean over inputs of |sampled - exact| / |exact + 1e-11|.
+    The error is the mean over inputs of |estimate - exact| / |exact + 1e-11|.
+
+    Args:
+        line: The restriction from the baseline to the input.
+        target: A flat position in the output.
+        rules: Names of rules; see `integrate`.
+        n: The numbers of gradients.
+        output: The index among the network's outputs.
 
     >>> import exactline as xl
     >>> line = xl.restrict(torch.nn.ReLU(), [-1.0], [3.0])
     >>> error_curve(line, 0, ["left"], [2, 4])["left"].tolist()
     [0.333..., 0.0]
+
+    Raises ArgumentError as `integrate` does.
     """
     counts = list(n)
-    checked(rules, counts)
-    pieces = Pieces.of(line, target, output)
-    return {rule: pieces.errors(rule, counts) for rule in rules}
+    check_rules(rules, counts)
+    pieces = PieceGradients.of(line, target, output)
+    return {rule: pieces.rule_errors(rule, counts) for rule in rules}
 
 
 @dataclass(frozen=True)
-class Pieces:
-    """The gradients on all pieces of one line, times the step along the line."""
+class PieceGradients:
+    """The gradients on all pieces of one line, multiplied by the step along the line."""
 
     line: Restriction
-    steps: Tensor  # (pieces, features): what a piece adds to the attribution for each unit of alpha
+    rates: Tensor  # (pieces, features) attribution per unit of alpha
 
     @staticmethod
-    def of(line: Restriction, target: int, output: int = 0) -> Pieces:
-        """All gradients of one coordinate; (pieces, features) numbers are kept."""
-        network, place = _place(line, target, output)
+    def of(line: Restriction, target: int, output: int = 0) -> PieceGradients:
+        """Compute the gradients of one output element on all pieces."""
+        network, node = _check_line(line, target, output)
         with full_precision():
-            moves = [b - a for a, b in zip(line.lines.starts, line.lines.ends, strict=True)]
-            given = piece_gradients(network, line.lines, line.alphas, place, target)
-            return Pieces(line, torch.cat([(g * m).flatten(1) for g, m in zip(given, moves, strict=True)], 1))
+            steps = [b - a for a, b in zip(line.lines.starts, line.lines.ends, strict=True)]
+            gradients = piece_gradients(network, line.lines, line.alphas, node, target)
+            return PieceGradients(
+                line, torch.cat([(g * s).flatten(1) for g, s in zip(gradients, steps, strict=True)], 1)
+            )
 
     @cached_property
     def exact(self) -> Tensor:
-        """(features,) the integral itself."""
-        return torch.diff(self.line.alphas) @ self.steps
+        """The exact integral, (features,)."""
+        return torch.diff(self.line.alphas) @ self.rates
 
-    def holding(self, alphas: Tensor, rule: str = "") -> Tensor:
-        """Which piece holds each alpha; on a break, the one that begins there, for ``right`` the one that ends."""
+    def find_pieces(self, alphas: Tensor, rule: str = "") -> Tensor:  # (k,) -> (k,)
+        """Find the piece of each alpha; on a break the one that starts there, for ``right`` the one that ends there."""
         inner = self.line.alphas[1:-1]
         return torch.searchsorted(inner, alphas, right=rule != "right")
 
-    def sampled(self, rule: str, counts: Sequence[int]) -> Tensor:
-        """(counts, features) attributions with so many samples; NaN where the rule needs more."""
+    def apply_rule(self, rule: str, counts: Sequence[int]) -> Tensor:  # (counts, features)
+        """Compute the attributions of a rule for each number of gradients; NaN where the rule needs more."""
         if rule == "adaptive":
-            found = [adaptive(lambda a: self.steps[self.holding(a)], n) if n >= LEAST[rule] else None for n in counts]
-            none = torch.full_like(self.steps[0], torch.nan)
-            return torch.stack([none if f is None else f for f in found])
-        return torch.sparse.mm(self.weights(rule, counts), self.steps).index_fill_(
-            0, torch.tensor([k for k, n in enumerate(counts) if n < LEAST.get(rule, 1)], dtype=torch.int64), torch.nan
+            none = torch.full_like(self.rates[0], torch.nan)
+            return torch.stack(
+                [
+                    integrate_adaptively(lambda a: self.rates[self.find_pieces(a)], n)
+                    if n >= MIN_GRADIENTS[rule]
+                    else none
+                    for n in counts
+                ]
+            )
+        too_few = [k for k, n in enumerate(counts) if n < MIN_GRADIENTS.get(rule, 1)]
+        return torch.sparse.mm(self.rule_weights(rule, counts), self.rates).index_fill_(
+            0, torch.tensor(too_few, dtype=torch.int64), torch.nan
         )
 
-    def weights(self, rule: str, counts: Sequence[int]) -> Tensor:
-        """(counts, pieces) how much of a rule's weight falls into each piece, sparse."""
+    def rule_weights(self, rule: str, counts: Sequence[int]) -> Tensor:  # (counts, pieces), sparse
+        """Sum the weights of a rule's nodes in each piece, for each number of gradients."""
         rows, columns, weights = [], [], []
         for row, n in enumerate(counts):
-            if n >= LEAST.get(rule, 1):
-                alphas, given = map(torch.from_numpy, RULES[rule](n))
+            if n >= MIN_GRADIENTS.get(rule, 1):
+                alphas, node_weights = map(torch.from_numpy, RULES[rule](n))
                 rows.append(torch.full((n,), row))
-                columns.append(self.holding(alphas, rule))
-                weights.append(given)
+                columns.append(self.find_pieces(alphas, rule))
+                weights.append(node_weights)
         size = (len(counts), len(self.line))
         if not rows:
             return torch.sparse_coo_tensor(
@@ -124,91 +152,92 @@ class Pieces:
             torch.stack([torch.cat(rows), torch.cat(columns)]), torch.cat(weights), size, check_invariants=True
         ).coalesce()
 
-    def errors(self, rule: str, counts: Sequence[int]) -> Tensor:
-        """(counts,) mean relative errors."""
-        some = max(1, NUMBERS // max(self.steps.shape[1], 1))
-        parts = [counts[k : k + some] for k in range(0, len(counts), some)]
-        found = [relative_error(self.sampled(rule, part), self.exact) for part in parts]
-        return torch.cat(found) if found else torch.zeros(0, dtype=torch.float64)
+    def rule_errors(self, rule: str, counts: Sequence[int]) -> Tensor:  # (counts,)
+        """Compute the mean relative error of a rule for each number of gradients."""
+        step = max(1, MAX_SAMPLED_NUMBERS // max(self.rates.shape[1], 1))
+        batches = [counts[k : k + step] for k in range(0, len(counts), step)]
+        errors = [mean_relative_error(self.apply_rule(rule, batch), self.exact) for batch in batches]
+        return torch.cat(errors) if errors else torch.zeros(0, dtype=torch.float64)
 
-    def settled(self, rule: str, tolerance: float, most: int) -> tuple[int | None, Tensor]:
-        """The fewest samples from which on five numbers of samples in a row have errors below the tolerance.
+    def find_stable_count(self, rule: str, tolerance: float, max_gradients: int) -> tuple[int | None, Tensor]:
+        """Find the smallest number of gradients from which five in a row have errors below the tolerance.
 
-        With them the errors for 1, 2, ... 128 samples, which are found on the way.
+        Returns it, or None if there is none up to ``max_gradients``, and the errors for 1, 2, ... 128 gradients.
         """
-        shown = self.errors(rule, range(1, SHOWN + 1))
-        errors, first, below = shown[:most], 1, 0
+        curve = self.rule_errors(rule, range(1, CURVE_GRADIENTS + 1))
+        errors, first, below = curve[:max_gradients], 1, 0
         while len(errors):
             for n, error in enumerate(errors.tolist(), first):
                 below = below + 1 if error < tolerance else 0
-                if below == RUN:
-                    return n - RUN + 1, shown
+                if below == STABLE_RUN:
+                    return n - STABLE_RUN + 1, curve
             first += len(errors)
-            errors = self.errors(rule, range(first, min(2 * first, most + 1)))
-        return None, shown
+            errors = self.rule_errors(rule, range(first, min(2 * first, max_gradients + 1)))
+        return None, curve
 
-    def completeness(
-        self, within: float = 0.01, rule: str = "left", first: int = 20, last: int = 1000
+    def find_complete_count(
+        self, sum_tolerance: float = 0.01, rule: str = "left", first: int = 20, last: int = 1000
     ) -> tuple[int, float] | None:
-        """The first number of samples whose attributions add up to the change of the output, and its true error.
+        """Find the first number of gradients whose attributions add up to the change of the output, and its true error.
 
-        This is what one does without the exact answer: take more samples until the sum is right to a hundredth. A
-        right sum says little of its terms, as the true error shows.
+        This is the usual heuristic without the exact answer: add gradients until the sum is right to a hundredth. The
+        true error shows that a right sum says little about its terms.
         """
         counts = range(first, last + 1)
         whole = self.exact.sum()
-        sums = torch.sparse.mm(self.weights(rule, counts), self.steps.sum(1, keepdim=True))[:, 0]
-        good = torch.nonzero((sums - whole).abs() < within * whole.abs())[:, 0]
-        if not len(good):
+        sums = torch.sparse.mm(self.rule_weights(rule, counts), self.rates.sum(1, keepdim=True))[:, 0]
+        complete = torch.nonzero((sums - whole).abs() < sum_tolerance * whole.abs())[:, 0]
+        if not len(complete):
             return None
-        n = counts[int(good[0])]
-        return n, float(self.errors(rule, [n])[0])
+        n = counts[int(complete[0])]
+        return n, float(self.rule_errors(rule, [n])[0])
 
-    def shaped(self, flat: Tensor) -> Tensor | tuple[Tensor, ...]:
-        """Attributions in the shapes of the inputs."""
+    def unflatten(self, flat: Tensor) -> Tensor | tuple[Tensor, ...]:  # (features,) -> (*in) each
+        """Return attributions in the shapes of the inputs."""
         shapes = [t.shape[1:] for t in self.line.lines.starts]
         parts = [p.view(s) for p, s in zip(flat.split([s.numel() for s in shapes]), shapes, strict=True)]
         return tuple(parts) if self.line.several_inputs else parts[0]
 
 
-def relative_error(
-    found: Tensor,  # (..., features)
-    exact: Tensor,  # (features,)
-) -> Tensor:
-    """Mean over inputs of |found - exact| / |exact + 1e-11|."""
-    return ((found - exact).abs() / (exact + TINY).abs()).mean(-1)
+def mean_relative_error(estimate: Tensor, exact: Tensor) -> Tensor:  # (..., features), (features,) -> (...,)
+    """Return the mean over inputs of |estimate - exact| / |exact + 1e-11|."""
+    return ((estimate - exact).abs() / (exact + RELATIVE_ERROR_OFFSET).abs()).mean(-1)
 
 
-def _place(line: Restriction, target: int, output: int) -> tuple[Network, int]:
-    """The network and the node of its output, for arguments that make sense."""
+def _check_line(line: Restriction, target: int, output: int) -> tuple[Network, int]:
+    """Check the arguments; return the network and the node of its output."""
     network = line.network
     if network is None or not line.complete or line.is_minimal or not len(line):
         raise ArgumentError(
             "The line needs its network and all of its pieces.",
             where="argument line",
-            hint="Use what restrict returns, without a limit and before minimal().",
+            hint="Use the result of restrict, without a limit and before minimal().",
         )
     if not 0 <= output < len(network.outputs):
         raise ArgumentError(f"There is no output {output}.", where="argument output", hint="Count from 0.")
-    place = network.outputs[output]
-    size = torch.Size(network.nodes[place].shape).numel()
+    node = network.outputs[output]
+    size = torch.Size(network.nodes[node].shape).numel()
     if isinstance(target, bool) or not isinstance(target, int) or not 0 <= target < size:
         raise ArgumentError(
-            f"The output has {size} coordinates; {target!r} is not one of them.",
+            f"The output has {size} elements; {target!r} is not one of them.",
             where="argument target",
             hint=f"Give a whole number from 0 to {size - 1}.",
         )
-    return network, place
+    return network, node
 
 
-def checked(rules: Sequence[str], counts: Sequence[int]) -> None:
+def check_rules(rules: Sequence[str], counts: Sequence[int]) -> None:
+    """Check names of rules and numbers of gradients.
+
+    Raises ArgumentError.
+    """
     for rule in rules:
-        if rule not in NAMES:
+        if rule not in RULE_NAMES:
             raise ArgumentError(
-                f"There is no rule {rule!r}.", where="argument rule", hint=f"Choose from {', '.join(NAMES)}."
+                f"There is no rule {rule!r}.", where="argument rule", hint=f"Choose from {', '.join(RULE_NAMES)}."
             )
     bad = [n for n in counts if isinstance(n, bool) or not isinstance(n, int) or n < 1]
-    least = LEAST.get(rules[0], 1) if len(rules) == 1 and len(counts) == 1 else 1
+    least = MIN_GRADIENTS.get(rules[0], 1) if len(rules) == 1 and len(counts) == 1 else 1
     bad += [n for n in counts if not bad and n < least]
     if bad:
         raise ArgumentError(

@@ -1,4 +1,4 @@
-"""The command ``exactline``: thin doors onto the library's functions, one file for each command."""
+"""The command ``exactline``: one module per command, each a thin layer over the library."""
 
 from __future__ import annotations
 
@@ -8,14 +8,20 @@ from typing import Annotated
 
 import typer
 
-from ..console.exit import dressed, flushed, heard
-from ..console.output import say, say_json
-from ..console.root import NAME, WIDTH, Asked, Root, UsageProblem, as_ours, asked, options
+from ..console.exit import exit_cleanly, reopen_closed_streams, wrap_unexpected_errors
+from ..console.output import print_json, print_text
+from ..console.root import (
+    HELP_COLUMNS,
+    PROGRAM,
+    GlobalOptions,
+    RootGroup,
+    UsageError,
+    apply_global_options,
+    convert_usage_error,
+    read_environment,
+)
 from ..errors import ArgumentError, ExactlineError
-from ..paper.command_acas import study
-from ..paper.command_density import Greedy, density
-from ..paper.command_tables import PAPER
-from ..paper.command_train import train
+from ..paper.commands.groups import study_app, train_app
 from .attribute import attribute
 from .convert import convert
 from .decide import decide
@@ -30,56 +36,54 @@ from .scale import scale
 from .serve import serve
 
 app = typer.Typer(
-    name=NAME,
-    cls=Root,
-    callback=options,
+    name=PROGRAM,
+    cls=RootGroup,
+    callback=apply_global_options,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    rich_markup_mode=None,  # plain help: rich would take as long to import as all the rest
-    context_settings={"max_content_width": WIDTH},
+    rich_markup_mode=None,  # plain help, because importing rich would double the start-up time
+    context_settings={"max_content_width": HELP_COLUMNS},
 )
 
 
 def main() -> None:
-    """Run the command; an error becomes its three lines and its exit status, with --debug after its traceback."""
-    heard()
-    wish = asked()
+    """Run the command; an error is printed as three lines, with --debug as a traceback, and gives its exit status."""
+    reopen_closed_streams()
+    options = read_environment()
     try:
-        with flushed(), dressed():
-            status = _run(wish)
+        with exit_cleanly(), wrap_unexpected_errors():
+            status = _run(options)
     except ExactlineError as error:
-        told = traceback.format_exc() if wish.debug else f"{error}\n"  # which ends with the same lines
-        sys.stderr.write(told)
+        # the last lines of the traceback are the three lines of the error
+        sys.stderr.write(traceback.format_exc() if options.debug else f"{error}\n")
         status = error.exit_status
     raise SystemExit(status)
 
 
-def _run(wish: Asked) -> int:
+def _run(options: GlobalOptions) -> int:
     try:
-        status = app(prog_name=NAME, standalone_mode=False, obj=wish)
-    except UsageProblem as problem:
-        if type(problem).__name__ != "NoArgsIsHelpError":
-            raise as_ours(problem) from problem
-        say(str(problem))
+        status = app(prog_name=PROGRAM, standalone_mode=False, obj=options)
+    except UsageError as error:
+        if type(error).__name__ != "NoArgsIsHelpError":
+            raise convert_usage_error(error) from error
+        print_text(str(error))
         return ArgumentError.exit_status
     return status if isinstance(status, int) else 0
 
 
 @app.command()
 def version(
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON document instead of the bare number.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON document instead of the bare number.")
+    ] = False,
 ) -> None:
     """Print the version."""
     from importlib.metadata import version
 
-    say_json({"version": version(NAME)}) if as_json else say(version(NAME))
+    print_json({"version": version(PROGRAM)}) if as_json else print_text(version(PROGRAM))
 
 
 for command in (info, convert, restrict, decide, attribute, plane, falsify, report, serve, demo, doctor):
     app.command()(command)
-study.command(cls=Greedy)(density)
-for name, experiment in PAPER.items():
-    study.command(name)(experiment)
-app.add_typer(scale)
-app.add_typer(study)
-app.add_typer(train)
+for group in (scale, study_app, train_app):
+    app.add_typer(group)

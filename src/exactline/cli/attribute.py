@@ -1,4 +1,4 @@
-"""``exactline attribute``: how much each input speaks for an output, by exact integrated gradients."""
+"""``exactline attribute``: how much each input contributes to an output, by exact integrated gradients."""
 
 from __future__ import annotations
 
@@ -6,180 +6,187 @@ import contextlib
 import sys
 from collections.abc import Generator
 from dataclasses import dataclass
+from math import isfinite
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..console.options import POINT, AsJson, Device, File, Memory, Normalize, Shape
-from ..console.output import PICTURES, dims, ready, remark, say_json, say_rich
+from ..console.inputs import parse_bytes, parse_shape, read_input_point
+from ..console.options import POINT_HELP, AsJson, Device, Memory, NetworkFile, Normalize, Shape
+from ..console.output import PICTURE_SUFFIXES, check_output_files, print_json, print_note, print_rich
 from ..errors import ArgumentError, NumberError
 from ..humanize import count_noun
-from .restrict import byte_count, given_point
 
 if TYPE_CHECKING:
     from rich.table import Table
     from torch import Tensor
 
+    from ..attr import AttributionReport
     from ..lines import Lines
     from ..network import Network
 
-ROWS = 10  # of the table of attributions
+MAX_SHOWN_ATTRIBUTIONS = 10  # rows of the table
 
 
 @dataclass(frozen=True)
-class Answer:
-    """Attributions of one output at one point, and how sure one can be of them."""
+class AttributionAnswer:
+    """The attributions of one output at one point."""
 
-    of: str  # what they are of, in words
-    target: int
-    tail: str | None  # the smooth tail they go through
-    lines: Lines  # one: from the baseline to the input
+    target: int  # flat position in the output
+    tail: str | None  # name of the smooth tail, if the attributions are those of its result
+    lines: Lines  # one line, from the baseline to the input
     attributions: tuple[Tensor, ...]  # (*in) each
-    at_input: float
-    at_baseline: float
-    pieces: int
-    stuck: int  # pairs of a piece and a unit whose gradient there is a convention
-    swing: float  # how much attribution changes hands if each of those is taken on its other side
+    at_input: float  # the output there
+    at_baseline: float  # the output there
+    delta: float  # sum of the attributions minus the difference of the outputs
+    report: AttributionReport
     seconds: float
 
     @property
+    def title(self) -> str:
+        """The explained output in words."""
+        return f"output {self.target}" if self.tail is None else f"{self.tail} of output {self.target}"
+
+    @property
     def total(self) -> float:
-        """What the attributions add up to."""
+        """The sum of the attributions."""
         return float(sum(a.sum() for a in self.attributions))
 
     @property
-    def delta(self) -> float:
-        """How far that is from F(x) - F(baseline)."""
-        return self.total - (self.at_input - self.at_baseline)
+    def subgradient_range(self) -> float:
+        """How much attribution depends on the choice of subgradients."""
+        return float(self.report.subgradient_range[0])
 
 
 def attribute(
-    file: File,
-    given: Annotated[list[str], typer.Option("--input", metavar="POINT", help=f"The point to explain: {POINT}")],
+    file: NetworkFile,
+    given: Annotated[list[str], typer.Option("--input", metavar="POINT", help=f"The point to explain: {POINT_HELP}")],
     baseline: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="POINT", help="What to compare it with, in the same ways, or one number; zeros if left out."
+            metavar="POINT", help="The point to compare it with, in one of these forms, or one number (default: 0)."
         ),
     ] = None,
     target: Annotated[
-        int | None, typer.Option(metavar="K", help="Which output, from 0; the largest at the input if left out.")
+        int | None, typer.Option(metavar="K", help="Number of the output, from 0 (default: the largest at the input).")
     ] = None,
     as_json: AsJson = False,
     out: Annotated[Path | None, typer.Option(help="Save the attributions as .npz.")] = None,
     plot: Annotated[Path | None, typer.Option(help="Draw the attributions: .png, .pdf, .svg.")] = None,
     normalize: Normalize = True,
     shape: Shape = None,
-    tail: Annotated[bool, typer.Option(help="Explain the probability where the network ends in a softmax.")] = True,
+    tail: Annotated[bool, typer.Option(help="Explain the probability if the network ends in a softmax.")] = True,
     memory: Memory = None,
     device: Device = None,
-    progress: Annotated[bool, typer.Option(help="A clock on standard error, where that is a terminal.")] = True,
+    progress: Annotated[bool, typer.Option(help="Show a clock on standard error if that is a terminal.")] = True,
 ) -> None:
-    """How much each input speaks for an output: integrated gradients without samples, exact but for rounding.
+    """Show how much each input contributes to an output: integrated gradients, exact up to rounding.
 
     Example: exactline attribute loan.nnet --input 20,30 --baseline 30,50 --target 0
     """
-    ready({"--out": (out, (".npz",)), "--plot": (plot, PICTURES)})
-    limit = None if memory is None else byte_count(memory)
+    check_output_files({"--out": (out, (".npz",)), "--plot": (plot, PICTURE_SUFFIXES)})
+    memory_bytes = None if memory is None else parse_bytes(memory)
     from ..formats import load
 
-    network = load(file, normalize=normalize, shape=dims(shape))
-    lines = _line(network, given, baseline or ["0"])
-    with _clock(progress and sys.stderr.isatty()):
-        answer = _answer(network, lines, target, tail, limit, device)
+    network = load(file, normalize=normalize, shape=parse_shape(shape))
+    lines = _read_line(network, given, baseline or ["0"])
+    with _show_clock(progress and sys.stderr.isatty()):
+        answer = _attribute(network, lines, target, tail=tail, memory=memory_bytes, device=device)
     if out is not None:
         _save(answer, out)
-        remark(f"saved to {out}")
+        print_note(f"saved to {out}")
     if plot is not None:
         _draw(answer, plot)
-        remark(f"drawn to {plot}{', the first input only' if len(answer.attributions) > 1 else ''}")
+        print_note(f"drawn to {plot}{', the first input only' if len(answer.attributions) > 1 else ''}")
     if as_json:
-        say_json(_document(str(file), answer, network.several_inputs))
+        print_json(_build_document(str(file), answer, network.several_inputs))
     else:
-        say_rich(*_report(answer), _table(answer))
+        print_rich(*_summarize(answer), _build_table(answer))
 
 
-def _line(network: Network, given: list[str], baseline: list[str]) -> Lines:
-    """The line from the baseline to the input; a single number is a baseline for every coordinate."""
+def _read_line(network: Network, given: list[str], baseline: list[str]) -> Lines:
+    """Read the line from the baseline to the input; a single number is a baseline for every coordinate."""
     import numpy as np
 
     from ..formats.points import is_number, read_point
     from ..lines import as_lines
 
-    end = given_point(given, network, "--input")
+    end = read_input_point(given, network, "--input")
     if len(baseline) == 1 and is_number(baseline[0]):
         (number,) = read_point(baseline[0], (1,), "--baseline")  # refuses NaN
         ends = end if isinstance(end, tuple) else (end,)
         filled = tuple(np.full_like(e, number) for e in ends)
         start = filled if isinstance(end, tuple) else filled[0]
     else:
-        start = given_point(baseline, network, "--baseline")
+        start = read_input_point(baseline, network, "--baseline")
     return as_lines(start, end, ("--baseline", "--input"), many=False)
 
 
-def _answer(
-    network: Network, lines: Lines, target: int | None, tail: bool, memory: int | None, device: str | None
-) -> Answer:
+def _attribute(
+    network: Network, lines: Lines, target: int | None, *, tail: bool, memory: int | None, device: str | None
+) -> AttributionAnswer:
+    import numpy as np
     import torch
 
-    from ..attr import path_integral
-    from ..fp_context import full_precision
+    from ..attr import AttributionReport, IntegratedGradients
+    from ..attr.inputs import select_first_output, single_output_shape
     from ..network import as_network
     from ..options import select_device
 
-    began = perf_counter()
-    moved = as_network(network, [], device=select_device(network, device))
-    line = lines.to(moved.device, moved.dtype)
-    made = network.tails[0] if tail else None
-    with full_precision():
-        values = [_outputs(moved, side, made is not None) for side in (line.ends, line.starts)]
-    place = _target(values[0], target)
-    found = path_integral(moved, line, torch.tensor([place]), tail=made is not None, memory=memory)
-    steps = [(e - s)[0] for s, e in zip(lines.starts, lines.ends, strict=True)]
-    shares = tuple(g[0].cpu() * step for g, step in zip(found.gradients, steps, strict=True))
-    swings = [s[0].cpu() * step.abs() for s, step in zip(found.swing or (), steps, strict=found.swing is not None)]
-    at_input, at_baseline = (float(v[place]) for v in values)
-    answer = Answer(
-        f"output {place}" if made is None else f"{made.name} of output {place}",
-        place,
-        made and made.name,
-        lines,
-        shares,
-        at_input,
-        at_baseline,
-        found.pieces,
-        found.stuck,
-        float(sum(s.sum() for s in swings)),
-        perf_counter() - began,
+    start_time = perf_counter()
+    target_device = select_device(network, device)
+    explained = as_network(select_first_output(network, tail=tail), [], device=target_device)
+    position, at_input, at_baseline = _evaluate_target(explained, lines, target)
+    method = IntegratedGradients(explained)
+    attributions, delta = method.attribute(
+        lines.ends,
+        lines.starts,
+        tuple(int(i) for i in np.unravel_index(position, single_output_shape(explained))),
+        return_convergence_delta=True,
+        device=target_device,
+        memory=memory,
     )
-    if not all(bool(torch.isfinite(s).all()) for s in shares) or not torch.tensor(answer.delta).isfinite():
-        raise NumberError("The attributions overflow.", where=answer.of, hint="Give an input nearer to the baseline.")
+    answer = AttributionAnswer(
+        target=position,
+        tail=explained.tails[0] and explained.tails[0].name,
+        lines=lines,
+        attributions=tuple(a[0] for a in attributions),
+        at_input=at_input,
+        at_baseline=at_baseline,
+        delta=float(delta[0]),
+        report=method.report or AttributionReport(0, 0, torch.zeros(1)),
+        seconds=perf_counter() - start_time,
+    )
+    if not all(bool(torch.isfinite(a).all()) for a in answer.attributions) or not isfinite(answer.delta):
+        raise NumberError(
+            "The attributions overflow.", where=answer.title, hint="Give an input nearer to the baseline."
+        )
     return answer
 
 
-def _outputs(network: Network, points: tuple[Tensor, ...], tail: bool) -> Tensor:  # (outputs,)
-    """The first output at one point, flat."""
-    found = network(*points, tail=tail)
-    return (found[0] if isinstance(found, tuple) else found)[0].reshape(-1)
+def _evaluate_target(network: Network, lines: Lines, target: int | None) -> tuple[int, float, float]:
+    """Return the target, by default the largest output at the input, with its values at the input and the baseline."""
+    from ..fp_context import full_precision
 
-
-def _target(values: Tensor, target: int | None) -> int:
-    count = len(values)
+    with full_precision():
+        at_input, at_baseline = (network(*side, tail=True)[0].reshape(-1) for side in (lines.ends, lines.starts))
+    count = len(at_input)
     if not count or (target is not None and not 0 <= target < count):
         raise ArgumentError(
             f"There is no output {target or 0}: the network has {count_noun(count, 'output')}.",
             where="--target",
             hint=f"Give a number from 0 to {count - 1}." if count else "Give a network with outputs.",
         )
-    return int(values.argmax()) if target is None else target
+    position = int(at_input.argmax()) if target is None else target
+    return position, float(at_input[position]), float(at_baseline[position])
 
 
 @contextlib.contextmanager
-def _clock(shown: bool) -> Generator[None]:
-    """Something that moves while one waits: a single line has no parts to count."""
-    if not shown:
+def _show_clock(enabled: bool) -> Generator[None]:
+    """Show a clock rather than a progress bar, because a single line has no parts to count."""
+    if not enabled:
         yield
         return
     from rich.console import Console
@@ -191,8 +198,8 @@ def _clock(shown: bool) -> Generator[None]:
         yield
 
 
-def _save(answer: Answer, path: Path) -> None:
-    """Arrays as a .npz, whole or not at all; with several inputs their names end in .0, .1 ..."""
+def _save(answer: AttributionAnswer, path: Path) -> None:
+    """Write the arrays as .npz, atomically; with several inputs their names end in .0, .1 ..."""
     import io
 
     import numpy as np
@@ -212,67 +219,67 @@ def _save(answer: Answer, path: Path) -> None:
     write_atomically(path, data.getvalue())
 
 
-def _draw(answer: Answer, path: Path) -> None:
-    """The first input's attributions: a picture has one input."""
-    from ..plot.heat import plot_attribution
-    from ..plot.line import save_picture
+def _draw(answer: AttributionAnswer, path: Path) -> None:
+    """Draw the attributions of the first input."""
+    from ..plot.attribution import plot_attribution
+    from ..plot.figure import save_picture
 
     save_picture(
-        plot_attribution(answer.attributions[0], answer.lines.ends[0][0], title=f"attribution to {answer.of}"), path
+        plot_attribution(answer.attributions[0], answer.lines.ends[0][0], title=f"attribution to {answer.title}"), path
     )
 
 
-def _report(answer: Answer) -> list[str]:
+def _summarize(answer: AttributionAnswer) -> list[str]:
     change = answer.at_input - answer.at_baseline
     rows = [
-        f"{answer.of}: {count_noun(answer.pieces, 'piece')}, {answer.seconds:.2f} s",
+        f"{answer.title}: {count_noun(answer.report.pieces, 'piece')}, {answer.seconds:.2f} s",
         f"  at the input       {answer.at_input:.10g}",
         f"  at the baseline    {answer.at_baseline:.10g}",
         f"  difference         {change:.10g}",
         f"  attributions sum   {answer.total:.10g}",
         f"  convergence delta  {answer.delta:.2g}",
     ]
-    if answer.stuck:
-        hangs = f"{answer.swing:.4g} of attribution hangs" if answer.swing else "nothing hangs"
-        times = "once" if answer.stuck == 1 else f"{answer.stuck:,} times"
-        rows.append(f"  {times} a unit stays on a kink along a piece, its gradient a convention: {hangs} on it")
+    if ambiguous := answer.report.ambiguous:
+        times = "once" if ambiguous == 1 else f"{ambiguous:,} times"
+        effect = f"{answer.subgradient_range:.4g} of attribution" if answer.subgradient_range else "nothing"
+        rows.append(f"  {times} a unit stays on a kink along a piece: the choice of its subgradient changes {effect}")
     else:
-        rows.append("  no unit stays on a kink: no gradient is a convention")
+        rows.append("  no unit stays on a kink: no attribution depends on the choice of a subgradient")
     return rows
 
 
-def _table(answer: Answer) -> Table:
-    """The largest attributions, of all inputs together."""
+def _build_table(answer: AttributionAnswer) -> Table:
+    """Build the table of the largest attributions of all inputs."""
     import torch
     from rich.table import Table
 
     flat = torch.cat([a.reshape(-1) for a in answer.attributions])
-    order = flat.abs().argsort(descending=True, stable=True)[:ROWS].tolist()
+    order = flat.abs().argsort(descending=True, stable=True)[:MAX_SHOWN_ATTRIBUTIONS].tolist()
     table = Table(title="largest attributions", title_justify="left")
-    for name in ("place", "input", "baseline", "attribution"):
-        table.add_column(name, justify="left" if name == "place" else "right")
+    for name in ("index", "input", "baseline", "attribution"):
+        table.add_column(name, justify="left" if name == "index" else "right")
     ends, starts = (torch.cat([t.reshape(-1) for t in side]) for side in (answer.lines.ends, answer.lines.starts))
     for i in order:
-        table.add_row(_name(answer, i), f"{ends[i]:.6g}", f"{starts[i]:.6g}", f"{flat[i]:+.6g}")
+        table.add_row(_format_index(answer, i), f"{ends[i]:.6g}", f"{starts[i]:.6g}", f"{flat[i]:+.6g}")
     if rest := len(flat) - len(order):
         table.add_row(f"{rest:,} others", "", "", f"{flat.sum() - flat[order].sum():+.6g}")
     return table
 
 
-def _name(answer: Answer, flat: int) -> str:
-    """A place among all inputs together, as people write it."""
-    from ..plot.heat import place_name
+def _format_index(answer: AttributionAnswer, flat: int) -> str:
+    """Format a flat position among all inputs, such as x[1] of input 0."""
+    from ..plot.style import format_index
 
     for number, part in enumerate(answer.attributions):
         if flat < part.numel():
-            name = place_name(flat, tuple(part.shape))
+            name = format_index(flat, tuple(part.shape))
             return name if len(answer.attributions) == 1 else f"{name} of input {number}"
         flat -= part.numel()
     raise IndexError(flat)
 
 
-def _document(file: str, answer: Answer, several: bool) -> dict[str, Any]:
-    shares = [a.tolist() for a in answer.attributions]
+def _build_document(file: str, answer: AttributionAnswer, several: bool) -> dict[str, Any]:
+    attributions = [a.tolist() for a in answer.attributions]
     return {
         "file": file,
         "target": answer.target,
@@ -281,9 +288,9 @@ def _document(file: str, answer: Answer, several: bool) -> dict[str, Any]:
         "at_baseline": answer.at_baseline,
         "sum": answer.total,
         "delta": answer.delta,
-        "pieces": answer.pieces,
-        "stuck": answer.stuck,
-        "swing": answer.swing,
+        "pieces": answer.report.pieces,
+        "ambiguous": answer.report.ambiguous,
+        "subgradient_range": answer.subgradient_range,
         "seconds": answer.seconds,
-        "attributions": shares if several else shares[0],
+        "attributions": attributions if several else attributions[0],
     }

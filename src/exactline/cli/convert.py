@@ -1,4 +1,4 @@
-"""``exactline convert``: a network from one file format into another."""
+"""``exactline convert``: write a network in another file format."""
 
 from __future__ import annotations
 
@@ -7,35 +7,37 @@ from typing import Annotated
 
 import typer
 
-from ..console.options import Normalize, Shape
-from ..console.output import dims, say, say_json, writable
+from ..console.inputs import parse_shape
+from ..console.options import NETWORK_SUFFIXES, Normalize, Shape
+from ..console.output import print_json, print_text, require_writable
 from ..errors import FileError
 from ..humanize import count_noun
 
 
 def convert(
-    source: Annotated[Path, typer.Argument(metavar="SRC", help="A network: .onnx, .nnet, .eran, .tf, .pyt.")],
+    source: Annotated[Path, typer.Argument(metavar="SRC", help=f"A network: {NETWORK_SUFFIXES}.")],
     target: Annotated[Path, typer.Argument(metavar="DST", help="The file to write: .onnx or .eran.")],
     normalize: Normalize = True,
     shape: Shape = None,
-    force: Annotated[bool, typer.Option("--force", help="Write over a file that is there.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON document instead of a sentence.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document instead of a sentence.")] = False,
 ) -> None:
-    """Write a network in another format; the file appears whole or not at all.
+    """Write a network in another format; the file is written completely or not at all.
 
     Example: exactline convert acas.nnet acas.onnx
     """
     from ..formats import load
-    from ..network.listing import weights
+    from ..network.listing import count_weights
 
-    writable(target, "DST")
+    require_writable(target, "DST")
     if target.exists() and not force:
-        raise FileError("The file is there already.", where=str(target), hint="Add --force to write over it.")
-    network = load(source, normalize=normalize, shape=dims(shape))
+        raise FileError("The file exists already.", where=str(target), hint="Add --force to overwrite it.")
+    network = load(source, normalize=normalize, shape=parse_shape(shape))
     network.save(target)
-    count = len(network.nodes) - len(network.inputs)
-    held, size = weights(network), target.stat().st_size
+    layers = len(network.nodes) - len(network.inputs)
+    weights, size = count_weights(network), target.stat().st_size
     if as_json:
-        say_json({"source": str(source), "file": str(target), "layers": count, "weights": held, "bytes": size})
+        print_json({"source": str(source), "file": str(target), "layers": layers, "weights": weights, "bytes": size})
     else:
-        say(f"wrote {target}: {count_noun(count, 'layer')}, {count_noun(held, 'weight')}, {count_noun(size, 'byte')}")
+        counts = (count_noun(layers, "layer"), count_noun(weights, "weight"), count_noun(size, "byte"))
+        print_text(f"wrote {target}: {', '.join(counts)}")

@@ -1,25 +1,24 @@
-"""``exactline demo``: five answers on networks that ship with us, and a report that shows them."""
+"""``exactline demo``: five answers on bundled networks, and a report that shows them."""
 
 from __future__ import annotations
 
 import shutil
-import sys
 import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ..console.options import Bar
-from ..console.output import say, say_json, say_rich
-from ..console.root import WIDTH
-from ..paper.command_acas import bar
+from ..console.options import ShowProgress
+from ..console.output import print_json, print_rich, print_text
+from ..console.progress_bar import show_study_progress
+from ..console.root import HELP_COLUMNS
 
 if TYPE_CHECKING:
-    from rich.table import Table as Shown
+    from rich.table import Table
 
-    from ..demo.chapter import Table
-    from ..demo.run import Demo
+    from ..demo import Demo
+    from ..demo.report import ChapterTable
 
 
 def demo(
@@ -27,47 +26,47 @@ def demo(
         Path, typer.Option(metavar="DIR", help="Folder for the report, its pictures and pages; made if missing.")
     ] = Path("demo-out"),
     as_json: Annotated[bool, typer.Option("--json", help="One JSON document instead of text and tables.")] = False,
-    progress: Bar = True,
+    progress: ShowProgress = True,
 ) -> None:
-    """Answer five questions about networks that ship with exactline and write a report, all within a minute.
+    """Answer five questions about bundled networks and write a report, within a minute.
 
-    A loan score, a line between two digits, attributions against samples, advice around an aircraft, a plane.
+    A loan score, a line between two digits, exact and sampled attributions, advice around an aircraft, a plane.
 
     Example: exactline demo --out demo-out
     """
     from ..demo import run
 
-    with bar(progress and sys.stderr.isatty()) as report:
-        found = run(out, report)
+    with show_study_progress(progress) as report:
+        result = run(out, report)
     if as_json:
-        say_json(found.document())
+        print_json(result.to_json())
     else:
-        _say(found)
+        _print_demo(result)
 
 
-def _say(found: Demo) -> None:
-    for place, chapter in enumerate(found.chapters, 1):
-        say_rich(f"[bold]{place}. {chapter.title}[/]", markup=True)
-        say_rich(*map(_wrapped, chapter.texts), *map(_shown, chapter.tables))
-        say("")
-    if found.not_drawn:
-        say_rich(f"Not drawn: {found.not_drawn}")
-    say_rich(f"{len(found.files)} files in {found.folder}, made in {sum(found.seconds.values()):.1f} s.")
-    say_rich(f"The report: {found.report.resolve().as_uri()}")
+def _print_demo(result: Demo) -> None:
+    for number, chapter in enumerate(result.chapters, 1):
+        print_rich(f"[bold]{number}. {chapter.title}[/]", markup=True)
+        print_rich(*map(_wrap, chapter.texts), *map(_build_table, chapter.tables))
+        print_text("")
+    if result.missing_pictures:
+        print_rich(f"No pictures: {result.missing_pictures}")
+    print_rich(f"{len(result.files)} files in {result.folder}, made in {sum(result.seconds.values()):.1f} s.")
+    print_rich(f"The report: {result.report.resolve().as_uri()}")
 
 
-def _wrapped(text: str) -> str:
-    """A paragraph in lines that are easy to read."""
-    return "\n".join(textwrap.wrap(text, min(WIDTH, shutil.get_terminal_size().columns)))
+def _wrap(text: str) -> str:
+    """A paragraph in lines of a readable width."""
+    return "\n".join(textwrap.wrap(text, min(HELP_COLUMNS, shutil.get_terminal_size().columns)))
 
 
-def _shown(table: Table) -> Shown:
-    from rich.table import Table as Shown
+def _build_table(table: ChapterTable) -> Table:
+    from rich.table import Table
     from rich.text import Text
 
-    made = Shown(title=table.title, title_justify="left")
-    for at, name in enumerate(table.head):
-        made.add_column(name, justify="left" if at < table.words else "right")
+    built = Table(title=table.title, title_justify="left")
+    for column, name in enumerate(table.head):
+        built.add_column(name, justify="left" if column < table.text_columns else "right")
     for row in table.rows:
-        made.add_row(*map(Text, row))
-    return made
+        built.add_row(*map(Text, row))
+    return built

@@ -8,67 +8,75 @@ from typing import TYPE_CHECKING
 import typer
 
 from ..console.options import AsJsonTables
-from ..console.output import say_json, say_rich
+from ..console.output import print_json, print_rich
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from .selftest import Health
+    from .selftest import InstallationReport
 
-UNSOUND = 1  # the exit status where the self-test fails
+SELFTEST_FAILED_STATUS = 1
 
 
-def doctor(
-    as_json: AsJsonTables = False,
-) -> None:
-    """Look at this installation and test it: versions, devices, extras, networks whose answers are known.
+def doctor(as_json: AsJsonTables = False) -> None:
+    """Examine this installation: versions, devices, extras, and checks on networks whose answers are known.
 
-    The exit status is 0 where the self-test passes, else 1.
+    The exit status is 0 if the self-test passes, else 1.
 
     Example: exactline doctor
     """
-    from .selftest import examine
+    from .selftest import examine_installation
 
-    found = examine()
+    report = examine_installation()
     if as_json:
-        say_json({"sound": found.sound, **asdict(found)})
+        print_json({"sound": report.is_sound, **asdict(report)})
     else:
-        say_rich(_versions(found), _devices(found), _extras(found), _checks(found), _verdict(found))
-    if not found.sound:
-        raise typer.Exit(UNSOUND)
+        print_rich(
+            _build_versions_table(report),
+            _build_devices_table(report),
+            _build_extras_table(report),
+            _build_checks_table(report),
+            _format_verdict(report),
+        )
+    if not report.is_sound:
+        raise typer.Exit(SELFTEST_FAILED_STATUS)
 
 
-def _verdict(found: Health) -> str:
-    failed = sum(not check.passed for check in found.checks)
-    return "all is well" if not failed else f"{failed} of {len(found.checks)} parts of the self-test failed"
+def _format_verdict(report: InstallationReport) -> str:
+    failed = sum(not check.passed for check in report.checks)
+    return f"{failed} of {len(report.checks)} checks of the self-test failed" if failed else "the self-test passed"
 
 
-def _versions(found: Health) -> Table:
-    return _table("versions", ("package", "version"), [(k, v or "missing") for k, v in found.versions.items()])
+def _build_versions_table(report: InstallationReport) -> Table:
+    rows = [(name, version or "missing") for name, version in report.versions.items()]
+    return _build_table("versions", ("package", "version"), rows)
 
 
-def _devices(found: Health) -> Table:
-    rows = [(d.name, d.title, "" if d.memory is None else f"{d.memory / 2**30:.1f} GiB") for d in found.devices]
-    return _table("devices", ("device", "what it is", "memory"), rows)
+def _build_devices_table(report: InstallationReport) -> Table:
+    rows = [
+        (d.name, d.description, "" if d.memory_bytes is None else f"{d.memory_bytes / 2**30:.1f} GiB")
+        for d in report.devices
+    ]
+    return _build_table("devices", ("device", "description", "memory"), rows)
 
 
-def _extras(found: Health) -> Table:
+def _build_extras_table(report: InstallationReport) -> Table:
     rows: list[tuple[str, ...]] = []
-    for extra, packages in found.extras.items():
-        present = ", ".join(f"{name} {number}" for name, number in packages.items() if number is not None)
-        absent = any(number is None for number in packages.values())
-        rows.append((extra, present, f'pip install "exactline[{extra}]"' if absent else ""))
-    return _table("extras", ("extra", "present", "to complete it"), rows)
+    for extra, packages in report.extras.items():
+        installed = ", ".join(f"{name} {version}" for name, version in packages.items() if version is not None)
+        is_complete = None not in packages.values()
+        rows.append((extra, installed, "" if is_complete else f'pip install "exactline[{extra}]"'))
+    return _build_table("extras", ("extra", "installed", "to complete it"), rows)
 
 
-def _checks(found: Health) -> Table:
-    rows = [(c.name, "passed" if c.passed else "FAILED", c.detail, f"{c.seconds:.2f} s") for c in found.checks]
-    return _table("self-test", ("part", "", "what came out", "time"), rows)
+def _build_checks_table(report: InstallationReport) -> Table:
+    rows = [(c.name, "passed" if c.passed else "FAILED", c.detail, f"{c.seconds:.2f} s") for c in report.checks]
+    return _build_table("self-test", ("check", "", "result", "time"), rows)
 
 
-def _table(title: str, head: tuple[str, ...], rows: list[tuple[str, ...]]) -> Table:
+def _build_table(title: str, head: tuple[str, ...], rows: list[tuple[str, ...]]) -> Table:
     from rich.table import Table
-    from rich.text import Text  # messages may hold brackets, which are markup elsewhere
+    from rich.text import Text  # brackets in messages are not markup
 
     table = Table(title=title, title_justify="left")
     for name in head:

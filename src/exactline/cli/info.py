@@ -1,4 +1,4 @@
-"""``exactline info``: what is in a file, and whether it can be restricted exactly."""
+"""``exactline info``: what a network file contains, and whether the network can be restricted exactly."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..console.exit import dressed
+from ..console.exit import wrap_unexpected_errors
+from ..console.inputs import parse_shape
 from ..console.options import Normalize, Shape
-from ..console.output import dims, say, say_json, say_rich
+from ..console.output import print_json, print_rich, print_text
 from ..errors import ExactlineError, FileError, UnsupportedError
 from ..humanize import count_noun
 
@@ -18,14 +19,15 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from ..network import Network
-    from ..network.listing import Layer
+    from ..network.listing import LayerSummary
 
-ENDINGS = (".onnx", ".nnet", ".eran", ".tf", ".pyt", ".nnet.gz", ".eran.gz", ".tf.gz", ".pyt.gz")
+PLAIN_SUFFIXES = (".onnx", ".nnet", ".eran", ".tf", ".pyt")
+FILE_SUFFIXES = (*PLAIN_SUFFIXES, ".nnet.gz", ".eran.gz", ".tf.gz", ".pyt.gz")
 
 
 @dataclass(frozen=True)
-class Facts:
-    """What one file holds."""
+class FileSummary:
+    """One file: its network, or the error that it could not be loaded with."""
 
     file: str
     network: Network | None
@@ -33,134 +35,130 @@ class Facts:
 
     @property
     def verdict(self) -> str:
-        """Whether the network can be restricted exactly, in words."""
-        return "can be restricted exactly" if self.error is None else f"cannot: {_inner(self.error.problem)}"
+        """Whether the network can be restricted exactly."""
+        if self.error is None:
+            return "can be restricted exactly"
+        return f"cannot: {self.error.problem[:1].lower()}{self.error.problem[1:]}"
 
 
 def info(
     files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Network files, or folders of them.")],
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON list with an entry for each file.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON list with an entry for each file.")] = False,
     normalize: Normalize = True,
     shape: Shape = None,
 ) -> None:
-    """Show the layers of a network, or one row for each of many files.
+    """Show the layers of a network, or one row for each of several files.
 
-    The exit status is 0 where every file can be restricted exactly, else that of the first that cannot: 3 for
-    operators that are not piecewise linear, 6 for damaged files.
+    The exit status is 0 if every file can be restricted exactly, else that of the first that cannot: 3 for operators
+    that are not piecewise linear, 6 for damaged files.
 
     Example: exactline info acas.nnet
     """
-    found = [f for given in files for f in _files(given)]
-    single = len(files) == 1 and not files[0].is_dir()
-    every = [_facts(file, normalize, dims(shape)) for file in found]
+    paths = [file for path in files for file in _find_files(path)]
+    is_single = len(files) == 1 and not files[0].is_dir()
+    summaries = [_summarize_file(path, normalize, parse_shape(shape)) for path in paths]
     if as_json:
-        say_json([_entry(facts) for facts in every])
-    elif single:
-        _show(every[0])
+        print_json([_build_entry(summary) for summary in summaries])
+    elif is_single:
+        _print_file(summaries[0])
     else:
-        say_rich(_summary(every))
-    if failed := [f.error for f in every if f.error is not None]:
-        raise typer.Exit(failed[0].exit_status)
+        print_rich(_build_file_table(summaries))
+    if errors := [summary.error for summary in summaries if summary.error is not None]:
+        raise typer.Exit(errors[0].exit_status)
 
 
-def _files(given: Path) -> list[Path]:
-    if not given.is_dir():
-        return [given]
-    found = sorted(f for f in given.rglob("*") if f.name.lower().endswith(ENDINGS) and f.is_file())
-    if not found:
+def _find_files(path: Path) -> list[Path]:
+    """Return the file itself, or all networks in a folder and its subfolders."""
+    if not path.is_dir():
+        return [path]
+    files = sorted(f for f in path.rglob("*") if f.name.lower().endswith(FILE_SUFFIXES) and f.is_file())
+    if not files:
         raise FileError(
-            "The folder holds no networks.", where=str(given), hint=f"Names end in {', '.join(ENDINGS[:5])}."
+            "The folder contains no networks.", where=str(path), hint=f"Their names end in {', '.join(PLAIN_SUFFIXES)}."
         )
-    return found
+    return files
 
 
-def _facts(file: Path, normalize: bool, shape: tuple[int, ...] | None) -> Facts:
+def _summarize_file(path: Path, normalize: bool, shape: tuple[int, ...] | None) -> FileSummary:
     from ..formats import load
 
     try:
-        with dressed():
-            return Facts(str(file), load(file, normalize=normalize, shape=shape), None)
+        with wrap_unexpected_errors():
+            return FileSummary(str(path), load(path, normalize=normalize, shape=shape), None)
     except ExactlineError as error:
-        return Facts(str(file), None, error)
+        return FileSummary(str(path), None, error)
 
 
-def _show(facts: Facts) -> None:
-    """All about one file; errors other than refused operators go the way of all errors."""
-    if isinstance(facts.error, UnsupportedError):
-        say("\n".join([facts.file, *(f"  not supported: {node}" for node in facts.error.nodes), facts.verdict]))
-    elif facts.network is None:
-        raise facts.error or ExactlineError("Nothing was read.", where=facts.file)
+def _print_file(summary: FileSummary) -> None:
+    """Print all about one file; errors other than unsupported operators are raised."""
+    if isinstance(summary.error, UnsupportedError):
+        nodes = (f"  not supported: {node}" for node in summary.error.nodes)
+        print_text("\n".join([summary.file, *nodes, summary.verdict]))
+    elif summary.network is None:
+        raise summary.error or ExactlineError("The file was not loaded.", where=summary.file)
     else:
-        from ..network.listing import layers, shaped, weights
+        from ..network.listing import count_weights, format_shape, list_layers
 
-        network = facts.network
-        held = count_noun(weights(network), "weight")
-        head = (
-            f"{facts.file}: {shaped(network.input_shape)} -> {shaped(network.output_shape)}, {_units(network)}, {held}"
-        )
-        say_rich(head, _table(layers(network)), *network.notes, facts.verdict)
+        network = summary.network
+        shapes = f"{format_shape(network.input_shape)} -> {format_shape(network.output_shape)}"
+        weights = count_noun(count_weights(network), "weight")
+        head = f"{summary.file}: {shapes}, {_format_units(network)}, {weights}"
+        print_rich(head, _build_layer_table(list_layers(network)), *network.notes, summary.verdict)
 
 
-def _table(rows: list[Layer]) -> Table:
+def _build_layer_table(layers: list[LayerSummary]) -> Table:
     from rich.table import Table
     from rich.text import Text
 
-    from ..network.listing import shaped
+    from ..network.listing import format_shape
 
     table = Table()
     for name in ("layer", "operator", "kind", "output", "units"):
         table.add_column(name, justify="right" if name == "units" else "left")
-    for row in rows:
-        units = f"{row.units:,}" if row.units else ""
-        table.add_row(Text(row.name), row.operator, row.kind, shaped(row.shape), units)
+    for layer in layers:
+        units = f"{layer.units:,}" if layer.units else ""
+        table.add_row(Text(layer.name), layer.operator, layer.kind, format_shape(layer.shape), units)
     return table
 
 
-def _summary(every: list[Facts]) -> Table:
+def _build_file_table(summaries: list[FileSummary]) -> Table:
     from rich.table import Table
     from rich.text import Text
 
-    from ..network.listing import shaped
+    from ..network.listing import format_shape
 
     table = Table()
     for name in ("file", "in", "out", "nodes", "units", "verdict"):
         table.add_column(name, justify="right" if name in ("nodes", "units") else "left")
-    for facts in every:
+    for summary in summaries:
         cells = ["", "", "", ""]
-        if (network := facts.network) is not None:
-            shapes = shaped(network.input_shape), shaped(network.output_shape)
+        if (network := summary.network) is not None:
+            shapes = format_shape(network.input_shape), format_shape(network.output_shape)
             cells = [*shapes, f"{len(network.nodes):,}", f"{sum(network.units.values()):,}"]
-        table.add_row(Text(facts.file), *cells, Text(facts.verdict))
+        table.add_row(Text(summary.file), *cells, Text(summary.verdict))
     return table
 
 
-def _entry(facts: Facts) -> dict[str, Any]:
-    entry: dict[str, Any] = {"file": facts.file, "exact": facts.error is None, "verdict": facts.verdict}
-    if (network := facts.network) is not None:
-        from ..network.listing import layers, weights
+def _build_entry(summary: FileSummary) -> dict[str, Any]:
+    entry: dict[str, Any] = {"file": summary.file, "exact": summary.error is None, "verdict": summary.verdict}
+    if (network := summary.network) is not None:
+        from ..network.listing import count_weights, list_layers
 
         entry |= {
             "input_shape": network.input_shape,
             "output_shape": network.output_shape,
             "units": network.units,
-            "weights": weights(network),
-            "layers": [asdict(layer) for layer in layers(network)],
+            "weights": count_weights(network),
+            "layers": [asdict(layer) for layer in list_layers(network)],
             "notes": network.notes,
         }
-    if (error := facts.error) is not None:
+    if (error := summary.error) is not None:
         entry["error"] = {"code": error.code, "problem": error.problem, "where": error.where, "hint": error.hint}
         entry["unsupported"] = error.nodes if isinstance(error, UnsupportedError) else ()
     return entry
 
 
-def _units(network: Network) -> str:
-    return (
-        " and ".join(f"{count:,} {name}" for name, count in network.units.items()) + " units"
-        if network.units
-        else "no units"
-    )
-
-
-def _inner(problem: str) -> str:
-    """A sentence as the rest of one."""
-    return problem[:1].lower() + problem[1:]
+def _format_units(network: Network) -> str:
+    if not network.units:
+        return "no units"
+    return " and ".join(f"{count:,} {name}" for name, count in network.units.items()) + " units"

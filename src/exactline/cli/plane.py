@@ -1,8 +1,7 @@
-"""``exactline plane``: a network in a file on a plane of its inputs, as a summary, a picture and a page."""
+"""``exactline plane``: a network on a plane of its inputs, as a summary, a picture and a web page."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,31 +9,41 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..console.options import POINT, AsJsonTables, Bar, Device, File, Labels, Memory, Normalize, Order, Saved, Shape
-from ..console.output import PICTURES, dims, listed, ready, remark, say_json, say_rich
-from ..console.progress_bar import moving
+from ..console.inputs import check_choice, parse_bytes, parse_labels, parse_shape, read_input_point
+from ..console.options import (
+    POINT_HELP,
+    AsJsonTables,
+    Device,
+    Labels,
+    Memory,
+    NetworkFile,
+    Normalize,
+    Order,
+    SavePath,
+    Shape,
+    ShowProgress,
+)
+from ..console.output import PICTURE_SUFFIXES, check_output_files, print_json, print_note, print_rich
+from ..console.progress_bar import show_bar
 from ..errors import ArgumentError
 from ..humanize import count_noun
-from .plane_summary import document, report
-from .restrict import byte_count, given_point
+from .plane_summary import build_document, build_report
 
 if TYPE_CHECKING:
-    from ..decide.regions import Regions
     from ..network import Network
     from ..results.plane import PlaneRestriction
 
-TITLE = 24  # letters of a point that is named as it was given
-ENDINGS = {"--out": (".safetensors",), "--plot": PICTURES, "--html": (".html", ".htm")}
-CHOICES = {"--style": ("regions", "decisions"), "--order": ("max", "min"), "--outline": ("rectangle", "triangle")}
+MAX_TITLE_CHARACTERS = 24  # of a point that is named in pictures as it was given
+SUFFIXES = {"--out": (".safetensors",), "--plot": PICTURE_SUFFIXES, "--html": (".html", ".htm")}
 
 
 @dataclass(frozen=True)
-class Asked:
-    """The plane, in one of three ways of saying it."""
+class PlaneInput:
+    """The plane as it was given: by corners, by three points, or by a point and two axes."""
 
-    corners: list[str]  # of the polygon
-    through: list[str]  # three points
-    base: list[str]  # a point, two of whose features vary
+    corners: list[str]
+    through: list[str]
+    base: list[str]
     axes: str | None
     box: str | None
     outline: str
@@ -42,136 +51,139 @@ class Asked:
 
 
 def plane(
-    file: File,
+    file: NetworkFile,
     corner: Annotated[
-        list[str] | None, typer.Option(metavar="POINT", help=f"A corner of a convex polygon, three or more: {POINT}")
+        list[str] | None,
+        typer.Option(metavar="POINT", help=f"A corner of a convex polygon, three or more: {POINT_HELP}"),
     ] = None,
     through: Annotated[
-        list[str] | None, typer.Option(metavar="POINT", help="Instead of corners: three points the plane goes through.")
+        list[str] | None,
+        typer.Option(metavar="POINT", help="Instead of corners: a point that the plane goes through, three times."),
     ] = None,
     base: Annotated[
-        list[str] | None, typer.Option(metavar="POINT", help="Instead: a point, two of whose features vary.")
+        list[str] | None, typer.Option(metavar="POINT", help="Instead of corners: a point, two features of which vary.")
     ] = None,
-    axes: Annotated[str | None, typer.Option(metavar="I,J", help="With --base: the two features, from 0.")] = None,
+    axes: Annotated[
+        str | None, typer.Option(metavar="I,J", help="With --base: the two features, numbered from 0.")
+    ] = None,
     box: Annotated[str | None, typer.Option(metavar="LO,HI,LO,HI", help="With --base: their ranges.")] = None,
     outline: Annotated[
-        str, typer.Option(metavar="rectangle|triangle", help="With --through: what is drawn around the points.")
+        str, typer.Option(metavar="rectangle|triangle", help="With --through: the polygon around the points.")
     ] = "rectangle",
-    margin: Annotated[float, typer.Option(help="With --through: how far beyond them, as a share.")] = 0.1,
+    margin: Annotated[
+        float, typer.Option(help="With --through: how far it extends beyond the points, as a share.")
+    ] = 0.1,
     style: Annotated[
-        str, typer.Option(metavar="regions|decisions", help="Draw every polygon, or which output decides.")
+        str, typer.Option(metavar="regions|decisions", help="Draw every polygon, or which output decides where.")
     ] = "regions",
     order: Order = "max",
     labels: Labels = None,
     plot: Annotated[Path | None, typer.Option(help="Draw the plane: .png, .svg, .pdf.")] = None,
-    page: Annotated[Path | None, typer.Option("--html", help="Write one web page to move and zoom in.")] = None,
-    out: Saved = None,
+    page: Annotated[Path | None, typer.Option("--html", help="Write a web page to explore the plane.")] = None,
+    out: SavePath = None,
     as_json: AsJsonTables = False,
-    values: Annotated[bool, typer.Option(help="Keep the values at the corners; without, no classes.")] = True,
+    values: Annotated[bool, typer.Option(help="Compute the values at the corners, which decisions need.")] = True,
     normalize: Normalize = True,
     shape: Shape = None,
     memory: Memory = None,
     device: Device = None,
-    progress: Bar = True,
+    progress: ShowProgress = True,
 ) -> None:
-    """Every polygon of a plane on which a network is affine, and which output decides where.
+    """Compute every polygon of a plane on which a network is affine, and which output decides where.
 
     Example: exactline plane loan.nnet --base 0,0 --axes 0,1 --box 20,30,30,50 --plot loan.png
     """
-    asked = Asked(corner or [], through or [], base or [], axes, box, outline, margin)
-    _sensible(asked, style, order)
-    _ready({"--out": out, "--plot": plot, "--html": page}, style, values)
-    limit = None if memory is None else byte_count(memory)
+    plane_input = PlaneInput(corner or [], through or [], base or [], axes, box, outline, margin)
+    check_choice("--style", style, ("regions", "decisions"))
+    check_choice("--order", order, ("max", "min"))
+    check_choice("--outline", outline, ("rectangle", "triangle"))
+    _check_plane_input(plane_input)
+    files = {"--out": out, "--plot": plot, "--html": page}
+    check_output_files({option: (path, SUFFIXES[option]) for option, path in files.items()})
+    if style == "decisions" and not values:
+        raise ArgumentError("Decisions need the values.", where="--style", hint="Omit --no-values.")
+    memory_bytes = None if memory is None else parse_bytes(memory)
     from ..formats import load
 
-    network = load(file, normalize=normalize, shape=dims(shape))
-    names = _names(labels, network)
-    points = _points(asked, network)
-    told = "{task.percentage:.1f} %, {task.fields[polygons]:,} polygons"
-    with moving(progress and sys.stderr.isatty(), "area", told, polygons=0) as move:
-        watch = False if move is None else lambda share, count: move(share, polygons=count)
-        options: dict[str, Any] = {"values": values, "memory": limit, "device": device, "progress": watch}
-        made = _made(asked, network, points, options)
-        decided = made.decisions(order) if values and not made.several_outputs else None
+    network = load(file, normalize=normalize, shape=parse_shape(shape))
+    names = _parse_output_names(labels, network)
+    points = _read_points(plane_input, network)
+    text = "{task.percentage:.1f} %, {task.fields[polygons]:,} polygons"
+    with show_bar(progress, "area", text, polygons=0) as update:
+        result = _restrict(
+            plane_input,
+            network,
+            points,
+            values=values,
+            memory=memory_bytes,
+            device=device,
+            progress=False if update is None else lambda share, polygons: update(share, polygons=polygons),
+        )
+        regions = result.decisions(order) if values and not result.several_outputs else None
     if out is not None:
-        made.save(out)
-        remark(f"saved to {out}")
-    marks = dict(zip(_titles(asked.through), points, strict=True)) if asked.through else None
-    _draw(made, decided, plot, page, {"style": style, "labels": names, "points": marks}, file.name)
+        result.save(out)
+        print_note(f"saved to {out}")
+    marks = dict(zip(_name_points(plane_input.through), points, strict=True)) if plane_input.through else None
+    appearance = {"style": style, "labels": names, "points": marks, "regions": regions}
+    _draw(result, plot, page, title=file.name, appearance=appearance)
     if as_json:
-        say_json(document(str(file), made, decided, names))
+        print_json(build_document(str(file), result, regions, names))
     else:
-        say_rich(*report(made, decided, names))
+        print_rich(*build_report(result, regions, names))
 
 
-def _sensible(asked: Asked, style: str, order: str) -> None:
-    """Refuse what makes no sense before any file is opened."""
-    for option, value in (("--style", style), ("--order", order), ("--outline", asked.outline)):
-        if value not in CHOICES[option]:
-            raise ArgumentError(
-                f"There is no {option.removeprefix('--')} {value!r}.",
-                where=option,
-                hint=f"Give {' or '.join(CHOICES[option])}.",
-            )
-    ways = [name for name in ("corners", "through", "base") if getattr(asked, name)]
-    if len(ways) != 1:
+def _check_plane_input(plane_input: PlaneInput) -> None:
+    """Check before any file is opened that the plane is given in exactly one way."""
+    given = [texts for texts in (plane_input.corners, plane_input.through, plane_input.base) if texts]
+    if len(given) != 1:
         raise ArgumentError(
-            "No plane is given." if not ways else "The plane is given in more than one way.",
+            "The plane is given in more than one way." if given else "No plane is given.",
             where="--corner, --through, --base",
             hint="Give --corner three times or more, --through three times, or --base with --axes and --box.",
         )
-    if (asked.axes is None or asked.box is None) if asked.base else (asked.axes or asked.box):
+    axes, box = plane_input.axes, plane_input.box
+    if (axes is None or box is None) if plane_input.base else (axes or box):
         raise ArgumentError(
             "--base, --axes and --box belong together.", where="--base", hint="Give all three, or none of them."
         )
 
 
-def _ready(files: dict[str, Path | None], style: str, values: bool) -> None:
-    """Refuse what could not be written before the work begins."""
-    ready({option: (path, ENDINGS[option]) for option, path in files.items()})
-    if style == "decisions" and not values:
-        raise ArgumentError("Decisions need the values.", where="--style", hint="Leave out --no-values.")
-
-
-def _names(labels: str | None, network: Network) -> list[str] | None:
-    """Names of the outputs, as many as there are."""
+def _parse_output_names(labels: str | None, network: Network) -> list[str] | None:
     from math import prod
 
     if labels is not None and network.several_outputs:
         raise ArgumentError(
-            "Only a single output has names.", where="--labels", hint="Leave it out: the network has several outputs."
+            "The network has several outputs, which cannot be named.", where="--labels", hint="Omit --labels."
         )
-    return listed(labels, prod(network.nodes[network.outputs[0]].shape))
+    return parse_labels(labels, prod(network.nodes[network.outputs[0]].shape))
 
 
-def _points(asked: Asked, network: Network) -> list[Any]:
-    """The points that were given; for a network of several inputs, so many options make one point."""
-    option, texts = next(
-        (name, group)
-        for name, group in (("--corner", asked.corners), ("--through", asked.through), ("--base", asked.base))
-        if group
-    )
-    each = len(network.inputs)
+def _read_points(plane_input: PlaneInput, network: Network) -> list[Any]:
+    """Read the points of the plane; a point of a network with several inputs takes one option per input."""
+    options = {"--corner": plane_input.corners, "--through": plane_input.through, "--base": plane_input.base}
+    option, texts = next((option, texts) for option, texts in options.items() if texts)
+    inputs = len(network.inputs)
     least, most = {"--corner": (3, None), "--through": (3, 3), "--base": (1, 1)}[option]
-    count = len(texts) / each
-    if count < least or (most is not None and count > most) or count != int(count):
-        wanted = f"{least * each} times" + ("" if most else " or more") if least * each > 1 else "once"
+    count, rest = divmod(len(texts), inputs)
+    if rest or count < least or (most is not None and count > most):
+        wanted = f"{least * inputs} times" + ("" if most else " or more") if least * inputs > 1 else "once"
         raise ArgumentError(
             f"{option} is given {count_noun(len(texts), 'time')}.", where=option, hint=f"Give it {wanted}."
         )
-    return [given_point(texts[i : i + each], network, option) for i in range(0, len(texts), each)]
+    return [read_input_point(texts[i : i + inputs], network, option) for i in range(0, len(texts), inputs)]
 
 
-def _made(asked: Asked, network: Network, points: list[Any], options: dict[str, Any]) -> PlaneRestriction:
+def _restrict(plane_input: PlaneInput, network: Network, points: list[Any], **options: Any) -> PlaneRestriction:
     import numpy as np
 
     from .. import grid, plane_through, restrict_plane
 
-    if asked.base:
-        axes, (a, b, c, d) = _numbers(asked.axes, 2, "--axes", int), _numbers(asked.box, 4, "--box", float)
-        return grid(network, points[0], (axes[0], axes[1]), ((a, b), (c, d)), **options)
-    if asked.through:
-        vertices = plane_through(*points, shape=asked.outline, margin=asked.margin)
+    if plane_input.base:
+        i, j = _parse_numbers(plane_input.axes, 2, "--axes", int)
+        a, b, c, d = _parse_numbers(plane_input.box, 4, "--box", float)
+        return grid(network, points[0], (i, j), ((a, b), (c, d)), **options)
+    if plane_input.through:
+        vertices = plane_through(*points, shape=plane_input.outline, margin=plane_input.margin)
     elif network.several_inputs:
         vertices = tuple(np.stack(group) for group in zip(*points, strict=True))
     else:
@@ -179,41 +191,37 @@ def _made(asked: Asked, network: Network, points: list[Any], options: dict[str, 
     return restrict_plane(network, vertices, **options)
 
 
-def _numbers(text: str | None, count: int, option: str, kind: Callable[[str], Any]) -> list[Any]:
+def _parse_numbers(text: str | None, count: int, option: str, kind: Callable[[str], Any]) -> list[Any]:
     try:
-        found = [kind(part) for part in (text or "").split(",")]
+        numbers = [kind(part) for part in (text or "").split(",")]
     except ValueError:
-        found = []
-    if len(found) != count:
+        numbers = []
+    if len(numbers) != count:
         raise ArgumentError(
             f"{text!r} is not {count} numbers.",
             where=option,
             hint="Give two features such as 0,1." if count == 2 else "Give two ranges such as 0,1,-5,5.",
         )
-    return found
+    return numbers
 
 
-def _titles(texts: list[str]) -> list[str]:
-    """What the three points are called in pictures: the way they were given, unless that is long."""
-    return texts if len(texts) == 3 and all(len(text) <= TITLE for text in texts) else ["first", "second", "third"]
+def _name_points(texts: list[str]) -> list[str]:
+    """Name the three points in pictures: as they were given, if that is short."""
+    is_short = len(texts) == 3 and all(len(text) <= MAX_TITLE_CHARACTERS for text in texts)
+    return texts if is_short else ["first", "second", "third"]
 
 
 def _draw(
-    made: PlaneRestriction,
-    decided: Regions | None,
-    plot: Path | None,
-    page: Path | None,
-    look: dict[str, Any],
-    title: str,
+    result: PlaneRestriction, plot: Path | None, page: Path | None, *, title: str, appearance: dict[str, Any]
 ) -> None:
     if plot is not None:
-        from ..plot.line import save_picture
+        from ..plot.figure import save_picture
         from ..plot.plane import plot_plane
 
-        save_picture(plot_plane(made, decided=decided, **look), plot)
-        remark(f"drawn to {plot}")
+        save_picture(plot_plane(result, **appearance), plot)
+        print_note(f"drawn to {plot}")
     if page is not None:
-        from ..plot.plane_page import write_page
+        from ..plot.plane_page import write_plane_page
 
-        write_page(made, page, decided=decided, title=title, **look)
-        remark(f"page in {page}")
+        write_plane_page(result, page, title=title, **appearance)
+        print_note(f"page in {page}")

@@ -1,4 +1,4 @@
-"""What ``exactline plane`` says of a plane: one JSON document, or a few lines and two tables."""
+"""What ``exactline plane`` prints: one JSON document, or a few lines and two tables."""
 
 from __future__ import annotations
 
@@ -13,107 +13,115 @@ if TYPE_CHECKING:
     from ..decide.regions import Regions
     from ..results.plane import PlaneRestriction
 
-ROWS = 20  # of each table
+MAX_TABLE_ROWS = 20
 
 
-def _births(made: PlaneRestriction) -> dict[str, int]:
-    """How many edges each node bore, in the network's order."""
+def build_document(
+    file: str, plane: PlaneRestriction, regions: Regions | None, names: list[str] | None
+) -> dict[str, Any]:
+    """Build the JSON document.
+
+    Args:
+        file: The name of the network's file.
+        plane: The plane.
+        regions: Its decisions; None if there are no values or several outputs.
+        names: Names of the outputs; None for their numbers.
+    """
+    smallest = int(plane.shares.argmin())
+    return {
+        "file": file,
+        "pieces": len(plane),
+        "corners": len(plane.corners),
+        "edges": len(plane.edges),
+        "area": _finite_or_none(plane.area),
+        "outline": plane.outline.tolist(),
+        "order": None if regions is None else regions.order,
+        "classes": None if regions is None else _summarize_classes(regions, names),
+        "smallest": {
+            "polygon": smallest,
+            "area": _finite_or_none(float(plane.areas[smallest])),
+            "corners": plane.polygon(smallest).corners.tolist(),
+        },
+        "origins": _count_edges_by_node(plane),
+        "units": plane.units,
+        "ambiguous": plane.ambiguous,
+        "seconds": plane.seconds,
+    }
+
+
+def build_report(plane: PlaneRestriction, regions: Regions | None, names: list[str] | None) -> list[Any]:
+    """Build the lines and tables for the terminal, from the same arguments as `build_document`."""
+    smallest = int(plane.shares.argmin())
+    parts: list[Any] = [
+        str(plane),
+        f"  area             {plane.area:.10g}",
+        f"  largest polygon  {float(plane.areas.max()):.6g}",
+        f"  smallest polygon {float(plane.areas[smallest]):.6g} (polygon {smallest:,})",
+    ]
+    if regions is not None:
+        parts.append(_build_class_table(_summarize_classes(regions, names), regions.order))
+    origins = _count_edges_by_node(plane)
+    return [*parts, _build_origin_table(origins)] if origins else parts
+
+
+def _count_edges_by_node(plane: PlaneRestriction) -> dict[str, int]:
+    """Count the edges that originate in each node, in the order of the network."""
     import numpy as np
 
-    nodes, tally = np.unique(made.origin_table.numpy()[:, 0], return_counts=True)
-    return {made.names[n]: k for n, k in zip(nodes.tolist(), tally.tolist(), strict=True) if n >= 0}
+    nodes, counts = np.unique(plane.origin_table.numpy()[:, 0], return_counts=True)
+    return {plane.names[n]: k for n, k in zip(nodes.tolist(), counts.tolist(), strict=True) if n >= 0}
 
 
-def _finite(area: float) -> float | None:
-    """An area for JSON, which knows no infinity: none where a plane is too large to have one."""
+def _finite_or_none(area: float) -> float | None:
+    """Return None for an area that overflows, because JSON has no infinity."""
     return area if isfinite(area) else None
 
 
-def _classes(decided: Regions, names: list[str] | None) -> list[dict[str, Any]]:
-    """The largest first."""
-    totals, shares = decided.totals, sorted(decided.shares.items(), key=lambda item: -item[1])
+def _summarize_classes(regions: Regions, names: list[str] | None) -> list[dict[str, Any]]:
+    """Summarize the classes, the largest first."""
+    totals, shares = regions.totals, sorted(regions.shares.items(), key=lambda item: -item[1])
     return [
         {
             "label": label,
             "name": str(label) if names is None else names[label],
-            "area": _finite(totals[label]),
+            "area": _finite_or_none(totals[label]),
             "share": share,
-            "regions": sum(r.label == label for r in decided),
-            "tied_area": _finite(sum(r.area for r in decided if r.label == label and r.tied)),
-            "tied_share": sum(r.share for r in decided if r.label == label and r.tied),
+            "regions": sum(r.label == label for r in regions),
+            "tied_area": _finite_or_none(sum(r.area for r in regions if r.label == label and r.tied)),
+            "tied_share": sum(r.share for r in regions if r.label == label and r.tied),
         }
         for label, share in shares
     ]
 
 
-def document(file: str, made: PlaneRestriction, decided: Regions | None, names: list[str] | None) -> dict[str, Any]:
-    """What ``--json`` prints."""
-    smallest = int(made.shares.argmin())
-    return {
-        "file": file,
-        "pieces": len(made),
-        "corners": len(made.corners),
-        "edges": len(made.edges),
-        "area": _finite(made.area),
-        "outline": made.outline.tolist(),
-        "order": None if decided is None else decided.order,
-        "classes": None if decided is None else _classes(decided, names),
-        "smallest": {
-            "polygon": smallest,
-            "area": _finite(float(made.areas[smallest])),
-            "corners": made.polygon(smallest).corners.tolist(),
-        },
-        "origins": _births(made),
-        "units": made.units,
-        "ambiguous": made.ambiguous,
-        "seconds": made.seconds,
-    }
-
-
-def report(made: PlaneRestriction, decided: Regions | None, names: list[str] | None) -> list[Any]:
-    """Lines and tables for the terminal."""
-    smallest = int(made.shares.argmin())
-    rows: list[Any] = [
-        str(made),
-        f"  area           {made.area:.10g}",
-        f"  largest piece  {float(made.areas.max()):.6g}",
-        f"  smallest piece {float(made.areas[smallest]):.6g} (polygon {smallest:,})",
-    ]
-    if decided is not None:
-        rows.append(_class_table(_classes(decided, names), decided))
-    births = _births(made)
-    return [*rows, _birth_table(births)] if births else rows
-
-
-def _class_table(classes: list[dict[str, Any]], decided: Regions) -> Table:
+def _build_class_table(classes: list[dict[str, Any]], order: str) -> Table:
     from rich.table import Table
     from rich.text import Text
 
-    from ..plot.plane import percent
+    from ..plot.style import format_share
 
-    which = "largest" if decided.order == "max" else "smallest"
+    which = "largest" if order == "max" else "smallest"
     table = Table(title=f"where which output is the {which}", title_justify="left")
     for name in ("output", "area", "share", "regions"):
         table.add_column(name, justify="left" if name == "output" else "right")
-    for row in classes[:ROWS]:
-        tied = "" if not row["tied_share"] else f" ({percent(row['tied_share'] / row['share'])} of it tied)"
+    for row in classes[:MAX_TABLE_ROWS]:
+        tied = "" if not row["tied_share"] else f" ({format_share(row['tied_share'] / row['share'])} of it tied)"
         area = "infinite" if row["area"] is None else f"{row['area']:.6g}"
-        table.add_row(Text(f"{row['name']}{tied}"), area, percent(row["share"]), f"{row['regions']:,}")
-    if rest := classes[ROWS:]:
-        table.add_row(f"{len(rest):,} more", "", percent(sum(row["share"] for row in rest)), "")
+        table.add_row(Text(f"{row['name']}{tied}"), area, format_share(row["share"]), f"{row['regions']:,}")
+    if rest := classes[MAX_TABLE_ROWS:]:
+        table.add_row(f"{len(rest):,} more", "", format_share(sum(row["share"] for row in rest)), "")
     return table
 
 
-def _birth_table(births: dict[str, int]) -> Table:
+def _build_origin_table(origins: dict[str, int]) -> Table:
     from rich.table import Table
-    from rich.text import Text  # names in files may hold brackets, which are markup elsewhere
+    from rich.text import Text  # brackets in names are not markup
 
     table = Table(title="edges by node", title_justify="left")
     table.add_column("node")
     table.add_column("edges", justify="right")
-    shown = list(births.items())[:ROWS]
-    for node, count in shown:
+    for node, count in list(origins.items())[:MAX_TABLE_ROWS]:
         table.add_row(Text(node), f"{count:,}")
-    if rest := list(births.values())[ROWS:]:
+    if rest := list(origins.values())[MAX_TABLE_ROWS:]:
         table.add_row(count_noun(len(rest), "more node"), f"{sum(rest):,}")
     return table

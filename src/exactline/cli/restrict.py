@@ -1,9 +1,7 @@
-"""``exactline restrict``: a network in a file on the line between two points."""
+"""``exactline restrict``: every break of a network on the line between two points."""
 
 from __future__ import annotations
 
-import re
-import sys
 from dataclasses import replace
 from math import isfinite
 from pathlib import Path
@@ -11,128 +9,124 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..console.options import AsJson, Bar, Device, End, File, MaxBreaks, Memory, Normalize, Saved, Seconds, Shape, Start
-from ..console.output import PICTURES, dims, ready, remark, say_json, say_rich
-from ..console.progress_bar import moving
-from ..errors import ArgumentError, LineError
+from ..console.inputs import parse_bytes, parse_shape, read_input_point
+from ..console.options import (
+    AsJson,
+    Device,
+    End,
+    MaxBreaks,
+    Memory,
+    NetworkFile,
+    Normalize,
+    SavePath,
+    Shape,
+    ShowProgress,
+    Start,
+    TimeLimit,
+)
+from ..console.output import PICTURE_SUFFIXES, check_output_files, print_json, print_note, print_rich
+from ..console.progress_bar import show_bar
+from ..errors import ArgumentError
 
 if TYPE_CHECKING:
     from ..network import Network
     from ..results.restriction import Restriction
 
-ROWS = 20  # of the table of nodes
-SIZES = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
+MAX_TABLE_ROWS = 20
+SUGGESTED_LAYERS = 8  # that an error message lists
 
 
 def restrict(
-    file: File,
+    file: NetworkFile,
     start: Start,
     end: End,
     as_json: AsJson = False,
-    values: Annotated[bool, typer.Option(help="Keep the network's values at the breaks.")] = True,
-    out: Saved = None,
+    values: Annotated[bool, typer.Option(help="Compute the network's values at the breaks.")] = True,
+    out: SavePath = None,
     plot: Annotated[Path | None, typer.Option(help="Draw the outputs along the line: .png, .pdf, .svg.")] = None,
     normalize: Normalize = True,
     shape: Shape = None,
     max_breaks: MaxBreaks = None,
-    seconds: Seconds = None,
+    seconds: TimeLimit = None,
     memory: Memory = None,
-    until: Annotated[str | None, typer.Option(metavar="LAYER", help="Look at the output of this layer.")] = None,
+    until: Annotated[str | None, typer.Option(metavar="LAYER", help="Restrict the output of this layer.")] = None,
     device: Device = None,
     engine: Annotated[
-        str, typer.Option(metavar="auto|dense|local", help="Values at every break, or changes where breaks reach.")
+        str,
+        typer.Option(
+            metavar="auto|dense|patches",
+            help="How to compute: values at every break, or slope changes in the receptive field of each break.",
+        ),
     ] = "auto",
-    progress: Bar = True,
+    progress: ShowProgress = True,
 ) -> None:
-    """Every break of a network on the line between two points, and its values there.
+    """Compute every break of a network on the line between two points, and its values there.
 
     Example: exactline restrict loan.nnet --from 20,30 --to 30,50
     """
-    _ready(out, plot, values)
-    limit = None if memory is None else byte_count(memory)
-    from ..api import restrict as answer
+    check_output_files({"--out": (out, (".safetensors",)), "--plot": (plot, PICTURE_SUFFIXES)})
+    if plot is not None and not values:
+        raise ArgumentError("A picture needs the values.", where="--plot", hint="Omit --no-values.")
+    memory_bytes = None if memory is None else parse_bytes(memory)
+    from ..api import restrict
     from ..formats import load
 
-    network = load(file, normalize=normalize, shape=dims(shape))
-    ends = [given_point(texts, network, option) for texts, option in ((start, "--from"), (end, "--to"))]
-    wanted = network if until is None else _until(network, until)
-    told = "{task.completed:.4f}, {task.fields[breaks]:,} breaks"
-    with moving(progress and sys.stderr.isatty(), "alpha", told, breaks=0) as move:
-        line = answer(
-            wanted,
+    network = load(file, normalize=normalize, shape=parse_shape(shape))
+    ends = read_input_point(start, network, "--from"), read_input_point(end, network, "--to")
+    restricted = network if until is None else _truncate_network(network, until)
+    text = "{task.completed:.4f}, {task.fields[breaks]:,} breaks"
+    with show_bar(progress, "alpha", text, breaks=0) as update:
+        line = restrict(
+            restricted,
             *ends,
             values=values,
             device=device,
-            memory=limit,
+            memory=memory_bytes,
             max_breaks=max_breaks,
             seconds=seconds,
             engine=engine,
-            progress=False if move is None else lambda share, count: move(share, breaks=count),
+            progress=False if update is None else lambda share, breaks: update(share, breaks=breaks),
         )
-    _keep(line, out, plot)
+    _save_and_draw(line, out, plot)
     if as_json:
-        say_json(_document(str(file), line))
+        print_json(_build_document(str(file), line))
     else:
-        from ..plot.origins_table import births_table
+        from ..plot.tables import origins_table
 
-        say_rich(str(line), births_table(line, most=ROWS))
-
-
-def _ready(out: Path | None, plot: Path | None, values: bool) -> None:
-    """Refuse what could not be written before the sweep, which may take long."""
-    ready({"--out": (out, (".safetensors",)), "--plot": (plot, PICTURES)})
-    if plot is not None and not values:
-        raise ArgumentError("A picture needs the values.", where="--plot", hint="Leave out --no-values.")
+        print_rich(str(line), origins_table(line, max_rows=MAX_TABLE_ROWS))
 
 
-def byte_count(text: str) -> int:
-    found = re.fullmatch(r"(\d{1,15})\s*([kmgt]?)(i?b)?", text.strip().lower())
-    if found is None:
-        raise ArgumentError(f"{text!r} is not an amount of memory.", where="--memory", hint="Give bytes, 512M or 2G.")
-    return int(found[1]) * SIZES[found[2]]
+def _truncate_network(network: Network, name: str) -> Network:
+    """Return the part of a network that ends with the output of one layer."""
+    from ..network.simplify import remove_dead_nodes
 
-
-def given_point(texts: list[str], network: Network, option: str) -> Any:
-    """One end of the line: an array, or a tuple of them where the network takes several inputs."""
-    from ..formats.points import read_point
-
-    shapes = [network.nodes[i].shape for i in network.inputs]
-    if len(texts) != len(shapes):
-        raise LineError(
-            f"The network takes {len(shapes)} inputs, {option} is given {len(texts)} times.",
-            where=option,
-            hint=f"Give {option} once for each input, in their order.",
-        )
-    read = tuple(read_point(text, shape, option) for text, shape in zip(texts, shapes, strict=True))
-    return read if network.several_inputs else read[0]
-
-
-def _until(network: Network, name: str) -> Network:
-    """The network that ends with the output of one of its layers."""
-    from ..network.simplify import without_dead
-
-    places = [i for i, node in enumerate(network.nodes) if node.name == name]
-    if not places:
-        names = ", ".join(node.name for node in network.nodes[-8:])
+    indices = [i for i, node in enumerate(network.nodes) if node.name == name]
+    if not indices:
+        names = ", ".join(node.name for node in network.nodes[-SUGGESTED_LAYERS:])
         raise ArgumentError(
-            f"There is no layer {name!r}.", where="--until", hint=f"exactline info shows them; the last are {names}."
+            f"There is no layer {name!r}.",
+            where="--until",
+            hint=f"exactline info lists the layers; the last are {names}.",
         )
-    return without_dead(replace(network, outputs=(places[0],), tails=(None,), several_outputs=False, moved={}))
+    return remove_dead_nodes(
+        replace(network, outputs=(indices[0],), tails=(None,), several_outputs=False, device_copies={})
+    )
 
 
-def _keep(line: Restriction, out: Path | None, plot: Path | None) -> None:
+def _save_and_draw(line: Restriction, out: Path | None, plot: Path | None) -> None:
     if out is not None:
         line.save(out)
-        remark(f"saved to {out}")
+        print_note(f"saved to {out}")
     if plot is not None:
-        from ..plot.line import plot_line, save_picture
+        from ..plot.figure import save_picture
+        from ..plot.line import plot_line
 
         save_picture(plot_line(line), plot)
-        remark(f"drawn to {plot}")
+        print_note(f"drawn to {plot}")
 
 
-def _document(file: str, line: Restriction) -> dict[str, Any]:
-    kept = None if line.stored_values is None else [v.tolist() for v in line.stored_values]
+def _build_document(file: str, line: Restriction) -> dict[str, Any]:
+    values = None if line.stored_values is None else [v.tolist() for v in line.stored_values]
     return {
         "file": file,
         "pieces": len(line),
@@ -145,6 +139,9 @@ def _document(file: str, line: Restriction) -> dict[str, Any]:
         "engine": line.engine,
         "units": line.units,
         "alphas": line.alphas.tolist(),
-        "origins": [b and {"node": b.node, "unit": b.unit, "count": b.count} for b in line.origins],
-        **({} if kept is None else {"values": kept if line.several_outputs else kept[0]}),
+        "origins": [
+            None if origin is None else {"node": origin.node, "unit": origin.unit, "count": origin.count}
+            for origin in line.origins
+        ],
+        **({} if values is None else {"values": values if line.several_outputs else values[0]}),
     }

@@ -1,1 +1,1 @@
-"""What all commands share: arguments and options, tables, JSON and progress on the terminal."""
+"""What all commands share: arguments and options, their parsing, output, progress bars and exit statuses."""

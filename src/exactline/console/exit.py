@@ -1,4 +1,4 @@
-"""How a command ends: never with a traceback, and quietly where nobody listens any more."""
+"""How a command ends: without a traceback, and quietly if its output is no longer read."""
 
 from __future__ import annotations
 
@@ -10,54 +10,54 @@ from errno import ENOSPC
 
 from ..errors import ExactlineError, FileError
 
-INTERRUPTED = 130  # as a shell reports Ctrl-C ...
-UNHEARD = 141  # ... and a pipe that was closed
+INTERRUPTED_STATUS = 130  # the status that a shell reports for Ctrl-C
+CLOSED_PIPE_STATUS = 141  # the status that a shell reports for a closed pipe
 
 
 @contextlib.contextmanager
-def dressed() -> Generator[None]:
-    """Errors that are not ours as one of ours, for they are a fault of this package or of the machine."""
+def wrap_unexpected_errors() -> Generator[None]:
+    """Raise every unexpected error as an ExactlineError, and a full disk as a FileError."""
     try:
         yield
     except (ExactlineError, BrokenPipeError):
         raise
     except Exception as problem:
         if isinstance(problem, OSError) and problem.errno == ENOSPC:
-            hush()
+            silence_stdout()
             where = str(problem.filename or "standard output")
-            raise FileError("There is no space left to write to.", where=where, hint="Make room.") from problem
-        first = (str(problem).strip().splitlines() or ["no reason given"])[0]
+            raise FileError("There is no space left on the device.", where=where, hint="Free some space.") from problem
+        first_line = (str(problem).strip().splitlines() or ["no message"])[0]
         raise ExactlineError(
-            f"Something went wrong that should not: {type(problem).__name__}: {first}",
-            hint="Add --debug to see where, and tell us.",
+            f"An unexpected error occurred: {type(problem).__name__}: {first_line}",
+            hint="Run again with --debug to see where, and report it.",
         ) from problem
 
 
 @contextlib.contextmanager
-def flushed() -> Generator[None]:
-    """Say everything before the end, or end quietly where the listener has gone or the user has had enough."""
+def exit_cleanly() -> Generator[None]:
+    """Flush standard output at the end; exit quietly on Ctrl-C and on a closed pipe."""
     try:
         try:
             yield
         finally:
             sys.stdout.flush()
     except KeyboardInterrupt:
-        raise SystemExit(INTERRUPTED) from None
+        raise SystemExit(INTERRUPTED_STATUS) from None
     except BrokenPipeError:
-        hush()
-        raise SystemExit(UNHEARD) from None
+        silence_stdout()
+        raise SystemExit(CLOSED_PIPE_STATUS) from None
 
 
-def heard() -> None:
-    """Open what the caller has closed, as by ``>&-``: Python has no output there, and whoever writes would fail."""
+def reopen_closed_streams() -> None:
+    """Send standard output and error to nowhere if the caller has closed them (``>&-``): writing to them would fail."""
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
-            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115, PTH123 - it stays open until the end
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115, PTH123 - stays open until the process ends
 
 
-def hush() -> None:
-    """Send what is still to be said nowhere: Python itself says a last word to standard output when it ends."""
+def silence_stdout() -> None:
+    """Redirect standard output to nowhere, because Python itself flushes it once more when the process ends."""
     with contextlib.suppress(OSError, ValueError):
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, sys.stdout.fileno())
-        os.close(nowhere)
+        devnull = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(devnull, sys.stdout.fileno())
+        os.close(devnull)

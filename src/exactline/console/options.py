@@ -1,31 +1,67 @@
-"""Arguments and options that several commands share, each said in one place."""
+"""Arguments and options that several commands share, and dataclasses of options that several commands take."""
 
 from __future__ import annotations
 
+import functools
+import inspect
+from collections.abc import Callable
+from dataclasses import fields
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-POINT = "20,30 or a file: .npy, .npz:key, .csv, .csv:row, .png, .jpg; once for each input of the network."
+NETWORK_SUFFIXES = ".onnx, .nnet, .eran, .tf, .pyt"
+POINT_HELP = "20,30 or a file: .npy, .npz:key, .csv, .csv:row, .png, .jpg; once for each input of the network."
 
-File = Annotated[Path, typer.Argument(metavar="FILE", help="A network: .onnx, .nnet, .eran, .tf, .pyt.")]
-Start = Annotated[list[str], typer.Option("--from", metavar="POINT", help=f"Where the line begins: {POINT}")]
-End = Annotated[list[str], typer.Option("--to", metavar="POINT", help="Where it ends, in the same ways.")]
+NetworkFile = Annotated[Path, typer.Argument(metavar="FILE", help=f"A network: {NETWORK_SUFFIXES}.")]
+Start = Annotated[list[str], typer.Option("--from", metavar="POINT", help=f"Where the line starts: {POINT_HELP}")]
+End = Annotated[list[str], typer.Option("--to", metavar="POINT", help="Where the line ends, in the same formats.")]
 Shape = Annotated[
-    str | None,
-    typer.Option(metavar="12,12,3", help="The shape of one input point, for ONNX files that leave it open."),
+    str | None, typer.Option(metavar="12,12,3", help="Shape of one input, for ONNX files that leave it open.")
 ]
-Normalize = Annotated[bool, typer.Option(help="Follow what a .nnet says of its inputs and outputs.")]
+Normalize = Annotated[bool, typer.Option(help="Apply the normalization of inputs and outputs in a .nnet file.")]
 Device = Annotated[str | None, typer.Option(help="Where to compute: cpu, cuda.")]
 Memory = Annotated[str | None, typer.Option(help="Bound the working set: bytes, or 512M, 2G.")]
-MaxBreaks = Annotated[int | None, typer.Option(help="Stop after so many breaks.")]
-Seconds = Annotated[float | None, typer.Option(help="Stop after so long.")]
-Order = Annotated[str, typer.Option(metavar="max|min", help="Whether the largest output decides.")]
+MaxBreaks = Annotated[int | None, typer.Option(help="Stop after this many breaks.")]
+TimeLimit = Annotated[float | None, typer.Option(help="Stop after this many seconds.")]
+Order = Annotated[str, typer.Option(metavar="max|min", help="Whether the largest or the smallest output decides.")]
 Labels = Annotated[str | None, typer.Option(metavar="A,B,C", help="Names of the outputs, in order.")]
-Output = Annotated[int | None, typer.Option(help="Which output, where the network has several.")]
-Saved = Annotated[Path | None, typer.Option(help="Save the answer as .safetensors.")]
-Pictures = Annotated[bool, typer.Option(help="Draw the pictures.")]
-AsJson = Annotated[bool, typer.Option("--json", help="One JSON document instead of the table.")]
-AsJsonTables = Annotated[bool, typer.Option("--json", help="One JSON document instead of the tables.")]
-Bar = Annotated[bool, typer.Option(help="A bar on standard error, where that is a terminal.")]
+OutputIndex = Annotated[int | None, typer.Option(help="Which output, if the network has several.")]
+SavePath = Annotated[Path | None, typer.Option(help="Save the result as .safetensors.")]
+StudyFolder = Annotated[Path, typer.Option(metavar="DIR", help="Folder for tables and pictures; created if missing.")]
+DrawPictures = Annotated[bool, typer.Option(help="Draw the pictures.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of the table.")]
+AsJsonTables = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of the tables.")]
+ShowProgress = Annotated[bool, typer.Option(help="Show a progress bar if standard error is a terminal.")]
+
+
+def expand_options(options: type[Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Let typer offer the fields of a dataclass as options of a command.
+
+    Several commands can then share a list of options. The command takes one parameter ``options`` of that dataclass; on
+    the command line the fields stand in its place.
+
+    Args:
+        options: A dataclass whose fields are annotated as typer options.
+    """
+    names = [field.name for field in fields(options)]
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        @functools.wraps(command)
+        def run(**arguments: Any) -> None:
+            shared = options(**{name: arguments.pop(name) for name in names})
+            command(**arguments, options=shared)
+
+        parameters: list[inspect.Parameter] = []
+        for parameter in inspect.signature(command, eval_str=True).parameters.values():
+            if parameter.name == "options":
+                parameters += inspect.signature(options, eval_str=True).parameters.values()
+            else:
+                parameters.append(parameter)
+        keywords = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in parameters]
+        run.__signature__ = inspect.Signature(keywords)  # pyright: ignore[reportAttributeAccessIssue]
+        run.__annotations__ = {p.name: p.annotation for p in keywords}
+        return run
+
+    return decorate

@@ -1,7 +1,7 @@
-"""What is decided on lines: which output leads where, where it is largest, and whether a property is broken."""
+"""Decisions on lines and planes: which output leads where, extrema and level sets of linear functionals."""
 
-from .extrema import Crossings as Crossings
 from .extrema import Extrema as Extrema
+from .extrema import LevelSet as LevelSet
 from .intervals import Decisions as Decisions
 from .intervals import Interval as Interval
 from .intervals import ManyDecisions as ManyDecisions

@@ -1,4 +1,8 @@
-"""Which output leads on every point of a line, or of many lines together."""
+"""Finds the output that leads at every point of one or many lines.
+
+Every output is affine on a piece. The pieces are split where the leading outputs meet (`ranking.order_pieces`), and
+neighbouring parts with equal labels and ties are merged into intervals.
+"""
 
 from __future__ import annotations
 
@@ -10,34 +14,34 @@ import numpy as np
 from ..arrays import Bools, Floats, Ints
 from ..errors import ArgumentError
 from ..humanize import count_noun
-from .intervals import Decisions, ManyDecisions, Table
-from .ranking import Ordered, Rows, joined, ordered, ranked
-from .values import Given, of_line, of_lines
+from ..tolerances import ALPHA_RESOLUTION
+from .intervals import Decisions, IntervalTable, ManyDecisions
+from .ranking import OrderedParts, RankedPoints, concatenate_parts, order_pieces, rank_outputs
+from .values import OutputValues, values_of_line, values_of_lines
 
 if TYPE_CHECKING:
     from ..results.restriction import Restriction
     from ..results.restrictions import Restrictions
 
-AT_ONCE = 1 << 20  # numbers that are ranked together
-ROUNDING = 4 * 2.0**-52  # of an alpha
+MAX_RANKED_NUMBERS = 1 << 20  # values ranked in one batch
 
 
-def decisions_of_line(line: Restriction, order: str, top: Any, output: int | None) -> Decisions:
-    """See `Restriction.decisions`."""
-    given = of_line(line, output, "line.decisions")
-    return Decisions(_table(given, order, top), 0, line, order, int(top), given.output)
+def find_decisions(line: Restriction, order: str, top: Any, output: int | None) -> Decisions:
+    """Decide one line; see `Restriction.decisions`."""
+    outputs = values_of_line(line, output, "line.decisions")
+    return Decisions(_build_table(outputs, order, top), 0, line, order, int(top), outputs.output)
 
 
-def decisions_of_lines(lines: Restrictions, order: str, top: Any, output: int | None) -> ManyDecisions:
-    """See `Restrictions.decisions`."""
-    given = of_lines(lines, output, "lines.decisions")
-    return ManyDecisions(_table(given, order, top), lines, order, int(top), given.output)
+def find_decisions_of_lines(lines: Restrictions, order: str, top: Any, output: int | None) -> ManyDecisions:
+    """Decide many lines; see `Restrictions.decisions`."""
+    outputs = values_of_lines(lines, output, "lines.decisions")
+    return ManyDecisions(_build_table(outputs, order, top), lines, order, int(top), outputs.output)
 
 
-def _table(given: Given, order: str, top: Any) -> Table:
+def _build_table(outputs: OutputValues, order: str, top: Any) -> IntervalTable:
     if order not in ("max", "min"):
         raise ArgumentError(f"order is {order!r}.", where="argument order", hint='Give "max" or "min".')
-    count = given.values.shape[1]
+    count = outputs.values.shape[1]
     whole = isinstance(top, (int, np.integer)) and not isinstance(top, bool)
     if not whole or not 1 <= top <= count:
         raise ArgumentError(
@@ -45,142 +49,174 @@ def _table(given: Given, order: str, top: Any) -> Table:
             where="argument top",
             hint=f"Give a whole number from 1 to {count}." if count else "Give a network with outputs.",
         )
-    given = given if order == "max" else given.turned()
-    pieces = np.flatnonzero(given.trust.owner[:-1] == given.trust.owner[1:])
-    doubtful = given.trust.doubtful(float(np.abs(given.values).max(initial=0.0)))
-    step = max(1, AT_ONCE // max(count, 1))
+    outputs = outputs if order == "max" else outputs.negate()
+    pieces = np.flatnonzero(outputs.errors.line_index[:-1] == outputs.errors.line_index[1:])
+    filter_width = outputs.errors.filter_width(float(np.abs(outputs.values).max(initial=0.0)))
+    step = max(1, MAX_RANKED_NUMBERS // max(count, 1))
     levels = min(int(top) + 1, count)
-    blocks = [_parts(given, pieces[at : at + step], levels, doubtful) for at in range(0, max(len(pieces), 1), step)]
-    return _merged(given, joined(blocks), int(top))
+    blocks = [
+        _order_block(outputs, pieces[at : at + step], levels, filter_width)
+        for at in range(0, max(len(pieces), 1), step)
+    ]
+    return _merge_parts(outputs, concatenate_parts(blocks), int(top))
 
 
-def _parts(given: Given, pieces: Ints, levels: int, doubtful: float) -> Ordered:
-    """Some pieces, cut until the best outputs keep their order along each part."""
-    trust = given.trust
+def _order_block(
+    outputs: OutputValues,
+    pieces: Ints,  # (pieces,) the break where each begins
+    levels: int,
+    filter_width: float,
+) -> OrderedParts:
+    """Split some pieces until the first ``levels`` outputs keep their order along each part."""
+    errors = outputs.errors
     used = np.union1d(pieces, pieces + 1)
 
-    def rank(owner: Ints, alphas: Floats, values: Floats, meeting: Ints | None = None) -> Rows:
-        return ranked(owner, alphas, values, trust, doubtful, meeting)
+    def rank(line_index: Ints, alphas: Floats, values: Floats, meeting: Ints | None = None) -> RankedPoints:
+        return rank_outputs(line_index, alphas, values, errors, filter_width, meeting)
 
-    rows = rank(trust.owner[used], trust.alphas[used], given.values[used])
+    points = rank(errors.line_index[used], errors.alphas[used], outputs.values[used])
     left = np.searchsorted(used, pieces)
-    return ordered(rows, left, left + 1, levels, rank)
+    return order_pieces(points, left, left + 1, levels, rank)
 
 
-def _merged(given: Given, parts: Ordered, top: int) -> Table:
-    """Neighbouring parts with the same labels and the same ties are one interval."""
+def _merge_parts(outputs: OutputValues, parts: OrderedParts, top: int) -> IntervalTable:
+    """Merge neighbouring parts with equal labels and ties; intervals narrower than their errors are dropped."""
     while True:
-        table, thin = _intervals(given, parts, top)
-        if not thin.any():
+        table, dropped = _build_intervals(outputs, parts, top)
+        if not dropped.any():
             return table
-        parts = replace(parts, left=parts.left[~thin], right=parts.right[~thin], order=parts.order[~thin])
+        parts = replace(parts, left=parts.left[~dropped], right=parts.right[~dropped], order=parts.order[~dropped])
 
 
-def _intervals(given: Given, parts: Ordered, top: int) -> tuple[Table, Bools]:
-    """Intervals, and which parts belong to one so narrow that rounding alone may have made it."""
-    owner, labels, tied = parts.rows.owner[parts.left], parts.order[:, :top], _tied(parts, top)
-    new = np.ones(len(owner), dtype=np.bool_)
-    line = owner[1:] != owner[:-1]
-    new[1:] = line | (labels[1:] != labels[:-1]).any(1) | (tied[1:] != tied[:-1]).any(1)
-    first = np.flatnonzero(new)
-    inner = first[1:][~line[first[1:] - 1]]  # boundaries, by the part that begins there
-    begins = np.ones(len(first), dtype=np.bool_)  # which intervals begin a line
-    begins[1:] = line[first[1:] - 1]
-    ends = np.append(begins[1:], True)[: len(first)]
-    alphas, breaks = parts.rows.alphas, given.trust.alphas
-    starts = np.where(begins, breaks[given.offsets[owner[first]]], alphas[parts.left[first]])
-    stops = np.where(ends, breaks[given.offsets[owner[first] + 1] - 1], np.append(starts[1:], 0.0)[: len(first)])
-    margins, places = _margins(given, parts, top, first)
+def _build_intervals(outputs: OutputValues, parts: OrderedParts, top: int) -> tuple[IntervalTable, Bools]:
+    """Build the intervals, and mark the parts of intervals so narrow that rounding alone can explain them."""
+    line_index, labels, tied = parts.points.line_index[parts.left], parts.order[:, :top], _find_ties(parts, top)
+    is_new = np.ones(len(line_index), dtype=np.bool_)
+    new_line = line_index[1:] != line_index[:-1]
+    is_new[1:] = new_line | (labels[1:] != labels[:-1]).any(1) | (tied[1:] != tied[:-1]).any(1)
+    first = np.flatnonzero(is_new)  # the first part of each interval
+    inner = first[1:][~new_line[first[1:] - 1]]  # the parts that begin at an inner boundary
+    begins_line = np.ones(len(first), dtype=np.bool_)  # (intervals,)
+    begins_line[1:] = new_line[first[1:] - 1]
+    ends_line = np.append(begins_line[1:], True)[: len(first)]
+    alphas, breaks = parts.points.alphas, outputs.errors.alphas
+    starts = np.where(begins_line, breaks[outputs.offsets[line_index[first]]], alphas[parts.left[first]])
+    last_breaks = breaks[outputs.offsets[line_index[first] + 1] - 1]
+    stops = np.where(ends_line, last_breaks, np.append(starts[1:], 0.0)[: len(first)])
+    margins, margins_at = _find_margins(outputs, parts, top, first)
     errors = np.zeros(len(first) + 1)
-    errors[:-1][~begins] = _errors(given, parts, labels, tied, inner)
-    table = Table(
-        np.searchsorted(owner[first], np.arange(len(given.offsets))),
-        starts,
-        stops,
-        labels[first],
-        tied[first],
-        margins,
-        places,
-        errors[:-1],
-        np.where(ends, 0.0, errors[1:]),
+    errors[:-1][~begins_line] = _estimate_boundary_errors(outputs, parts, labels, tied, inner)
+    table = IntervalTable(
+        offsets=np.searchsorted(line_index[first], np.arange(len(outputs.offsets))),
+        starts=starts,
+        stops=stops,
+        labels=labels[first],
+        tied=tied[first],
+        margins=margins,
+        margins_at=margins_at,
+        start_errors=errors[:-1],
+        stop_errors=np.where(ends_line, 0.0, errors[1:]),
     )
     thin = stops - starts <= table.start_errors + table.stop_errors
-    return table, np.repeat(_not_all(thin, stops - starts, begins), np.diff(np.append(first, len(new))))
+    removable = _select_removable(thin, stops - starts, begins_line)
+    return table, np.repeat(removable, np.diff(np.append(first, len(is_new))))
 
 
-def _not_all(thin: Bools, widths: Floats, begins: Bools) -> Bools:
-    """The thin intervals, but of lines that have no others all but the widest."""
+def _select_removable(thin: Bools, widths: Floats, begins_line: Bools) -> Bools:  # (intervals,) each
+    """Mark the thin intervals, but keep the widest one of a line that has no others."""
     if not thin.any():
         return thin
-    first = np.flatnonzero(begins)
+    first = np.flatnonzero(begins_line)
     counts = np.diff(np.append(first, len(thin)))
-    hopeless = np.repeat(np.logical_and.reduceat(thin, first), counts)
+    all_thin = np.repeat(np.logical_and.reduceat(thin, first), counts)
     widest = widths == np.repeat(np.maximum.reduceat(widths, first), counts)
-    return thin & ~(hopeless & widest)
+    return thin & ~(all_thin & widest)
 
 
-def _tied(parts: Ordered, top: int) -> Bools:  # (parts, outputs)
-    """Which outputs share one of the places that count, with each other, along each part."""
-    tied = np.zeros((len(parts.left), parts.rows.values.shape[1]), dtype=np.bool_)
-    for place in range(top):
-        same = parts.together(parts.order[:, place])
+def _find_ties(parts: OrderedParts, top: int) -> Bools:  # (parts, outputs)
+    """Mark the outputs that share one of the first ``top`` ranks with another output along each part."""
+    tied = np.zeros((len(parts.left), parts.points.values.shape[1]), dtype=np.bool_)
+    for level in range(top):
+        same = parts.find_ties(parts.order[:, level])
         tied |= same & (same.sum(1, keepdims=True) > 1)
     return tied
 
 
-def _margins(given: Given, parts: Ordered, top: int, first: Ints) -> tuple[Floats, Floats]:
-    """The largest lead over the next output in each interval, and where; on a part it is at one of its ends."""
-    rows = parts.rows
+def _find_margins(
+    outputs: OutputValues,
+    parts: OrderedParts,
+    top: int,
+    first: Ints,  # (intervals,) the first part of each
+) -> tuple[Floats, Floats]:  # (intervals,) each
+    """Find the largest lead over the next output in each interval, and its alpha.
+
+    The lead is affine on a part, so its maximum is at an end of a part.
+    """
+    points = parts.points
     if parts.order.shape[1] == top or not len(first):
-        return np.full(len(first), np.inf), rows.alphas[parts.left[first]]
-    lead, place = np.zeros((2, len(parts.left))), np.stack([rows.alphas[parts.left], rows.alphas[parts.right]])
-    label, rival = parts.order[:, top - 1], parts.order[:, top]
+        return np.full(len(first), np.inf), points.alphas[parts.left[first]]
+    lead = np.zeros((2, len(parts.left)))
+    alpha = np.stack([points.alphas[parts.left], points.alphas[parts.right]])
+    label, challenger = parts.order[:, top - 1], parts.order[:, top]
     for end, at in enumerate((parts.left, parts.right)):
-        apart = rows.ranks[at, label] != rows.ranks[at, rival]
-        lead[end] = np.where(apart, rows.values[at, label] - rows.values[at, rival], 0.0).clip(min=0.0)
+        apart = points.ranks[at, label] != points.ranks[at, challenger]
+        lead[end] = np.where(apart, points.values[at, label] - points.values[at, challenger], 0.0).clip(min=0.0)
     with np.errstate(over="ignore"):
-        lead /= np.abs(given.trust.scale(rows.owner[parts.left]))
+        lead /= np.abs(outputs.errors.scale_of(points.line_index[parts.left]))
     later = lead[1] > lead[0]
-    lead, place = np.where(later, lead[1], lead[0]), np.where(later, place[1], place[0])
+    lead, alpha = np.where(later, lead[1], lead[0]), np.where(later, alpha[1], alpha[0])
     best = np.maximum.reduceat(lead, first)
     counts = np.diff(np.append(first, len(lead)))
     where = np.where(lead == np.repeat(best, counts), np.arange(len(lead)), len(lead))
-    return best, place[np.minimum.reduceat(where, first)]
+    return best, alpha[np.minimum.reduceat(where, first)]
 
 
-def _errors(given: Given, parts: Ordered, labels: Ints, tied: Bools, after: Ints) -> Floats:
-    """How far boundaries may be off: the error of the difference that vanishes there, over how fast it does."""
+def _estimate_boundary_errors(
+    outputs: OutputValues,
+    parts: OrderedParts,
+    labels: Ints,  # (parts, top)
+    tied: Bools,  # (parts, outputs)
+    after: Ints,  # (boundaries,) the part that begins at each
+) -> Floats:  # (boundaries,)
+    """Estimate the error of each boundary: that of the difference that vanishes there, divided by its slope."""
     if not len(after):
         return np.zeros(0)
-    before, rows = after - 1, parts.rows
-    one, two = _deciding(parts, labels, tied, before, after)
+    before, points = after - 1, parts.points
+    one, two = _find_deciding_pairs(parts, labels, tied, before, after)
     here = parts.left[after]
-    at = rows.owner[here], rows.alphas[here], rows.values[here]
-    size = given.trust.differences(*at, one[:, None], two[:, None])[:, 0]
+    at = points.line_index[here], points.alphas[here], points.values[here]
+    error = outputs.errors.estimate_differences(*at, one[:, None], two[:, None])[:, 0]
     worst = np.zeros(len(after))
     for side in (before, after):
         left, right = parts.left[side], parts.right[side]
-        ends = [rows.values[end, one] - rows.values[end, two] for end in (left, right)]
-        apart = (rows.ranks[left, one] != rows.ranks[left, two]) | (rows.ranks[right, one] != rows.ranks[right, two])
+        ends = [points.values[end, one] - points.values[end, two] for end in (left, right)]
+        apart_left = points.ranks[left, one] != points.ranks[left, two]
+        apart_right = points.ranks[right, one] != points.ranks[right, two]
         with np.errstate(all="ignore"):
-            reach = size * ((rows.alphas[right] - rows.alphas[left]) / np.abs(ends[1] - ends[0]))
-        worst = np.maximum(worst, np.where(apart, np.nan_to_num(reach, nan=1.0), 0.0))
-    hole = rows.alphas[here] - rows.alphas[parts.right[before]]  # left by intervals too narrow to be sure of
-    return np.minimum(worst + hole + ROUNDING * rows.alphas[here], 1.0)
+            radius = error * ((points.alphas[right] - points.alphas[left]) / np.abs(ends[1] - ends[0]))
+        worst = np.maximum(worst, np.where(apart_left | apart_right, np.nan_to_num(radius, nan=1.0), 0.0))
+    gap = points.alphas[here] - points.alphas[parts.right[before]]  # left by intervals that were dropped
+    return np.minimum(worst + gap + ALPHA_RESOLUTION * points.alphas[here], 1.0)
 
 
-def _deciding(parts: Ordered, labels: Ints, tied: Bools, before: Ints, after: Ints) -> tuple[Ints, Ints]:
-    """The two outputs whose difference makes each boundary."""
+def _find_deciding_pairs(
+    parts: OrderedParts,
+    labels: Ints,  # (parts, top)
+    tied: Bools,  # (parts, outputs)
+    before: Ints,  # (boundaries,) the part that ends at each
+    after: Ints,  # (boundaries,) the part that begins there
+) -> tuple[Ints, Ints]:  # (boundaries,) each
+    """Find the two outputs that meet at each boundary."""
     swap = labels[before] != labels[after]
-    place = swap.argmax(1)[:, None]
-    one, two = (np.take_along_axis(labels[side], place, 1)[:, 0] for side in (before, after))
-    only = np.flatnonzero(~swap.any(1))  # a tie begins or ends, the labels stay
-    if len(only):
-        old, new = tied[before[only]], tied[after[only]]
+    level = swap.argmax(1)[:, None]
+    one, two = (np.take_along_axis(labels[side], level, 1)[:, 0] for side in (before, after))
+    only_tie = np.flatnonzero(~swap.any(1))  # a tie begins or ends and the labels stay
+    if len(only_tie):
+        old, new = tied[before[only_tie]], tied[after[only_tie]]
         differ = old != new
         joins = differ.shape[1] - 1 - differ[:, ::-1].argmax(1)
-        side = np.where(np.take_along_axis(new, joins[:, None], 1)[:, 0], after[only], before[only])
-        mates = replace(parts, left=parts.left[side], right=parts.right[side]).together(joins)
-        mates[np.arange(len(only)), joins] = False
-        one[only], two[only] = joins, mates.argmax(1)
+        side = np.where(np.take_along_axis(new, joins[:, None], 1)[:, 0], after[only_tie], before[only_tie])
+        mates = replace(parts, left=parts.left[side], right=parts.right[side]).find_ties(joins)
+        mates[np.arange(len(only_tie)), joins] = False
+        one[only_tie], two[only_tie] = joins, mates.argmax(1)
     return one, two

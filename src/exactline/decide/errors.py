@@ -1,7 +1,8 @@
-"""How far outputs, and differences of outputs, can be trusted at points of some lines.
+"""Estimates of the rounding error in outputs, in differences of outputs and in linear functionals of them.
 
-Errors of two outputs are much alike, for they come the same way: so what counts is the error of their difference,
-which the probes of a walk know. Such a walk costs as much as nine evaluations and is made only where a look is due.
+The rounding errors of two outputs are strongly correlated because they share most of the computation. The error of
+their difference is therefore estimated directly, with `RoundoffProbes`. One call costs about nine evaluations, so a
+floating-point filter (`OutputErrors.filter_width`) selects the few points that need it.
 """
 
 from __future__ import annotations
@@ -14,51 +15,62 @@ import numpy as np
 import torch
 
 from ..arrays import Floats, Ints
-from ..engines.dense.error_model import MAX_PROBE_BYTES, PROBE_SAFETY
+from ..engines.dense.error_model import MAX_PROBE_BYTES
 from ..fp_context import full_precision
 from ..lines import Lines
 from ..network.graph import Network
 from ..numerics.plan import sweep_plan
-from ..numerics.roundoff_probes import PROBE_COUNT, RoundoffProbes
-
-SAMPLES = 32  # points that tell how large errors are
-FAR = 64  # lines whose ends are looked at
-WIDER = 64.0  # how much wider than their errors the first look is
-AGAIN = 4.0  # how much more than the distance between two evaluations is believed
-ROUNDINGS = 4096.0  # the least width of the first look, in roundings of the largest value
+from ..numerics.roundoff_probes import RoundoffProbes
+from ..tolerances import (
+    DECISION_FILTER_ERRORS,
+    DECISION_SAMPLE_BREAKS,
+    DECISION_SAMPLE_LINES,
+    MIN_DECISION_FILTER_ROUNDINGS,
+    PROBE_COUNT,
+    PROBE_SAFETY,
+    REEVALUATION_SAFETY,
+)
 
 
 @dataclass(frozen=True, eq=False)
-class Trust:
-    """Errors of one output tensor at points of some lines, found by probes; all are multiplied by SAFETY."""
+class OutputErrors:
+    """Estimates the error of one output tensor at points of some lines; estimates include `PROBE_SAFETY`."""
 
     lines: Lines
-    owner: Ints  # (breaks,) the line of each break
+    line_index: Ints  # (breaks,) the line of each break
     alphas: Floats  # (breaks,)
     network: Network | None
-    place: int  # of the output among the network's nodes
-    dtype: torch.dtype  # in which the sweep was done
-    known: float  # the error of all values, where there is no network to ask
-    slack: float = 1.0  # values of a minimal partition are off by more
-    factors: Floats | None = None  # (lines,) by which values were multiplied, -1 where the smallest decides; None: 1
+    output_node: int  # index of the output's node in the network
+    dtype: torch.dtype  # precision of the sweep
+    known_error: float  # error of all values, used where there is no network to probe
+    error_factor: float = 1.0  # multiplies all estimates; above 1 for minimal partitions
+    scales: Floats | None = None  # (lines,) factors already applied to the values, negative for order="min"; None: 1
 
-    def scale(self, owner: Ints) -> Floats:
-        """By how much the values of some lines were multiplied."""
-        return np.ones(len(owner)) if self.factors is None else self.factors[owner]
+    def scale_of(self, line_index: Ints) -> Floats:
+        """Return the factor applied to the values of each line, (points,)."""
+        return np.ones(len(line_index)) if self.scales is None else self.scales[line_index]
 
-    def differences(self, owner: Ints, alphas: Floats, values: Floats, first: Ints, second: Ints) -> Floats:
-        """How far each difference of two outputs may be off, (points, pairs), as first and second are.
+    def estimate_differences(
+        self,
+        line_index: Ints,  # (points,)
+        alphas: Floats,  # (points,)
+        values: Floats,  # (points, outputs)
+        first: Ints,  # (points, pairs) outputs
+        second: Ints,  # (points, pairs) outputs
+    ) -> Floats:
+        """Estimate the error of each difference ``values[first] - values[second]``, (points, pairs).
 
-        The walk evaluates the outputs (points, outputs) once more, in another way: where it finds another difference,
-        that is evidence too. Two maxima with a shared leader have the same error for the probes, but need not round
-        alike where other elements tie with it.
+        The probes evaluate the outputs a second time, in another order of operations, and the distance between both
+        evaluations enters the estimate. This matters for two maxima with a shared leader: their probes are equal,
+        but their values can round differently where other elements tie with the leader.
         """
-        looked = self._look(owner, alphas)
-        if looked is None:
+        probed = self._probe(line_index, alphas)
+        if probed is None:
             return np.broadcast_to(
-                2 * PROBE_SAFETY * self.slack * self.known * np.abs(self.scale(owner))[:, None], first.shape
+                2 * PROBE_SAFETY * self.error_factor * self.known_error * np.abs(self.scale_of(line_index))[:, None],
+                first.shape,
             )
-        again, probes = looked
+        reevaluated, probes = probed
 
         def gaps(of: Floats) -> Floats:
             return np.take_along_axis(of, first, 1) - np.take_along_axis(of, second, 1)
@@ -66,68 +78,84 @@ class Trust:
         largest = np.zeros(first.shape)
         for probe in probes:
             np.maximum(largest, np.abs(gaps(probe)), out=largest)
-        return largest + AGAIN * np.abs(gaps(values - again))
+        return largest + REEVALUATION_SAFETY * np.abs(gaps(values - reevaluated))
 
-    def functionals(self, owner: Ints, alphas: Floats, values: Floats, weights: Floats) -> Floats:
-        """How far a linear functional of the outputs may be off at each point, (points,); each has its own weights."""
-        looked = self._look(owner, alphas)
-        if looked is None:
-            return PROBE_SAFETY * self.slack * self.known * np.abs(self.scale(owner)) * np.abs(weights).sum(1)
-        again, probes = looked
-        found = np.abs(np.einsum("pno,no->pn", probes, weights)).max(0, initial=0.0)
-        return found + AGAIN * np.abs(((values - again) * weights).sum(1))
+    def estimate_functionals(
+        self,
+        line_index: Ints,  # (points,)
+        alphas: Floats,  # (points,)
+        values: Floats,  # (points, outputs)
+        weights: Floats,  # (points, outputs)
+    ) -> Floats:
+        """Estimate the error of the weighted sum of the outputs at each point, (points,)."""
+        probed = self._probe(line_index, alphas)
+        if probed is None:
+            scale = np.abs(self.scale_of(line_index))
+            return PROBE_SAFETY * self.error_factor * self.known_error * scale * np.abs(weights).sum(1)
+        reevaluated, probes = probed
+        largest = np.abs(np.einsum("pno,no->pn", probes, weights)).max(0, initial=0.0)
+        return largest + REEVALUATION_SAFETY * np.abs(((values - reevaluated) * weights).sum(1))
 
-    def doubtful(self, largest: float, weight: float = 1.0) -> float:
-        """Below this size, a difference of values (or a functional of such a weight) wants a closer look."""
-        least = ROUNDINGS * float(torch.finfo(self.dtype).eps) * largest
-        return max(WIDER * self.level * weight, least)
+    def filter_width(self, largest: float, weight: float = 1.0) -> float:
+        """Return the size below which a difference or functional needs an error estimate of its own.
+
+        Args:
+            largest: The largest absolute value.
+            weight: The sum of the absolute weights of a functional; 1 for differences.
+        """
+        least = MIN_DECISION_FILTER_ROUNDINGS * float(torch.finfo(self.dtype).eps) * largest
+        return max(DECISION_FILTER_ERRORS * self.largest_sampled_error * weight, least)
 
     @cached_property
-    def level(self) -> float:
-        """The largest error met at breaks spread over all lines, and at the ends of those that go furthest."""
+    def largest_sampled_error(self) -> float:
+        """The largest error at breaks spread over all lines and at the ends of the farthest lines."""
         if self.network is None or not len(self.alphas):
-            return PROBE_SAFETY * self.slack * self.known
-        spread = np.linspace(0, len(self.alphas) - 1, SAMPLES).astype(np.int64)
-        first = np.searchsorted(self.owner, self._furthest)
-        last = np.searchsorted(self.owner, self._furthest, side="right") - 1
-        rows = np.unique(np.concatenate([spread, first, last]).clip(0, len(self.alphas) - 1))
-        looked = self._look(self.owner[rows], self.alphas[rows])
-        return 0.0 if looked is None else float(np.abs(looked[1]).max(initial=0.0))
+            return PROBE_SAFETY * self.error_factor * self.known_error
+        spread = np.linspace(0, len(self.alphas) - 1, DECISION_SAMPLE_BREAKS).astype(np.int64)
+        first = np.searchsorted(self.line_index, self._farthest_lines)
+        last = np.searchsorted(self.line_index, self._farthest_lines, side="right") - 1
+        breaks = np.unique(np.concatenate([spread, first, last]).clip(0, len(self.alphas) - 1))
+        probed = self._probe(self.line_index[breaks], self.alphas[breaks])
+        return 0.0 if probed is None else float(np.abs(probed[1]).max(initial=0.0))
 
     @property
-    def _furthest(self) -> Ints:
-        """Lines with the largest coordinates: rounding begins with these."""
+    def _farthest_lines(self) -> Ints:
+        """The lines with the largest coordinates, where rounding errors are largest."""
         sides = [t.reshape(len(t), t.shape[1:].numel()) for side in (self.lines.starts, self.lines.ends) for t in side]
         size = torch.cat(sides, 1).abs().amax(1) if sum(t.shape[1] for t in sides) else torch.zeros(len(self.lines))
-        return size.argsort(descending=True)[:FAR].numpy()
+        return size.argsort(descending=True)[:DECISION_SAMPLE_LINES].numpy()
 
     @cached_property
-    def _network(self) -> Network:
+    def _cast_network(self) -> Network:
         if self.network is None:
-            raise TypeError("there is no network to ask")
+            raise TypeError("there is no network to probe")
         return self.network if self.dtype == torch.float64 else self.network.to(dtype=self.dtype)
 
     @cached_property
-    def _lines(self) -> Lines:
+    def _cast_lines(self) -> Lines:
         return self.lines.to(torch.device("cpu"), self.dtype)
 
-    def _look(self, owner: Ints, alphas: Floats) -> tuple[Floats, Floats] | None:
-        """Outputs at some points (points, outputs), and what each of some random roundings adds (probes, ...)."""
+    def _probe(self, line_index: Ints, alphas: Floats) -> tuple[Floats, Floats] | None:
+        """Evaluate the outputs at some points, (points, outputs), with the roundoff probes, (probes, points, outputs).
+
+        Returns None without a network.
+        """
         if self.network is None:
             return None
         if not len(alphas):
-            outputs = prod(self.network.nodes[self.place].shape)
+            outputs = prod(self.network.nodes[self.output_node].shape)
             return np.zeros((0, outputs)), np.zeros((PROBE_COUNT, 0, outputs))
-        step = max(1, MAX_PROBE_BYTES // ((PROBE_COUNT + 1) * sweep_plan(self._network).bytes_live))
-        parts = [slice(at, at + step) for at in range(0, len(alphas), step)]
-        values, probes = zip(*(self._walked(owner[some], alphas[some]) for some in parts), strict=True)
-        scale = self.scale(owner)[:, None]
-        return np.concatenate(values) * scale, np.concatenate(probes, 1) * (PROBE_SAFETY * self.slack * scale)
+        step = max(1, MAX_PROBE_BYTES // ((PROBE_COUNT + 1) * sweep_plan(self._cast_network).bytes_live))
+        batches = [slice(at, at + step) for at in range(0, len(alphas), step)]
+        values, probes = zip(*(self._probe_batch(line_index[b], alphas[b]) for b in batches), strict=True)
+        scale = self.scale_of(line_index)[:, None]
+        return np.concatenate(values) * scale, np.concatenate(probes, 1) * (PROBE_SAFETY * self.error_factor * scale)
 
-    def _walked(self, owner: Ints, alphas: Floats) -> tuple[Floats, Floats]:
+    def _probe_batch(self, line_index: Ints, alphas: Floats) -> tuple[Floats, Floats]:
         with full_precision():
-            walk = RoundoffProbes(self._network, *self._lines.at(torch.from_numpy(owner), torch.from_numpy(alphas)))
-            walk.advance_to(self.place)
-            values, probes = (t[self.place].to(torch.float64) for t in (walk.values, walk.probes))
+            points = self._cast_lines.at(torch.from_numpy(line_index), torch.from_numpy(alphas))
+            state = RoundoffProbes(self._cast_network, *points)
+            state.advance_to(self.output_node)
+            values, probes = (t[self.output_node].to(torch.float64) for t in (state.values, state.probes))
             outputs = probes.shape[2:].numel()
             return values.reshape(len(values), outputs).numpy(), probes.reshape(*probes.shape[:2], outputs).numpy()

@@ -1,4 +1,4 @@
-"""The answer to "which output leads where": intervals of a line, each with its label and its largest lead."""
+"""Results of `decisions`: the intervals of a line with the output that leads on each, and its largest lead."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from ..results.restrictions import Restrictions
 
 Label = int | tuple[int, ...]
-SHOWN = 12  # intervals that print
+MAX_SHOWN_INTERVALS = 12  # intervals printed by str and repr
 
 
 @dataclass(frozen=True)
 class Interval:
-    """A stretch of the line along which the same output leads, or the same few in the same order.
+    """An interval of alpha along which one output leads, or the first few outputs keep their order.
 
     >>> import exactline as xl
     >>> decided = xl.restrict(torch.nn.ReLU(), [1.0, -1.0], [0.0, 1.0]).decisions()
@@ -40,21 +40,21 @@ class Interval:
 
     start: float
     stop: float
-    label: int | tuple[int, ...]  # a tuple, best first, where more than one was asked for
-    tied: tuple[int, ...]  # all labels that share a place along the whole interval; lowest index first
-    margin: float  # the largest lead of the (last) label over the next one in the interval
-    margin_at: float  # the alpha where
-    start_error: float  # how far the start may be off, estimated; 0 at the end of the line
-    stop_error: float
+    label: int | tuple[int, ...]  # the leading output; with top > 1 a tuple, best first
+    tied: tuple[int, ...]  # all outputs that share a rank along the whole interval, ascending
+    margin: float  # the largest lead of the (last) label over the next output in the interval
+    margin_at: float  # the alpha where the margin occurs
+    start_error: float  # estimated error of start; 0 at the start of the line
+    stop_error: float  # estimated error of stop; 0 at the end of the line
 
     @property
     def best(self) -> int:
-        """The output that leads: the label, or the first of several."""
+        """The output that leads: the label, or the first of several labels."""
         return self.label if isinstance(self.label, int) else self.label[0]
 
     @property
     def width(self) -> float:
-        """How much of the line it covers."""
+        """The length of the interval in alpha."""
         return self.stop - self.start
 
     def __str__(self) -> str:
@@ -63,10 +63,10 @@ class Interval:
 
 
 @dataclass(frozen=True, eq=False)
-class Table:
-    """Intervals of many lines one after another, as arrays."""
+class IntervalTable:
+    """The intervals of many lines, line after line, as arrays."""
 
-    offsets: Ints  # (lines + 1,) line i has the intervals offsets[i] to offsets[i + 1]
+    offsets: Ints  # (lines + 1,) the intervals of line i are offsets[i] to offsets[i + 1]
     starts: Floats  # (intervals,)
     stops: Floats  # (intervals,)
     labels: Ints  # (intervals, top)
@@ -76,24 +76,24 @@ class Table:
     start_errors: Floats  # (intervals,)
     stop_errors: Floats  # (intervals,)
 
-    def interval(self, at: int) -> Interval:
-        """One of them."""
-        labels: list[int] = self.labels[at].tolist()
+    def interval(self, index: int) -> Interval:
+        """Return one row as an `Interval`."""
+        labels: list[int] = self.labels[index].tolist()
         return Interval(
-            float(self.starts[at]),
-            float(self.stops[at]),
+            float(self.starts[index]),
+            float(self.stops[index]),
             labels[0] if len(labels) == 1 else tuple(labels),
-            tuple(np.flatnonzero(self.tied[at]).tolist()),
-            float(self.margins[at]),
-            float(self.margins_at[at]),
-            float(self.start_errors[at]),
-            float(self.stop_errors[at]),
+            tuple(np.flatnonzero(self.tied[index]).tolist()),
+            float(self.margins[index]),
+            float(self.margins_at[index]),
+            float(self.start_errors[index]),
+            float(self.stop_errors[index]),
         )
 
 
 @dataclass(frozen=True, eq=False)
 class Decisions(Sequence[Interval]):
-    """Which output leads on every point of a line.
+    """The output that leads at every point of a line, as a sequence of intervals.
 
     >>> import exactline as xl
     >>> decided = xl.restrict(torch.nn.ReLU(), [1.0, -1.0], [0.0, 1.0]).decisions()
@@ -105,19 +105,19 @@ class Decisions(Sequence[Interval]):
     (1, [0, 1], 1)
     """
 
-    table: Table
-    place: int  # of the line in the table
-    owner: Restriction | Restrictions
-    order: str  # "max" or "min": which output decides
-    top: int
-    output: int = 0  # which of the network's outputs, where it has several
+    table: IntervalTable
+    line_index: int  # of the line in the table
+    source: Restriction | Restrictions  # the line, or the lines it is one of
+    order: str  # "max" or "min": whether the largest or the smallest output leads
+    top: int  # how many outputs each label holds
+    output: int = 0  # which output tensor of the network was compared
 
     @property
     def line(self) -> Restriction:
-        """The line that was decided."""
+        """The restriction that was decided."""
         from ..results.restriction import Restriction
 
-        return self.owner if isinstance(self.owner, Restriction) else self.owner[self.place]
+        return self.source if isinstance(self.source, Restriction) else self.source[self.line_index]
 
     @property
     def boundaries(self) -> Tensor:
@@ -131,15 +131,19 @@ class Decisions(Sequence[Interval]):
 
     @property
     def values(self) -> Floats:
-        """The outputs that were compared, at the breaks of the line, (breaks, outputs)."""
+        """The compared outputs at the breaks of the line, (breaks, outputs)."""
         from .values import outputs_of_line
 
         return outputs_of_line(self.line, self.output, "decisions.values")
 
     def at(self, alpha: float) -> Interval:
-        """The interval that holds an alpha; at a boundary, the one that begins there.
+        """Return the interval that holds ``alpha``; at a boundary, the one that begins there.
 
-        Raises ArgumentError off the line, or past where its sweep was stopped.
+        >>> import exactline as xl
+        >>> xl.restrict(torch.nn.ReLU(), [1.0, -1.0], [0.0, 1.0]).decisions().at(0.9).label
+        1
+
+        Raises ArgumentError if alpha is off the line, or beyond the point where the sweep was stopped.
         """
         starts, stops = self.table.starts[self._span], self.table.stops[self._span]
         try:
@@ -147,14 +151,21 @@ class Decisions(Sequence[Interval]):
         except (TypeError, ValueError):
             within = False
         if not within:
-            known = f"{starts[0]:g} to {stops[-1]:g}" if len(starts) else "no alpha at all"
+            known = f"the decided range is {starts[0]:g} to {stops[-1]:g}" if len(starts) else "no alpha is decided"
             raise ArgumentError(
-                f"alpha is {alpha!r}; what is decided is {known}.", where="argument alpha", hint="Ask within it."
+                f"alpha is {alpha!r}; {known}.", where="argument alpha", hint="Give an alpha within the range."
             )
         return self[int(np.searchsorted(starts, alpha, side="right")) - 1]
 
     def plot(self, ax: Axes | None = None, *, labels: Sequence[str] | None = None) -> Axes:
-        """Draw the intervals as a coloured band, the breaks as ticks and the outputs above; ``labels`` names these."""
+        """Draw the outputs, with the intervals as a coloured band and the breaks as ticks below them.
+
+        Args:
+            ax: The matplotlib axes to draw into; new ones by default.
+            labels: Names of the outputs.
+
+        Raises MissingError without matplotlib.
+        """
         return plot_decisions(self, ax, labels)
 
     def __len__(self) -> int:
@@ -168,7 +179,7 @@ class Decisions(Sequence[Interval]):
         if isinstance(index, slice):
             return [self[i] for i in range(*index.indices(len(self)))]
         if not -len(self) <= index < len(self):
-            raise IndexError(f"there are {len(self)} intervals; {index} is not one of them")
+            raise IndexError(f"index {index} is out of range for {len(self)} intervals")
         return self.table.interval(self._span.start + index % len(self))
 
     def __iter__(self) -> Iterator[Interval]:
@@ -178,36 +189,36 @@ class Decisions(Sequence[Interval]):
         widths = Counter[Label]()
         for interval in self:
             widths[interval.label] += interval.width  # pyright: ignore[reportArgumentType]
-        shares = ", ".join(f"{label}: {share:.4g}" for label, share in widths.most_common(SHOWN))
+        shares = ", ".join(f"{label}: {share:.4g}" for label, share in widths.most_common(MAX_SHOWN_INTERVALS))
         return f"<Decisions: {count_noun(len(self), 'interval')}; shares of the line {{{shares}}}>"
 
     def __str__(self) -> str:
         which = "largest" if self.order == "max" else "smallest"
         what = f"the {which} output decides" if self.top == 1 else f"the {self.top} {which} outputs decide"
-        rows = [f"  {interval}" for interval in self[:SHOWN]]
-        rest = [f"  and {len(self) - SHOWN:,} more"] if len(self) > SHOWN else []
+        rows = [f"  {interval}" for interval in self[:MAX_SHOWN_INTERVALS]]
+        rest = [f"  and {len(self) - MAX_SHOWN_INTERVALS:,} more"] if len(self) > MAX_SHOWN_INTERVALS else []
         return "\n".join([f"{count_noun(len(self), 'interval')}, {what}", *rows, *rest])
 
     @property
     def _span(self) -> slice:
-        start, stop = self.table.offsets[self.place : self.place + 2].tolist()
+        start, stop = self.table.offsets[self.line_index : self.line_index + 2].tolist()
         return slice(start, stop)
 
 
 @dataclass(frozen=True, eq=False)
 class ManyDecisions(Sequence[Decisions]):
-    """The decisions of many lines; ``table`` holds all intervals as arrays.
+    """The decisions of many lines, as a sequence of `Decisions`; ``table`` holds all intervals as arrays.
 
     >>> import exactline as xl
     >>> lines = xl.restrict_many(torch.nn.ReLU(), [[1.0, -1.0], [3.0, 1.0]], [[0.0, 1.0], [3.0, 2.0]])
     >>> decided = lines.decisions()
     >>> decided
     <ManyDecisions: 2 lines, 3 intervals>
-    >>> [each.labels for each in decided]
+    >>> [decisions.labels for decisions in decided]
     [[0, 1], [0]]
     """
 
-    table: Table
+    table: IntervalTable
     lines: Restrictions
     order: str
     top: int
@@ -224,7 +235,7 @@ class ManyDecisions(Sequence[Decisions]):
         if isinstance(index, slice):
             return [self[i] for i in range(*index.indices(len(self)))]
         if not -len(self) <= index < len(self):
-            raise IndexError(f"there are {len(self)} lines; {index} is not one of them")
+            raise IndexError(f"index {index} is out of range for {len(self)} lines")
         return Decisions(self.table, index % len(self), self.lines, self.order, self.top, self.output)
 
     def __iter__(self) -> Iterator[Decisions]:

@@ -1,4 +1,4 @@
-"""What methods of decisions call in the layer above: pictures, imported on first use."""
+"""Methods of decisions that call the layer above, `plot`, which is imported on first use."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def plot_decisions(decisions: Decisions, ax: Axes | None, labels: Sequence[str] | None) -> Axes:
-    """`Decisions.plot`."""
-    from ..plot.band import plot_band
+    """Draw decisions; see `Decisions.plot`."""
+    from ..plot.decisions import plot_decisions
 
-    return plot_band(decisions, ax, names=labels)
+    return plot_decisions(decisions, ax, labels=labels)

@@ -1,4 +1,4 @@
-"""What is decided upon: the values of one output tensor at all breaks, and whom to ask how far they can be trusted."""
+"""The values of one output tensor at all breaks of one or many lines, with estimates of their errors."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from ..errors import ArgumentError, NumberError
 from ..fp_context import full_precision
 from ..lines import Lines
 from ..network.graph import Network
-from ..results.check import evaluate_in_batches
-from .errors import Trust
+from ..results.evaluate import evaluate_in_batches
+from ..tolerances import DECISION_OVERFLOW_GUARD, DECISION_OVERFLOW_SCALE, MINIMAL_ERROR_FACTOR
+from .errors import OutputErrors
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -22,87 +23,95 @@ if TYPE_CHECKING:
     from ..results.restriction import Restriction
     from ..results.restrictions import Restrictions
 
-HUGE = 2.0**1000  # values beyond are scaled down, for their differences could overflow
-DOWN = 2.0**-64
-LOOSE = 4.0  # how much further the values of a minimal partition may be off
-
 
 @dataclass(frozen=True, eq=False)
-class Given:
-    """Breaks of one or many lines, flat, and the values there."""
+class OutputValues:
+    """The values of one output tensor at the breaks of one or many lines, line after line."""
 
     values: Floats  # (breaks, outputs), scaled
-    offsets: Ints  # (lines + 1,)
-    trust: Trust
-    output: int
+    offsets: Ints  # (lines + 1,) the breaks of line i are offsets[i] to offsets[i + 1]
+    errors: OutputErrors
+    output: int  # index among the network's outputs
 
-    def turned(self) -> Given:
-        """The same with the smallest output as the largest."""
-        factors = -self.trust.scale(np.arange(len(self.offsets) - 1))
-        return replace(self, values=-self.values, trust=replace(self.trust, factors=factors))
+    def negate(self) -> OutputValues:
+        """Return the negative values, whose maximum is the minimum of the originals."""
+        scales = -self.errors.scale_of(np.arange(len(self.offsets) - 1))
+        return replace(self, values=-self.values, errors=replace(self.errors, scales=scales))
 
 
 def outputs_of_line(line: Restriction, output: int, where: str) -> Floats:  # (breaks, outputs)
-    """The values of one output tensor, flat."""
-    return _flat(_every(line, where)[output])
+    """Return the values of one output tensor, flattened."""
+    return _flatten(_all_outputs(line, where)[output])
 
 
-def _every(line: Restriction, where: str) -> tuple[Tensor, ...]:
+def values_of_line(line: Restriction, output: int | None, where: str) -> OutputValues:
+    """Collect the values of one line, which may have been stopped early.
+
+    Args:
+        line: The restriction.
+        output: Index among the network's outputs; None where there is only one.
+        where: The public call that error messages name.
+    """
+    line_index = torch.zeros(len(line.alphas), dtype=torch.int64)
+    outputs = _all_outputs(line, where)
+    selected = _select_output(len(outputs), output, line.network, where)
+    errors = OutputErrors(
+        line.lines,
+        line_index.numpy(),
+        line.alphas.numpy(),
+        line.network,
+        output_node=-1 if line.network is None else line.network.outputs[selected],
+        dtype=line.dtype,
+        known_error=0.0 if line.network is not None else line.error,
+        error_factor=MINIMAL_ERROR_FACTOR if line.is_minimal else 1.0,
+    )
+    return _scale_values(outputs[selected], np.array([0, len(line.alphas)]), errors, selected, where)
+
+
+def values_of_lines(lines: Restrictions, output: int | None, where: str) -> OutputValues:
+    """Collect the values of many lines; arguments as for `values_of_line`."""
+    line_index = torch.repeat_interleave(torch.arange(len(lines)), lines.offsets[1:] - lines.offsets[:-1])
+    outputs = lines.breaks.values
+    if outputs is None:
+        outputs = _evaluate_outputs(lines.network, lines.lines, line_index, lines.alphas)
+    selected = _select_output(len(outputs), output, lines.network, where)
+    errors = OutputErrors(
+        lines.lines,
+        line_index.numpy(),
+        lines.alphas.numpy(),
+        lines.network,
+        output_node=lines.network.outputs[selected],
+        dtype=lines.dtype,
+        known_error=0.0,
+    )
+    return _scale_values(outputs[selected], lines.offsets.numpy(), errors, selected, where)
+
+
+def _all_outputs(line: Restriction, where: str) -> tuple[Tensor, ...]:
     if line.stored_values is not None:
         return line.stored_values
-    owner = torch.zeros(len(line.alphas), dtype=torch.int64)
-    return _evaluated(line.require_network(where), line.lines, owner, line.alphas)
+    line_index = torch.zeros(len(line.alphas), dtype=torch.int64)
+    return _evaluate_outputs(line.require_network(where), line.lines, line_index, line.alphas)
 
 
-def _flat(values: Tensor) -> Floats:
+def _evaluate_outputs(network: Network, lines: Lines, line_index: Tensor, alphas: Tensor) -> tuple[Tensor, ...]:
+    with full_precision():
+        return evaluate_in_batches(network, lines.at(line_index, alphas)[0])
+
+
+def _flatten(values: Tensor) -> Floats:
     return values.detach().cpu().to(torch.float64).reshape(len(values), values.shape[1:].numel()).numpy()
 
 
-def of_line(line: Restriction, output: int | None, where: str) -> Given:
-    """One restriction, complete or not."""
-    owner = torch.zeros(len(line.alphas), dtype=torch.int64)
-    every = _every(line, where)
-    chosen = _chosen(len(every), output, line.network, where)
-    offsets = np.array([0, len(line.alphas)])
-    place = -1 if line.network is None else line.network.outputs[chosen]
-    trust = Trust(
-        line.lines,
-        owner.numpy(),
-        line.alphas.numpy(),
-        line.network,
-        place,
-        line.dtype,
-        0.0 if line.network is not None else line.error,
-        LOOSE if line.is_minimal else 1.0,
-    )
-    return _given(every[chosen], offsets, trust, chosen, where)
-
-
-def of_lines(lines: Restrictions, output: int | None, where: str) -> Given:
-    """Many lines that were swept together."""
-    owner = torch.repeat_interleave(torch.arange(len(lines)), lines.offsets[1:] - lines.offsets[:-1])
-    every = lines.breaks.values
-    if every is None:
-        every = _evaluated(lines.network, lines.lines, owner, lines.alphas)
-    chosen = _chosen(len(every), output, lines.network, where)
-    place = lines.network.outputs[chosen]
-    trust = Trust(lines.lines, owner.numpy(), lines.alphas.numpy(), lines.network, place, lines.dtype, 0.0)
-    return _given(every[chosen], lines.offsets.numpy(), trust, chosen, where)
-
-
-def _evaluated(network: Network, lines: Lines, owner: Tensor, alphas: Tensor) -> tuple[Tensor, ...]:
-    """Values that were not kept."""
-    with full_precision():
-        return evaluate_in_batches(network, lines.at(owner, alphas)[0])
-
-
-def _chosen(count: int, output: int | None, network: Network | None, where: str) -> int:
+def _select_output(count: int, output: int | None, network: Network | None, where: str) -> int:
     if output is None and count == 1:
         return 0
     names = "" if network is None else ": " + ", ".join(network.nodes[i].name for i in network.outputs)
     if output is None:
         raise ArgumentError(
-            f"The network has {count} outputs{names}.", where=where, hint=f"Say which: output=0 to output={count - 1}."
+            f"The network has {count} outputs{names}.",
+            where=where,
+            hint=f"Choose one with output=0 to output={count - 1}.",
         )
     if isinstance(output, bool) or not isinstance(output, int) or not 0 <= output < count:  # pyright: ignore
         raise ArgumentError(
@@ -113,18 +122,18 @@ def _chosen(count: int, output: int | None, network: Network | None, where: str)
     return output
 
 
-def _given(values: Tensor, offsets: Ints, trust: Trust, output: int, where: str) -> Given:
-    heights = _flat(values)
-    if heights.size and not np.isfinite(heights).all():
+def _scale_values(values: Tensor, offsets: Ints, errors: OutputErrors, output: int, where: str) -> OutputValues:
+    flat = _flatten(values)
+    if flat.size and not np.isfinite(flat).all():
         raise NumberError(
-            "Outputs are not finite: they overflow on this line.",
+            "The outputs overflow on this line.",
             where=where,
             hint="Give a shorter line, or scale the network.",
         )
-    factors = None
-    if heights.size and np.abs(heights).max() > HUGE:
+    scales = None
+    if flat.size and np.abs(flat).max() > DECISION_OVERFLOW_GUARD:
         largest = np.zeros(len(offsets) - 1)
-        np.maximum.at(largest, trust.owner, np.abs(heights).max(1))
-        factors = np.where(largest > HUGE, DOWN, 1.0)
-        heights = heights * factors[trust.owner][:, None]
-    return Given(heights, offsets, replace(trust, factors=factors), output)
+        np.maximum.at(largest, errors.line_index, np.abs(flat).max(1))
+        scales = np.where(largest > DECISION_OVERFLOW_GUARD, DECISION_OVERFLOW_SCALE, 1.0)
+        flat = flat * scales[errors.line_index][:, None]
+    return OutputValues(flat, offsets, replace(errors, scales=scales), output)

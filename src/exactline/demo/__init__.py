@@ -1,4 +1,4 @@
-"""Five answers on networks that ship with us, as one report: what ``exactline demo`` makes."""
+"""The demo: five answers on bundled networks as one report, which ``exactline demo`` writes."""
 
-from .run import Demo as Demo
-from .run import run as run
+from .build import Demo as Demo
+from .build import run as run

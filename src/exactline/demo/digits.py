@@ -1,21 +1,17 @@
-"""The second chapter: everything a convolutional network says between two handwritten digits."""
+"""The second chapter: what a convolutional network reads between two handwritten digits."""
 
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
 
 from .. import zoo
 from ..api import restrict
+from ..decide.intervals import Decisions
 from ..humanize import count_noun
-from .chapter import Chapter, Page, Picture, Table, number
-from .draw_line import draw_line
+from ..plot.panels import plot_line_panels
+from .report import Chapter, ChapterFile, ChapterPicture, ChapterTable, format_number
 
-if TYPE_CHECKING:
-    from ..decide.intervals import Decisions
-    from ..results.restriction import Restriction
-
-START, END = 9, 6  # of the digits that ship with us
+START, END = 9, 6  # bundled digits
 CODE = """import exactline as xl
 from exactline import zoo
 
@@ -26,77 +22,74 @@ line.to_html("line.html")  # the page to explore
 """
 
 
-def digits() -> Chapter:
+def digits_chapter() -> Chapter:
     """A line between two digits: classes, breaks by layer, outputs."""
     images, labels = zoo.digits_images()
     line = restrict(zoo.digits_network(), images[START], images[END])
-    decided, measured = line.decisions(), line.check()
-    born = Counter(birth.node for birth in line.origins if birth is not None)
-    seen = [str(i.best) for i in decided]
+    decisions, check = line.decisions(), line.check()
+    counts = Counter(origin.node for origin in line.origins if origin is not None)
+    classes = [str(i.best) for i in decisions]
     first, last = (int(labels[i]) for i in (START, END))
-    texts = (
-        f"A small convolutional network reads 8 x 8 digits. One image fades into another, from a {first} to a {last}. "
-        f"What does the network read on the way? {_way(seen)}.",
-        f"On this line the network is affine in {count_noun(len(line), 'piece')}. The breaks between them are computed, "
-        "not searched for, so the boundaries of the classes are exact and none can hide between two samples. Compared "
-        f"with the network itself at {measured.points:,} points, the answer is off by at most {measured.worst:.0e}.",
-    )
+    layers = tuple((name, f"{counts[name]:,}") for name in line.names if name in counts)
     return Chapter(
-        "digits",
-        "Between two images",
-        texts,
-        CODE,
-        (_intervals(decided), _births(line, born)),
-        (
-            Picture(
-                "digits",
-                lambda: draw_line(line, decided, images[START].numpy(), images[END].numpy()),
-                f"From a {first} to a {last}: images on the way, the ten outputs, a band of the classes "
-                f"{', '.join(seen)}, and the breaks of {len(born)} layers",
-                "From top to bottom: the input on the way; the outputs, in colour those that lead somewhere; which "
-                "digit is read, with exact boundaries; every break, by the layer that bore it.",
-            ),
+        name="digits",
+        title="Between two images",
+        texts=(
+            f"A small convolutional network reads 8 x 8 digits. One image fades into another, from a {first} to a "
+            f"{last}. What does the network read along the way? {_format_classes(classes)}.",
+            f"On this line the network is affine on {count_noun(len(line), 'piece')}. The breaks between them are "
+            "computed, not searched for: the boundaries of the classes are exact, and none can hide between two "
+            f"samples. Compared with the network itself at {check.points:,} points, the largest error is "
+            f"{check.worst:.0e}.",
         ),
-        (
-            Page(
-                "digits.html",
-                "Explore this line: slide, zoom to single pieces, export",
-                lambda path: line.to_html(path, title=f"digits: from a {first} to a {last}"),
-            ),
-        ),
-        {
+        code=CODE,
+        facts={
             "from": first,
             "to": last,
             "pieces": len(line),
             "alphas": line.alphas.tolist(),
             "intervals": [
                 {"start": i.start, "stop": i.stop, "label": i.best, "margin": i.margin, "margin_at": i.margin_at}
-                for i in decided
+                for i in decisions
             ],
-            "breaks_by_node": dict(born),
+            "breaks_by_node": dict(counts),
             "ambiguous": line.ambiguous,
-            "check": measured.worst,
+            "check": check.worst,
         },
+        tables=(_tabulate_intervals(decisions), ChapterTable("Breaks by layer", ("layer", "breaks"), layers)),
+        pictures=(
+            ChapterPicture(
+                "digits",
+                lambda: plot_line_panels(line, decisions),
+                f"From a {first} to a {last}: images along the line, the ten outputs, a band of the classes "
+                f"{', '.join(classes)}, and the breaks of {len(counts)} layers",
+                "From top to bottom: the input along the line; the outputs, in colour those that lead somewhere; the "
+                "digit that is read, with exact boundaries; every break, by layer.",
+            ),
+        ),
+        files=(
+            ChapterFile(
+                "digits.html",
+                "Explore this line: slide, zoom to single pieces, export",
+                lambda path: line.to_html(path, title=f"digits: from a {first} to a {last}"),
+            ),
+        ),
     )
 
 
-def _way(seen: list[str]) -> str:
+def _format_classes(classes: list[str]) -> str:
     """The classes in words.
 
-    >>> _way(["4", "8", "3"]), _way(["1"])
+    >>> _format_classes(["4", "8", "3"]), _format_classes(["1"])
     ('First a 4, then an 8, then a 3', 'First a 1')
     """
-    named = [f"{'an' if digit == '8' else 'a'} {digit}" for digit in seen]
-    return f"First {', then '.join(named)}"
+    words = [f"{'an' if digit == '8' else 'a'} {digit}" for digit in classes]
+    return f"First {', then '.join(words)}"
 
 
-def _intervals(decided: Decisions) -> Table:
+def _tabulate_intervals(decisions: Decisions) -> ChapterTable:
     rows = tuple(
-        (str(i.best), f"{i.start:.6f}", f"{i.stop:.6f}", number(i.margin, 3), f"{i.margin_at:.4f}") for i in decided
+        (str(i.best), f"{i.start:.6f}", f"{i.stop:.6f}", format_number(i.margin, 3), f"{i.margin_at:.4f}")
+        for i in decisions
     )
-    return Table("What is read, from where to where", ("digit", "from alpha", "to", "largest lead", "at"), rows)
-
-
-def _births(line: Restriction, born: Counter[str]) -> Table:
-    rows = [(name, f"{born[name]:,}") for name in line.names if name in born]
-    return Table("Breaks by the layer that bore them", ("layer", "breaks"), tuple(rows))
+    return ChapterTable("Digits along the line", ("digit", "from alpha", "to", "largest margin", "at alpha"), rows)

@@ -5,37 +5,39 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import pi
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ..arrays import Floats
+from ..api import restrict
+from ..arrays import Bools, Floats
+from ..files import write_atomically
 from ..humanize import count_noun
-from ..paper import acas
-from ..paper.acas import Missed, Study
-from ..paper.acas_plane import REACH, AdvisoryMap, mapped
-from ..paper.acas_report import missed_csv
-from ..paper.encounter import ADVISORIES, INPUTS
-from ..paper.geometry import Scene
-from ..paper.regions import cell_areas
-from .chapter import Chapter, Page, Picture, Table, number
-from .draw_encounter import draw_encounter
+from ..paper.acas import lines as acas
+from ..paper.acas.advisor import ADVISORIES, INPUT_NAMES
+from ..paper.acas.geometry import EncounterGeometry
+from ..paper.acas.line_report import format_missed_csv
+from ..paper.acas.lines import LineStudy, MissedInterval
+from ..paper.acas.map_plot import to_cartesian
+from ..paper.acas.maps import DEFAULT_REACH_FEET, AdvisoryMap, map_advice
+from ..paper.acas.regions import compute_polygon_areas
+from .encounter_maps import plot_encounter_maps
+from .report import Chapter, ChapterFile, ChapterPicture, ChapterTable, format_number
 
-HEADING = 150.0  # degrees: the intruder comes towards us, from the left to the right
-ROWS = 6  # of the table of missed stretches
+HEADING_DEGREES = 150.0  # the intruder comes towards the ownship, from left to right
+MAX_LISTED_INTERVALS = 6
 UNITS = ("ft", "rad", "rad", "ft/s", "ft/s")
-CODE = """from exactline.paper import acas
-from exactline.paper.geometry import Scene
+LABELS = [advisory.name for advisory in ADVISORIES]
+CODE = """from exactline.paper.acas import lines
+from exactline.paper.acas.geometry import EncounterGeometry
 
-study = acas.run(scene=Scene(psi=150.0))  # or acas.run("ACASXU_1_1.nnet")
+study = lines.run(geometry=EncounterGeometry(psi=150.0))  # or lines.run("ACASXU_1_1.nnet")
 for missed in study.missed:
-    print(missed.line.track.kind, missed.stretch.advisory, missed.stretch.start, missed.stretch.stop)
+    print(missed.line.track.kind, missed.interval.advisory, missed.interval.start, missed.interval.stop)
 """
 
 
 @dataclass(frozen=True)
-class Hidden:
+class UnsampledRegion:
     """A region of constant advice that holds none of the samples of the grid."""
 
     label: int
@@ -44,179 +46,185 @@ class Hidden:
 
     @property
     def advisory(self) -> str:
-        """Its name."""
+        """The name of the advice."""
         return ADVISORIES[self.label].name
 
     @property
     def middle(self) -> tuple[float, float]:
-        """The middle of the box around it: x (ahead) and y (left) in feet."""
-        corners = np.stack([self.ring[:, 0] * np.cos(self.ring[:, 1]), self.ring[:, 0] * np.sin(self.ring[:, 1])], 1)
+        """The middle of its bounding box: x (ahead) and y (left) in feet."""
+        corners = to_cartesian(self.ring)
         x, y = ((corners.max(0) + corners.min(0)) / 2).tolist()
         return x, y
 
 
-def encounter() -> Chapter:
+def encounter_chapter() -> Chapter:
     """Advice around an aircraft: exact lines and an exact map against samples."""
-    scene = Scene(psi=HEADING)
-    study = acas.run(scene=scene)
-    chart = mapped(study.advisor, scene, REACH)
-    hidden = hidden_regions(study, chart)
-    stretches = sum(len(line.stretches) for line in study.lines)
-    blind = sum(m.off_grid for m in study.missed)
-    texts = (
-        "An aircraft is told how to turn when another comes near. A small network of our own gives the advice (it is "
-        "not ACAS Xu, but has the same inputs and the same five advisories). Whoever tries "
-        f"{len(study.grid):,} positions of the intruder gets the left map of the picture. What stays unseen?",
-        _said(hidden),
-        f"The {len(study.lines):,} exact lines and arcs of the paper's figure have {stretches:,} stretches of constant "
-        f"advice. {len(study.missed):,} of them lie between the {scene.samples} samples of their line, and {blind} of "
-        "those are not shown by the nearest samples of the grid either.",
-    )
+    geometry = EncounterGeometry(psi=HEADING_DEGREES)
+    study = acas.run(geometry=geometry)
+    chart = map_advice(study.advisor, geometry, DEFAULT_REACH_FEET)
+    unsampled = find_unsampled_regions(study, chart)
+    intervals = sum(len(line.intervals) for line in study.lines)
+    off_grid = sum(m.off_grid for m in study.missed)
     return Chapter(
-        "encounter",
-        "What samples of a controller miss",
-        texts,
-        CODE,
-        (_regions(chart, hidden), _missed(study)),
-        (
-            Picture(
-                "encounter",
-                lambda: draw_encounter(study, chart, hidden),
-                f"Three maps around an aircraft: {len(study.grid)} samples, the exact regions of advice, and a closer "
-                "look at a region that holds no sample",
-                "The intruder's position around the ownship, coloured by the advice. Left: what samples show. Middle: "
-                "every region, with exact boundaries. Right: a closer look where the samples see nothing.",
-            ),
+        name="encounter",
+        title="What samples of a controller miss",
+        texts=(
+            "An aircraft is told how to turn when another comes near. A small network gives the advice (it is not "
+            "ACAS Xu, but has the same inputs and the same five advisories). Sampling "
+            f"{len(study.grid):,} positions of the intruder gives the left map of the picture. What does it miss?",
+            _describe_unsampled(unsampled),
+            f"The {len(study.lines):,} exact lines and arcs of the paper's figure have {intervals:,} intervals of "
+            f"constant advice. {len(study.missed):,} of them lie between the {geometry.samples} samples of their line, "
+            f"and {off_grid} of those are not shown by the nearest samples of the grid either.",
         ),
-        (
-            Page("encounter.html", "Explore the map: distance and bearing", lambda path: _page(chart, path)),
-            Page("encounter-line.html", "Explore a line that holds what samples miss", lambda path: _line(study, path)),
-            Page("missed.csv", "All stretches that samples miss, as a table", lambda path: _csv(study, path)),
-        ),
-        {
-            "psi": scene.psi,
+        code=CODE,
+        facts={
+            "psi": geometry.psi,
             "grid": len(study.grid),
             "lines": len(study.lines),
-            "stretches": stretches,
-            "samples_on_a_line": scene.samples,
+            "intervals": intervals,
+            "samples_per_line": geometry.samples,
             "missed": len(study.missed),
-            "missed_off_grid": blind,
+            "missed_off_grid": off_grid,
             "polygons": len(chart.plane),
-            "regions": len(chart.decided),
-            "hidden": [{"advisory": h.advisory, "square_feet": h.area, "middle": list(h.middle)} for h in hidden],
+            "regions": len(chart.decisions),
+            "unsampled": [{"advisory": u.advisory, "square_feet": u.area, "middle": list(u.middle)} for u in unsampled],
         },
+        tables=(_tabulate_regions(chart, unsampled), _tabulate_missed(study)),
+        pictures=(
+            ChapterPicture(
+                "encounter",
+                lambda: plot_encounter_maps(study, chart, unsampled),
+                f"Three maps around an aircraft: {len(study.grid)} samples, the exact regions of advice, and a closer "
+                "look at a region that holds no sample",
+                "The intruder's position around the ownship, coloured by the advice. Left: samples. Middle: every "
+                "region, with exact boundaries. Right: a closer look at a region without a sample.",
+            ),
+        ),
+        files=(
+            ChapterFile(
+                "encounter.html", "Explore the map: distance and bearing", lambda path: _write_map(chart, path)
+            ),
+            ChapterFile(
+                "encounter-line.html",
+                "Explore a line with an interval that samples miss",
+                lambda path: _write_line(study, path),
+            ),
+            ChapterFile(
+                "missed.csv",
+                "All intervals that samples miss, as a table",
+                lambda path: write_atomically(path, format_missed_csv(study).encode()),
+            ),
+        ),
     )
 
 
-def hidden_regions(study: Study, chart: AdvisoryMap) -> list[Hidden]:
-    """The regions of the map that hold no sample of the grid, the largest first; not those cut straight behind."""
+def find_unsampled_regions(study: LineStudy, chart: AdvisoryMap) -> list[UnsampledRegion]:
+    """The regions inside the sampled box that hold no sample of the grid, the largest first.
+
+    Regions that reach the rear, where the polar map ends, are left out.
+    """
     grid = study.grid.numpy()
     polar = np.stack([np.hypot(*grid.T), np.arctan2(grid[:, 1], grid[:, 0])], 1)
-    areas = np.bincount(chart.decided.cells.regions.numpy(), cell_areas(chart.decided.cells)[1], len(chart.decided))
-    box = np.array(study.scene.box)
-    found: list[Hidden] = []
-    for region, area in zip(chart.decided, areas.tolist(), strict=True):
+    polygons = chart.decisions.polygons
+    areas = np.bincount(polygons.regions.numpy(), compute_polygon_areas(polygons)[1], len(chart.decisions))
+    x_low, x_high, y_low, y_high = study.geometry.box
+    found: list[UnsampledRegion] = []
+    for region, area in zip(chart.decisions, areas.tolist(), strict=True):
         rings = [ring.numpy() for ring in region.rings]
-        if float(np.abs(rings[0][:, 1]).max()) < pi - 1e-9 and not inside(polar, rings).any():
-            one = Hidden(region.label, area, rings[0])
-            x, y = one.middle
-            if box[0] < x < box[1] and box[2] < y < box[3]:  # beyond the box nobody sampled
-                found.append(one)
-    return sorted(found, key=lambda h: -h.area)
+        if float(np.abs(rings[0][:, 1]).max()) < pi - 1e-9 and not find_inside(polar, rings).any():
+            unsampled = UnsampledRegion(region.label, area, rings[0])
+            x, y = unsampled.middle
+            if x_low < x < x_high and y_low < y < y_high:
+                found.append(unsampled)
+    return sorted(found, key=lambda u: -u.area)
 
 
-def inside(
+def find_inside(
     points: Floats,  # (points, 2)
     rings: list[Floats],  # (corners, 2) each
-) -> NDArray[np.bool_]:
-    """Which points lie within rings: those from which a ray crosses an odd number of sides.
+) -> Bools:  # (points,)
+    """Which points lie inside a region with holes: a ray from them crosses its rings an odd number of times.
 
     >>> square = np.array([[0.0, 0.0], [1.0, 0.0], [1.0, 1.0], [0.0, 1.0]])
-    >>> inside(np.array([[0.5, 0.5], [1.5, 0.5]]), [square]).tolist()
+    >>> find_inside(np.array([[0.5, 0.5], [1.5, 0.5]]), [square]).tolist()
     [True, False]
     """
     x, y = points[:, :1], points[:, 1:]
-    odd = np.zeros(len(points), dtype=bool)
+    is_inside = np.zeros(len(points), dtype=bool)
     for ring in rings:
         a, b = ring, np.roll(ring, -1, 0)
         spans = (a[:, 1] > y) != (b[:, 1] > y)
         with np.errstate(divide="ignore", invalid="ignore"):
             crossing = a[:, 0] + (y - a[:, 1]) * (b[:, 0] - a[:, 0]) / (b[:, 1] - a[:, 1])
-        odd ^= (spans & (x < crossing)).sum(1) % 2 == 1
-    return odd
+        is_inside ^= (spans & (x < crossing)).sum(1) % 2 == 1
+    return is_inside
 
 
-def _said(hidden: list[Hidden]) -> str:
-    if not hidden:
-        return "Every region of the exact map holds one of them: on this scene the grid was fine enough."
-    first, (x, y) = hidden[0], hidden[0].middle
-    count = "a region" if len(hidden) == 1 else count_noun(len(hidden), "region")
+def _describe_unsampled(unsampled: list[UnsampledRegion]) -> str:
+    if not unsampled:
+        return "Every region of the exact map holds a sample: here the grid was fine enough."
+    first, (x, y) = unsampled[0], unsampled[0].middle
+    count, subject = (
+        ("a region", "It") if len(unsampled) == 1 else (count_noun(len(unsampled), "region"), "The largest")
+    )
     return (
-        f"The exact map has {count} that none of the samples falls into. {'It' if len(hidden) == 1 else 'The largest'} "
-        f"says “{first.advisory}” on {first.area:,.0f} square feet, {abs(x):,.0f} ft "
-        f"{'ahead' if x > 0 else 'behind'} and {abs(y):,.0f} ft to the {'left' if y > 0 else 'right'}."
+        f"The exact map has {count} without a sample. {subject} says “{first.advisory}” on {first.area:,.0f} square "
+        f"feet, {abs(x):,.0f} ft {'ahead' if x > 0 else 'behind'} and {abs(y):,.0f} ft to the "
+        f"{'left' if y > 0 else 'right'}."
     )
 
 
-def _regions(chart: AdvisoryMap, hidden: list[Hidden]) -> Table:
+def _tabulate_regions(chart: AdvisoryMap, unsampled: list[UnsampledRegion]) -> ChapterTable:
     rows = [
-        (name, f"{count:,}", f"{area / 1e6:,.3f}", str(sum(h.advisory == name for h in hidden)))
-        for name, (count, _, area) in chart.totals.items()
+        (name, f"{total.regions:,}", f"{total.area / 1e6:,.3f}", str(sum(u.advisory == name for u in unsampled)))
+        for name, total in chart.totals.items()
     ]
     head = ("advice", "regions", "million square feet", "without a sample")
-    return Table(f"The exact map, up to {chart.reach:,.0f} ft away", head, tuple(rows))
+    return ChapterTable(f"The exact map, up to {chart.reach:,.0f} ft away", head, tuple(rows))
 
 
-def _missed(study: Study) -> Table:
-    order = sorted(study.missed, key=lambda m: (not m.off_grid, -_feet(m)))[:ROWS]
+def _tabulate_missed(study: LineStudy) -> ChapterTable:
+    longest = sorted(study.missed, key=lambda m: (not m.off_grid, -m.length_feet))[:MAX_LISTED_INTERVALS]
     rows = tuple(
         (
-            m.stretch.advisory,
+            m.interval.advisory,
             f"{m.before or 'the end'} and {m.after or 'the end'}",
-            _where(m),
-            number(_feet(m), 3),
+            _format_position(m),
+            format_number(m.length_feet, 3),
             "no" if m.off_grid else "yes",
         )
-        for m in order
+        for m in longest
     )
     head = ("advice", "between", "where", "feet", "shown by the grid")
-    return Table(f"{len(rows)} of the {len(study.missed):,} stretches between samples", head, rows, words=3)
+    title = f"{len(rows)} of the {len(study.missed):,} intervals between samples"
+    return ChapterTable(title, head, rows, text_columns=3)
 
 
-def _where(m: Missed) -> str:
+def _format_position(m: MissedInterval) -> str:
     track = m.line.track
-    ends = [track.position(a) for a in (m.stretch.start, m.stretch.stop)]
+    start, stop = (track.varying_input(alpha) for alpha in (m.interval.start, m.interval.stop))
     if track.varies == "rho":
-        return f"{ends[0]:,.0f} to {ends[1]:,.0f} ft away, bearing {track.fixed:.1f}°"
-    return f"bearing {ends[0]:.2f}° to {ends[1]:.2f}°, {track.fixed:,.0f} ft away"
+        return f"{start:,.0f} to {stop:,.0f} ft away, bearing {track.fixed_input:.1f}°"
+    return f"bearing {start:.2f}° to {stop:.2f}°, {track.fixed_input:,.0f} ft away"
 
 
-def _feet(m: Missed) -> float:
-    return m.line.track.length * m.stretch.width
+def _write_map(chart: AdvisoryMap, path: Path) -> None:
+    chart.plane.to_html(
+        path,
+        style="decisions",
+        order="min",
+        labels=LABELS,
+        colors=[advisory.colour for advisory in ADVISORIES],
+        regions=chart.decisions,
+        title="advice by distance (ft) and bearing (radians)",
+    )
 
 
-def _look() -> dict[str, Any]:
-    return {"order": "min", "labels": [a.name for a in ADVISORIES]}
-
-
-def _page(chart: AdvisoryMap, path: Path) -> None:
-    colours = [a.colour for a in ADVISORIES]
-    title = "advice by distance (ft) and bearing (radians)"
-    chart.plane.to_html(path, style="decisions", decided=chart.decided, colors=colours, title=title, **_look())
-
-
-def _line(study: Study, path: Path) -> None:
-    """The line of the longest stretch that neither its samples nor the grid show."""
-    from ..api import restrict
-
-    track = max(study.missed, key=lambda m: (m.off_grid, _feet(m))).line.track
-    start, stop = study.scene.encounters([track.start, track.stop])
-    names = [f"{name} ({unit})" for name, unit in zip(INPUTS, UNITS, strict=True)]
-    line = restrict(study.advisor.network, start, stop)
-    line.to_html(path, features=names, title=f"advice where {track.varies} varies", **_look())
-
-
-def _csv(study: Study, path: Path) -> None:
-    from ..files import write_atomically
-
-    write_atomically(path, missed_csv(study).encode())
+def _write_line(study: LineStudy, path: Path) -> None:
+    """The page of the line with the longest interval that neither its samples nor the grid show."""
+    track = max(study.missed, key=lambda m: (m.off_grid, m.length_feet)).line.track
+    start, end = study.geometry.to_inputs([track.start, track.end])
+    features = [f"{name} ({unit})" for name, unit in zip(INPUT_NAMES, UNITS, strict=True)]
+    line = restrict(study.advisor.network, start, end)
+    line.to_html(path, order="min", labels=LABELS, features=features, title=f"advice where {track.varies} varies")

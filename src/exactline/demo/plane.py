@@ -1,133 +1,126 @@
-"""The fifth chapter: every point between three digits, in two networks that were trained differently."""
+"""The fifth chapter: every point between three digits, for two networks that were trained differently."""
 
 from __future__ import annotations
-
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
 from .. import zoo
 from ..api import restrict_plane
 from ..humanize import count_noun
-from .chapter import Chapter, Page, Picture, Table, percent
-from .draw_plane import chosen_colours, draw_plane
+from ..plot.panels import PlanePanel, plot_plane_panels
+from ..plot.plane_style import CLASS_COLOURS
+from .report import Chapter, ChapterFile, ChapterPicture, ChapterTable, format_percent
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from ..decide.regions import Regions
-    from ..results.plane import PlaneRestriction
-
-CORNERS = (9, 6, 0)  # of the digits that ship with us
+CORNERS = (9, 6, 0)  # bundled digits
 METHODS = {"normal": "trained normally", "pgd": "trained against attacks"}
 CODE = """import torch
 import exactline as xl
 from exactline import zoo
 
 images, labels = zoo.digits_images()
-plane = xl.restrict_plane(zoo.robust("normal"), images[[9, 6, 0]])
+plane = xl.restrict_plane(zoo.robust_network("normal"), images[[9, 6, 0]])
 print(plane.decisions())
 plane.to_html("plane.html", style="decisions")
 """
 
 
-@dataclass(frozen=True, eq=False)
-class Side:
-    """One network on the triangle."""
-
-    method: str
-    plane: PlaneRestriction
-    decided: Regions
-
-    @property
-    def title(self) -> str:
-        """How it was trained."""
-        return METHODS[self.method]
-
-
-def plane() -> Chapter:
+def plane_chapter() -> Chapter:
     """Class regions of a triangle between three images."""
     images, labels = zoo.digits_images()
     corners = {str(int(labels[i])): images[i] for i in CORNERS}
-    sides = [_side(method, images[list(CORNERS)]) for method in METHODS]
-    names, colours = list(corners), chosen_colours(sides)
-    others = sorted({label for side in sides for label in side.decided.labels if str(label) not in names})
-    tellers = " and ".join(
-        f"{percent(sum(s.decided.shares.get(o, 0.0) for o in others))} of it in the network {s.title}" for s in sides
-    )
-    texts = (
-        f"Three digits, a {names[0]}, a {names[1]} and a {names[2]}, span a triangle of images. In two dimensions a "
-        "piece becomes a polygon, and a class a region with exact boundaries and an exact area.",
-        f"{_others(others)} {tellers}. The first cuts the triangle into {count_noun(len(sides[0].plane), 'polygon')}, "
-        f"the second into {len(sides[1].plane):,}.",
+    panels = {method: _restrict(method, images[list(CORNERS)]) for method in METHODS}
+    first, second = panels.values()
+    names, colours = list(corners), _choose_colours(first, second)
+    others = sorted({label for p in panels.values() for label in p.regions.labels if str(label) not in names})
+    shares = " and ".join(
+        f"{format_percent(sum(p.regions.shares.get(o, 0.0) for o in others))} of it for the network {p.title}"
+        for p in panels.values()
     )
     return Chapter(
-        "plane",
-        "Between three images",
-        texts,
-        CODE,
-        (_table(sides),),
-        (
-            Picture(
-                "plane",
-                lambda: draw_plane(sides, corners, colours),
-                f"A triangle between a {names[0]}, a {names[1]} and a {names[2]}, three times: all polygons of one "
-                "network, its class regions, and the class regions of another",
-                f"Left: every polygon on which the network {sides[0].title} is affine. Middle: what it reads where. "
-                f"Right: the same of the network {sides[1].title}.",
-            ),
+        name="plane",
+        title="Between three images",
+        texts=(
+            f"Three digits, a {names[0]}, a {names[1]} and a {names[2]}, span a triangle of images. In two dimensions "
+            "a piece is a polygon, and a class is a region with exact boundaries and an exact area.",
+            f"{_format_others(others)} {shares}. The first network cuts the triangle into "
+            f"{count_noun(len(first.plane), 'polygon')}, the second into {len(second.plane):,}.",
         ),
-        tuple(_page(side, corners, colours) for side in sides),
-        {
+        code=CODE,
+        facts={
             "corners": [int(name) for name in names],
             "networks": {
-                s.method: {
-                    "polygons": len(s.plane),
-                    "regions": len(s.decided),
-                    "shares": {str(label): share for label, share in s.decided.shares.items()},
+                method: {
+                    "polygons": len(p.plane),
+                    "regions": len(p.regions),
+                    "shares": {str(label): share for label, share in p.regions.shares.items()},
                 }
-                for s in sides
+                for method, p in panels.items()
             },
         },
+        tables=(_tabulate_shares(first, second),),
+        pictures=(
+            ChapterPicture(
+                "plane",
+                lambda: plot_plane_panels(
+                    [first, second], [image.double().numpy() for image in corners.values()], colours
+                ),
+                f"A triangle between a {names[0]}, a {names[1]} and a {names[2]}, three times: all polygons of one "
+                "network, its class regions, and the class regions of another",
+                f"Left: every polygon on which the network {first.title} is affine. Middle: the digits it reads. "
+                f"Right: the digits that the network {second.title} reads.",
+            ),
+        ),
+        files=tuple(_link_page(method, panel, corners, colours) for method, panel in panels.items()),
     )
 
 
-def _side(method: str, corners: Tensor) -> Side:
-    made = restrict_plane(zoo.robust(method), corners)
-    return Side(method, made, made.decisions())
+def _restrict(method: str, corners: Tensor) -> PlanePanel:  # corners is (3, 1, 8, 8)
+    plane = restrict_plane(zoo.robust_network(method), corners)
+    return PlanePanel(METHODS[method], plane, plane.decisions())
 
 
-def _others(labels: list[int]) -> str:
-    """What is read beside the corners.
+def _choose_colours(*panels: PlanePanel) -> list[str]:
+    """A colour for each digit; digits that occur have different ones."""
+    labels = sorted({label for p in panels for label in p.regions.labels})
+    colours = {label: CLASS_COLOURS[position % len(CLASS_COLOURS)] for position, label in enumerate(labels)}
+    return [colours.get(label, "#FFFFFF") for label in range(10)]
 
-    >>> _others([8, 9]), _others([5])
+
+def _format_others(labels: list[int]) -> str:
+    """The beginning of a sentence about digits that are read but are not corners.
+
+    >>> _format_others([8, 9]), _format_others([5])
     ('Digits that none of the corners shows (8, 9) take', 'A digit that none of the corners shows (5) takes')
     """
     if not labels:
         return "Digits that none of the corners shows take"
-    shown = ", ".join(map(str, labels))
-    one = len(labels) == 1
-    return f"{'A digit' if one else 'Digits'} that none of the corners shows ({shown}) {'takes' if one else 'take'}"
+    is_one, listed = len(labels) == 1, ", ".join(map(str, labels))
+    noun, verb = ("A digit", "takes") if is_one else ("Digits", "take")
+    return f"{noun} that none of the corners shows ({listed}) {verb}"
 
 
-def _table(sides: list[Side]) -> Table:
-    labels = sorted({label for s in sides for label in s.decided.labels})
-    rows = [(f"reads {label}", *(_share(s, label) for s in sides)) for label in labels]
-    rows.append(("regions", *(f"{len(s.decided):,}" for s in sides)))
-    rows.append(("polygons", *(f"{len(s.plane):,}" for s in sides)))
-    return Table("Shares of the triangle's area", ("", *(s.title for s in sides)), tuple(rows))
+def _tabulate_shares(*panels: PlanePanel) -> ChapterTable:
+    def share(panel: PlanePanel, label: int) -> str:
+        value = panel.regions.shares.get(label)
+        return "none" if value is None else f"{100 * value:.3f} %"
+
+    labels = sorted({label for p in panels for label in p.regions.labels})
+    rows = [(f"reads {label}", *(share(p, label) for p in panels)) for label in labels]
+    rows.append(("regions", *(f"{len(p.regions):,}" for p in panels)))
+    rows.append(("polygons", *(f"{len(p.plane):,}" for p in panels)))
+    return ChapterTable("Shares of the triangle's area", ("", *(p.title for p in panels)), tuple(rows))
 
 
-def _share(side: Side, label: int) -> str:
-    share = side.decided.shares.get(label)
-    return "none" if share is None else f"{100 * share:.3f} %"
-
-
-def _page(side: Side, corners: dict[str, Tensor], colours: list[str]) -> Page:
-    def write(path: Path) -> None:
-        title = f"digits between {', '.join(corners)}: {side.title}"
-        look: dict[str, Any] = {"style": "decisions", "points": corners, "colors": colours}
-        side.plane.to_html(path, decided=side.decided, title=title, **look)
-
-    return Page(f"plane-{side.method}.html", f"Explore the triangle of the network {side.title}", write)
+def _link_page(method: str, panel: PlanePanel, corners: dict[str, Tensor], colours: list[str]) -> ChapterFile:
+    return ChapterFile(
+        f"plane-{method}.html",
+        f"Explore the triangle of the network {panel.title}",
+        lambda path: panel.plane.to_html(
+            path,
+            style="decisions",
+            regions=panel.regions,
+            colors=colours,
+            points=corners,
+            title=f"digits between {', '.join(corners)}: {panel.title}",
+        ),
+    )

@@ -1,4 +1,4 @@
-"""Which engine sweeps a network: points everywhere, or changes of slope where they are small."""
+"""The choice between the dense engine and the patch engine."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from .patches.plan import patch_plan
 from .patches.segmentation import SegmentCounts
 from .patches.sweep import sweep_patches
 
-MIN_PATCH_GAIN = {"cpu": 1.5, "cuda": 2.5}  # how much less work patches must be before they are taken
-MIN_POINT_WORK = 1e5  # multiplications for one point: below, points cost hardly more than asking
-MIN_LINE_WORK = {"cuda": 1e11}  # for the points of one line: below, a device has done them before patches are begun
+MIN_PATCH_GAIN = {"cpu": 1.5, "cuda": 2.5}  # by device: the factor of work that patches must save at least
+MIN_POINT_WORK = 1e5  # multiplications per point: below, the dense engine is always fast enough
+MIN_LINE_WORK = {"cuda": 1e11}  # by device: multiplications per line below which patches cannot win
 
 
 class EngineChoice:
-    """The engine that was asked for, and the one that is taken, and why."""
+    """The engine that runs, and why it was selected."""
 
     def __init__(self, network: Network, engine: str, limits: SweepLimits, memory: int, values: bool) -> None:
         self.network, self.limits, self.memory, self.values = network, limits, memory, values
@@ -27,43 +27,59 @@ class EngineChoice:
         self.uses_patches, self.reason = self._select(engine)
 
     def _select(self, engine: str) -> tuple[bool, str]:
-        network, kind = self.network, self.network.device.type
+        """Whether to use patches, and the reason."""
+        network, device = self.network, self.network.device.type
         if engine != "auto":
-            return engine == "patches", "asked for"
-        if not _has_maps(network):
-            return False, "no maps: a break touches everything"
-        path = patch_plan(network)
-        if path.point_cost < MIN_POINT_WORK or path.point_cost * _count_units(network) / 2 < MIN_LINE_WORK.get(
-            kind, 0.0
+            return engine == "patches", "requested"
+        if not _has_feature_maps(network):
+            return False, "no feature maps: a break affects every unit downstream"
+        plan = patch_plan(network)
+        if plan.point_cost < MIN_POINT_WORK or plan.point_cost * _count_units(network) / 2 < MIN_LINE_WORK.get(
+            device, 0.0
         ):
-            return False, "a small network: a point costs next to nothing"
-        if path.gain < MIN_PATCH_GAIN.get(kind, 1.5):
-            return False, f"breaks reach so far that patches save a factor of {path.gain:.2g} only"
-        return True, f"a break costs 1/{path.gain:.2g} of a point"
+            return False, "a small network: points are cheap to evaluate"
+        if plan.gain < MIN_PATCH_GAIN.get(device, 1.5):
+            return False, f"receptive fields are so large that patches save only a factor of {plan.gain:.2g}"
+        return True, f"a break costs 1/{plan.gain:.2g} of a point"
 
-    def sweep(self, lines: Lines, light: Network | None) -> Iterator[SweepPart]:
-        """The parts of all lines, in order."""
+    def sweep(self, lines: Lines, float32_network: Network | None) -> Iterator[SweepPart]:
+        """Sweep all lines with the selected engine; yields finished parts in order.
+
+        Args:
+            lines: The lines, on the network's device.
+            float32_network: The network in float32, for patches in single precision; None for float64.
+        """
         if not self.uses_patches:
             return sweep_lines(self.network, lines, self.limits)
-        return sweep_patches(self.network, lines, self.limits, self.memory, self.values, light, self.counts)
+        return sweep_patches(
+            self.network,
+            lines,
+            self.limits,
+            memory=self.memory,
+            values=self.values,
+            float32_network=float32_network,
+            counts=self.counts,
+        )
 
     @property
     def description(self) -> str:
-        """What ran and why, in a line."""
+        """The engine that ran and why, in one line."""
         if not self.uses_patches:
             return f"dense ({self.reason})"
-        some = f", {self.counts.dense} of them by points" if self.counts.dense else ""
         total = self.counts.patches + self.counts.dense
-        return f"patches ({self.reason}; {total} {'stretch' if total == 1 else 'stretches'}{some})"
+        dense = f", {self.counts.dense} of them dense" if self.counts.dense else ""
+        return f"patches ({self.reason}; {total} {'segment' if total == 1 else 'segments'}{dense})"
 
 
 def _count_units(network: Network) -> int:
-    """Of all breaking nodes; about half as many breaks has a line through most of the space."""
-    last = sweep_plan(network).last_use
-    return sum(prod(network.nodes[i].shape) for i in network.breaking if i in last)
+    """Number of units of all breaking nodes; a long line has about half as many breaks."""
+    last_use = sweep_plan(network).last_use
+    return sum(prod(network.nodes[i].shape) for i in network.breaking_nodes if i in last_use)
 
 
-def _has_maps(network: Network) -> bool:
-    """Whether some node that breaks reads more than a vector."""
-    last = sweep_plan(network).last_use
-    return any(len(network.nodes[network.nodes[i].inputs[0]].shape) > 1 for i in network.breaking if i in last)
+def _has_feature_maps(network: Network) -> bool:
+    """Whether some breaking node reads more than a vector."""
+    last_use = sweep_plan(network).last_use
+    return any(
+        len(network.nodes[network.nodes[i].inputs[0]].shape) > 1 for i in network.breaking_nodes if i in last_use
+    )

@@ -1,7 +1,7 @@
-"""The same mathematics in rationals: an oracle for tests, and a checker that proves pieces."""
+"""Networks on lines in rational arithmetic: an oracle for tests, and certificates for float restrictions."""
 
 from .certificate import Certificate as Certificate
 from .certify import certify as certify
-from .restrict import restrict as restrict
-from .restriction import Born as Born
+from .oracle import restrict as restrict
+from .restriction import ExactOrigin as ExactOrigin
 from .restriction import ExactRestriction as ExactRestriction

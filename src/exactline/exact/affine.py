@@ -1,4 +1,4 @@
-"""Affine operators on forms: one rule of a few lines for each."""
+"""Affine operators in rational arithmetic."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from torch import Tensor
 from ..errors import NumberError, UnsupportedError
 from ..network.graph import Node, Shape
 from ..ops.affine import Average, Combine, Product, Rearrange, Reshape, Scale
-from .coefficients import coefficients
-from .forms import Forms
-from .integers import Rationals, read, zeros
+from .coefficients import compute_coefficients
+from .forms import AffineForms
+from .integers import Rationals, make_zeros, read_rationals
 
 
 @dataclass(frozen=True, eq=False)
-class Given:
-    """What an affine node reads."""
+class AffineInput:
+    """One input of an affine node on a line."""
 
-    forms: Forms
-    shape: Shape
+    forms: AffineForms
+    shape: Shape  # of one point
 
 
-def affine(node: Node, xs: Sequence[Given]) -> Forms:
-    """The forms that leave an affine node, exactly."""
+def evaluate_affine(node: Node, xs: Sequence[AffineInput]) -> AffineForms:
+    """Evaluate an affine node exactly; raises UnsupportedError for an operator without a rule."""
     op, where = node.op, repr(node)
     match op:
         case Reshape():
@@ -41,82 +41,86 @@ def affine(node: Node, xs: Sequence[Given]) -> Forms:
         case Scale():
             return _scale(op, xs[0], node.shape, where)
         case Product():
-            offset = None if op.offset is None else spread(op.offset, node.shape, where)
-            return _plus(_product(op, xs[0], where), offset)
+            offset = None if op.offset is None else expand_constant(op.offset, node.shape, where)
+            return _add_constant(_product(op, xs[0], where), offset)
         case Average():
             return _product(op, xs[0], where)
         case _:
             raise UnsupportedError(
-                f"The oracle has no rule for {op.title}.", nodes=(node.name,), where=where, hint="Add one in exact/."
+                f"There is no rule in rational arithmetic for {op.title}.",
+                nodes=(node.name,),
+                where=where,
+                hint="Add one in exact/.",
             )
 
 
-def _product(op: Product | Average, x: Given, where: str) -> Forms:
-    matrix = coefficients(op, x.shape, where)
-    return Forms(matrix @ x.forms.top, x.forms.bottom * matrix.bottom)
+def _product(op: Product | Average, x: AffineInput, where: str) -> AffineForms:
+    matrix = compute_coefficients(op, x.shape, where)
+    return AffineForms(matrix @ x.forms.numerators, x.forms.denominator * matrix.denominator)
 
 
-def _scale(op: Scale, x: Given, shape: Shape, where: str) -> Forms:
-    forms = Forms(x.forms.top[_broadcast(x.shape, shape)], x.forms.bottom)
+def _scale(op: Scale, x: AffineInput, shape: Shape, where: str) -> AffineForms:
+    forms = AffineForms(x.forms.numerators[_broadcast_indices(x.shape, shape)], x.forms.denominator)
     if op.weight is not None:
-        forms = _times(forms, spread(op.weight, shape, where))
+        forms = _multiply(forms, expand_constant(op.weight, shape, where))
     if op.divisor is not None:
-        forms = _times(forms, _inverse(spread(op.divisor, shape, where), where))
-    return _plus(forms, None if op.offset is None else spread(op.offset, shape, where))
+        forms = _multiply(forms, _invert(expand_constant(op.divisor, shape, where), where))
+    return _add_constant(forms, None if op.offset is None else expand_constant(op.offset, shape, where))
 
 
-def _combine(op: Combine, xs: Sequence[Given], shape: Shape) -> Forms:
+def _combine(op: Combine, xs: Sequence[AffineInput], shape: Shape) -> AffineForms:
     factors = [Fraction(factor) for factor in op.factors]
-    bottom = lcm(*(x.forms.bottom * f.denominator for x, f in zip(xs, factors, strict=True)))
+    denominator = lcm(*(x.forms.denominator * f.denominator for x, f in zip(xs, factors, strict=True)))
     total = None
     for x, f in zip(xs, factors, strict=True):
-        share = f.numerator * (bottom // (x.forms.bottom * f.denominator))
-        term = x.forms.top[_broadcast(x.shape, shape)] * share
+        multiplier = f.numerator * (denominator // (x.forms.denominator * f.denominator))
+        term = x.forms.numerators[_broadcast_indices(x.shape, shape)] * multiplier
         total = term if total is None else total + term
-    return Forms(xs[0].forms.top if total is None else total, bottom)
+    return AffineForms(xs[0].forms.numerators if total is None else total, denominator)
 
 
-def _rearrange(op: Rearrange, xs: Sequence[Given], where: str) -> Forms:
+def _rearrange(op: Rearrange, xs: Sequence[AffineInput], where: str) -> AffineForms:
     index = op.index.cpu().numpy()
-    fixed = index < 0
-    constant = torch.zeros(int(fixed.sum())) if op.constant is None else op.constant.cpu()[torch.from_numpy(fixed)]
-    constants = read(constant, where)
-    bottom = lcm(constants.bottom, *(x.forms.bottom for x in xs))
-    top = np.concatenate([x.forms.over(bottom).top for x in xs])
-    out = zeros(len(index), *top.shape[1:])
-    out[~fixed] = top[index[~fixed]]
-    out[fixed, 0] = (constants.top * (bottom // constants.bottom))[:, None]
-    return Forms(out, bottom)
+    is_constant = index < 0
+    no_constant = torch.zeros(int(is_constant.sum()))
+    constant = no_constant if op.constant is None else op.constant.cpu()[torch.from_numpy(is_constant)]
+    constants = read_rationals(constant, where)
+    denominator = lcm(constants.denominator, *(x.forms.denominator for x in xs))
+    numerators = np.concatenate([x.forms.with_denominator(denominator).numerators for x in xs])
+    out = make_zeros(len(index), *numerators.shape[1:])
+    out[~is_constant] = numerators[index[~is_constant]]
+    out[is_constant, 0] = (constants.numerators * (denominator // constants.denominator))[:, None]
+    return AffineForms(out, denominator)
 
 
-def _times(forms: Forms, numbers: Rationals) -> Forms:  # numbers: (elements,)
-    return Forms(forms.top * numbers.top[:, None, None], forms.bottom * numbers.bottom)
+def _multiply(forms: AffineForms, numbers: Rationals) -> AffineForms:  # numbers: (elements,)
+    return AffineForms(forms.numerators * numbers.numerators[:, None, None], forms.denominator * numbers.denominator)
 
 
-def _plus(forms: Forms, numbers: Rationals | None) -> Forms:  # numbers: (elements,)
+def _add_constant(forms: AffineForms, numbers: Rationals | None) -> AffineForms:  # numbers: (elements,)
     if numbers is None:
         return forms
-    bottom = lcm(forms.bottom, numbers.bottom)
-    top = forms.top * (bottom // forms.bottom)  # a new array, even where the factor is 1
-    top[:, 0] += (numbers.top * (bottom // numbers.bottom))[:, None]
-    return Forms(top, bottom)
+    denominator = lcm(forms.denominator, numbers.denominator)
+    numerators = forms.numerators * (denominator // forms.denominator)  # a new array, even where the factor is 1
+    numerators[:, 0] += (numbers.numerators * (denominator // numbers.denominator))[:, None]
+    return AffineForms(numerators, denominator)
 
 
-def _inverse(numbers: Rationals, where: str) -> Rationals:
-    if not all(numbers.top.tolist()):
+def _invert(numbers: Rationals, where: str) -> Rationals:
+    if not all(numbers.numerators.tolist()):
         raise NumberError("The network divides by zero.", where=where, hint="Give a divisor that is not zero.")
-    bottom = lcm(*set(numbers.top.tolist()))
-    return Rationals(numbers.bottom * (bottom // numbers.top), bottom)
+    denominator = lcm(*set(numbers.numerators.tolist()))
+    return Rationals(numbers.denominator * (denominator // numbers.numerators), denominator)
 
 
-def spread(constant: Tensor, shape: Shape, where: str) -> Rationals:
-    """A constant with one number for every element of the output."""
-    distinct = read(constant, where)
-    place = torch.arange(constant.numel()).view(constant.shape)
-    return distinct[torch.broadcast_to(place, (1, *shape)).reshape(-1).numpy()]
+def expand_constant(constant: Tensor, shape: Shape, where: str) -> Rationals:
+    """Broadcast a constant to one rational for every element of a shape."""
+    numbers = read_rationals(constant, where)
+    index = torch.arange(constant.numel()).view(constant.shape)
+    return numbers[torch.broadcast_to(index, (1, *shape)).reshape(-1).numpy()]
 
 
-def _broadcast(shape: Shape, wider: Shape) -> NDArray[np.int64]:
-    """For every element of the wider shape, the flat place it reads."""
-    place = torch.arange(torch.Size(shape).numel()).view(1, *shape)
-    return torch.broadcast_to(place, (1, *wider)).reshape(-1).numpy()
+def _broadcast_indices(shape: Shape, larger: Shape) -> NDArray[np.int64]:
+    """The flat index in a shape that each element of a larger shape reads after broadcasting."""
+    index = torch.arange(torch.Size(shape).numel()).view(1, *shape)
+    return torch.broadcast_to(index, (1, *larger)).reshape(-1).numpy()

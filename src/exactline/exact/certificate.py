@@ -1,4 +1,4 @@
-"""What the checker found: how many pieces and breaks are proved, and what is not."""
+"""The result of checking a restriction: how many pieces and breaks are proved, and what is not."""
 
 from __future__ import annotations
 
@@ -6,102 +6,108 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from .reach import Reach
+from .pattern_interval import PatternInterval
 
-SHOWN = 10  # failures printed
+MAX_SHOWN_FAILURES = 10  # printed by a certificate
 
 
 @dataclass(frozen=True)
 class Certificate:
-    """A proof in rationals for the pieces that were checked; ``complete`` only if nothing is in doubt.
+    """A proof in rational arithmetic that the breaks of a restriction are right.
 
     >>> import torch, exactline as xl
     >>> proof = xl.restrict(torch.nn.ReLU(), [-1.0, 2.0], [2.0, -2.0]).certify()
-    >>> proof.complete, proof.proved, proof.total, proof.witnessed
+    >>> proof.complete, proof.proved, proof.total, proof.confirmed
     (True, 3, 3, 2)
     """
 
     total: int  # pieces of the restriction
-    checked: int
-    proved: int  # pieces inside which nothing turns
-    breaks: int  # inner ends of the checked pieces
-    witnessed: int  # ... at which some unit turns indeed, seen from every checked side
-    merged: int  # breaks that stand for several exact ones, seen where both sides were checked
-    gap: float  # largest distance of a witnessed break from the exact one
-    tolerance: float
+    checked: int  # pieces that were checked
+    proved: int  # checked pieces on which the activation pattern is constant
+    breaks: int  # inner breaks next to a checked piece
+    confirmed: int  # breaks at which some unit changes its branch, seen from every checked side
+    merged: int  # confirmed breaks that stand for several exact ones, where both sides were checked
+    max_break_error: float  # the largest distance in alpha of a confirmed break from the exact one
+    tolerance: float  # in alpha
     failures: tuple[str, ...]
 
     @property
     def complete(self) -> bool:
-        """Whether every checked piece is proved and every break of theirs is real."""
-        return self.checked > 0 and self.proved == self.checked and self.witnessed == self.breaks
+        """Whether every checked piece is proved and every break next to one is confirmed."""
+        return self.checked > 0 and self.proved == self.checked and self.confirmed == self.breaks
 
     @property
-    def whole(self) -> bool:
-        """Whether the proof is complete and leaves no piece of the line out."""
+    def covers_whole_line(self) -> bool:
+        """Whether the certificate is complete and all pieces were checked."""
         return self.complete and self.checked == self.total
 
     def __str__(self) -> str:
-        pieces = f"{self.proved:,} of {self.checked:,} pieces hold"
-        breaks = f"{self.witnessed:,} of {self.breaks:,} breaks are real"
+        pieces = f"{self.proved:,} of {self.checked:,} pieces are right"
+        breaks = f"{self.confirmed:,} of {self.breaks:,} breaks are real"
         if self.complete:
-            left = self.total - self.checked
-            several = f"; {self.merged:,} stand for several exact ones" if self.merged else ""
-            rest = f"; {left:,} pieces were not looked at" if left else ""
-            return f"proved: {pieces}, {breaks}, the furthest {self.gap:.1e} from its exact place{several}{rest}"
-        more = len(self.failures) - SHOWN
-        lines = [*self.failures[:SHOWN], *([f"and {more:,} more"] if more > 0 else [])]
+            error = f"at most {self.max_break_error:.1e} from their exact positions"
+            merged = f"; {self.merged:,} stand for several exact ones" if self.merged else ""
+            unchecked = self.total - self.checked
+            rest = f"; {unchecked:,} pieces were not checked" if unchecked else ""
+            return f"proved: {pieces}, {breaks}, {error}{merged}{rest}"
+        more = len(self.failures) - MAX_SHOWN_FAILURES
+        lines = [*self.failures[:MAX_SHOWN_FAILURES], *([f"and {more:,} more"] if more > 0 else [])]
         return "\n  ".join([f"not proved: {pieces}, {breaks}", *lines])
 
     @staticmethod
-    def of(
+    def from_intervals(
         breaks: Sequence[Fraction],  # (n,)
-        chosen: Sequence[int],  # (m,) the pieces that were checked
-        reaches: Sequence[Reach],  # (m,) how far their branches hold
-        slack: Fraction,
+        pieces: Sequence[int],  # (m,) the pieces that were checked
+        intervals: Sequence[PatternInterval],  # (m,) where their activation patterns hold
+        tolerance: Fraction,
     ) -> Certificate:
-        """Compare the pieces with the stretches on which their branches hold."""
+        """Compare pieces with the intervals on which their activation patterns hold."""
         failures: list[str] = []
-        proved, gap = 0, Fraction(0)
-        real: dict[int, bool] = {}
-        exact: dict[int, list[Fraction]] = {}  # where the piece to the left ends and that to the right begins
-        for k, reach in zip(chosen, reaches, strict=True):
-            a, b = breaks[k], breaks[k + 1]
-            doubts = _doubts(a, b, reach, slack)
-            proved += not doubts
-            failures += [f"piece {k} from {float(a)!r} to {float(b)!r}: {doubt}" for doubt in doubts]
-            for at, (found, cause) in ((k, reach.left), (k + 1, reach.right)):
-                if not 0 < at < len(breaks) - 1:
+        proved, max_error = 0, Fraction(0)
+        is_real: dict[int, bool] = {}  # by index of the break
+        exact: dict[int, list[Fraction]] = {}  # the end of the interval to the left, and the start of that to the right
+        for piece, interval in zip(pieces, intervals, strict=True):
+            start, end = breaks[piece], breaks[piece + 1]
+            problems = _explain_failures(start, end, interval, tolerance)
+            proved += not problems
+            failures += [f"piece {piece} from {float(start)!r} to {float(end)!r}: {problem}" for problem in problems]
+            for index, (alpha, unit) in ((piece, interval.left), (piece + 1, interval.right)):
+                if not 0 < index < len(breaks) - 1:
                     continue
-                witness = bool(cause) and abs(found - breaks[at]) <= slack and not reach.inner
-                if witness:
-                    gap = max(gap, abs(found - breaks[at]))
-                    exact.setdefault(at, []).append(found)
-                elif not doubts:
-                    failures.append(f"break {at} at {float(breaks[at])!r}: piece {k} goes on, nothing turns there")
-                real[at] = real.get(at, True) and witness
-        both = {at: ends for at, ends in exact.items() if len(ends) == 2}
-        for at in (at for at, (end, begin) in both.items() if end > begin):  # one stretch, told as two pieces
-            real[at] = False
-            failures.append(f"break {at} at {float(breaks[at])!r}: its two pieces are one, nothing turns there")
+                error = abs(alpha - breaks[index])
+                is_confirmed = bool(unit) and error <= tolerance and not interval.midpoint_unit
+                if is_confirmed:
+                    max_error = max(max_error, error)
+                    exact.setdefault(index, []).append(alpha)
+                elif not problems:
+                    failures.append(
+                        f"break {index} at {float(breaks[index])!r}: piece {piece} continues, no unit crosses there"
+                    )
+                is_real[index] = is_real.get(index, True) and is_confirmed
+        both_sides = {index: ends for index, ends in exact.items() if len(ends) == 2}
+        for index, (end, start) in both_sides.items():
+            if end > start:  # the intervals overlap: one piece was split in two
+                is_real[index] = False
+                failures.append(
+                    f"break {index} at {float(breaks[index])!r}: its two pieces are one, no unit crosses there"
+                )
         return Certificate(
             total=len(breaks) - 1,
-            checked=len(chosen),
+            checked=len(pieces),
             proved=proved,
-            breaks=len(real),
-            witnessed=sum(real.values()),
-            merged=sum(end < begin for end, begin in both.values()),
-            gap=float(gap),
-            tolerance=float(slack),
+            breaks=len(is_real),
+            confirmed=sum(is_real.values()),
+            merged=sum(end < start for end, start in both_sides.values()),
+            max_break_error=float(max_error),
+            tolerance=float(tolerance),
             failures=tuple(failures),
         )
 
 
-def _doubts(a: Fraction, b: Fraction, reach: Reach, slack: Fraction) -> list[str]:
-    """Why a piece is not proved."""
-    if reach.inner:
-        return [f"{reach.inner} turns at its midpoint"]
-    (low, below), (high, above) = reach.left, reach.right
-    found = [(low, below)] if low > a + slack else []
-    found += [(high, above)] if high < b - slack else []
-    return [f"{cause} turns at {float(alpha)!r}" for alpha, cause in found]
+def _explain_failures(start: Fraction, end: Fraction, interval: PatternInterval, tolerance: Fraction) -> list[str]:
+    """Why a piece is not proved; an empty list if it is."""
+    if interval.midpoint_unit:
+        return [f"{interval.midpoint_unit} crosses at its midpoint"]
+    crossings = [interval.left] if interval.left.alpha > start + tolerance else []
+    crossings += [interval.right] if interval.right.alpha < end - tolerance else []
+    return [f"{unit} crosses at {float(alpha)!r}" for alpha, unit in crossings]

@@ -1,4 +1,4 @@
-"""Prove the breaks of a float restriction: a short checker in rationals that looks at one piece at a time."""
+"""Prove the breaks of a float restriction in rational arithmetic, one piece at a time."""
 
 from __future__ import annotations
 
@@ -15,99 +15,113 @@ from torch import Tensor, nn
 from ..errors import ArgumentError
 from ..network.graph import Network
 from ..ops.base import Breaking, Input
-from .affine import Given, affine
+from .affine import AffineInput, evaluate_affine
 from .certificate import Certificate
-from .forms import Forms, line_forms
-from .integers import read
+from .forms import AffineForms, make_line_forms
+from .integers import read_rationals
+from .pattern_interval import PatternInterval, apply_breaking_node
 from .points import Point, read_ends, to_network
-from .reach import Reach, reach_through
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
 
-TOLERANCE = 1e-12
-TINY = Fraction(1, 1 << 80)  # so that a turn is seen at a break itself, even without tolerance
-AT_ONCE = 1 << 21  # forms held at a time
+DEFAULT_TOLERANCE = 1e-12  # in alpha; empirical: far above the error of float64 breaks, far below common pieces
+MIN_MARGIN = Fraction(1, 1 << 80)  # in alpha, added to each piece: a crossing at its very end must be inside
+MAX_LIVE_FORMS = 1 << 21  # offsets and slopes of the widest tensor that are held at a time
 
 
 def certify(
     model: nn.Module | ExportedProgram | Network,
-    Q: Point,  # (*in), or a tuple of them for several inputs
-    R: Point,  # likewise
-    alphas: Tensor | ArrayLike,  # (n,) the breaks to prove, from 0 to 1
+    start: Point,  # (*in), or a tuple of them for several inputs
+    end: Point,  # (*in), or a tuple of them
+    alphas: Tensor | ArrayLike,  # (n,)
     pieces: int | Sequence[int] | None = None,
-    tolerance: float = TOLERANCE,
+    tolerance: float = DEFAULT_TOLERANCE,
     *,
     rewrite: bool = True,
     until: str | None = None,
 ) -> Certificate:
-    """Prove that between given breaks nothing turns, and that at each of them something does.
+    """Prove that the activation pattern is constant between breaks, and that it changes at each of them.
+
+    The activation pattern at the exact midpoint of a piece holds on some interval around it. The piece is proved if it
+    lies inside that interval, up to the tolerance; a break is confirmed if the interval ends there.
+
+    Args:
+        model: a module, an `ExportedProgram` or a `Network`.
+        start: the point (*in) at alpha 0, or a tuple of points for several inputs.
+        end: the point (*in) at alpha 1, or a tuple of points.
+        alphas: the breaks (n,) to prove, rising from 0 to 1.
+        pieces: the number of pieces to check, spread evenly, or a list of their indices; all by default.
+        tolerance: the largest error of a break, in alpha.
+        rewrite: fuse each ReLU with a neighbouring maximum.
+        until: stop after this submodule, named as in ``named_modules()``.
 
     >>> relu = nn.ReLU()
     >>> certify(relu, [-1.0], [3.0], [0.0, 0.25, 1.0]).complete
     True
     >>> print(certify(relu, [-1.0], [3.0], [0.0, 1.0]))
-    not proved: 0 of 1 pieces hold, 0 of 0 breaks are real
-      piece 0 from 0.0 to 1.0: relu unit 0 turns at 0.25
+    not proved: 0 of 1 pieces are right, 0 of 0 breaks are real
+      piece 0 from 0.0 to 1.0: relu unit 0 crosses at 0.25
 
-    On each piece the exact rational midpoint decides every branch, and the stretch on which all of them
-    hold is compared with the piece. ``pieces``: all, that many evenly spread, or a list of indices.
-    Whatever is not proved counts as a failure.
+    Raises LineError for points that do not fit, ArgumentError for other arguments out of range, NumberError for weights
+    that are not finite.
     """
-    starts, stops = read_ends(Q, R)
+    starts, ends = read_ends(start, end)
     network = to_network(model, starts, rewrite=rewrite, until=until)
-    breaks = _breaks(alphas)
-    slack = _slack(tolerance)
-    chosen = _chosen(pieces, len(breaks) - 1)
-    found: list[Reach] = []
-    line = {i: line_forms(read(q), read(r)) for i, q, r in zip(network.inputs, starts, stops, strict=True)}
+    breaks = _read_breaks(alphas)
+    exact_tolerance = _read_tolerance(tolerance)
+    indices = _select_pieces(pieces, len(breaks) - 1)
+    margin = 2 * exact_tolerance + MIN_MARGIN
+    intervals = [PatternInterval.from_piece(breaks[k], breaks[k + 1], margin) for k in indices]
+    line_ends = zip(network.inputs, starts, ends, strict=True)
+    line = {i: make_line_forms(read_rationals(a), read_rationals(b)) for i, a, b in line_ends}
     widest = max(torch.Size(node.shape).numel() for node in network.nodes)
-    step = max(1, AT_ONCE // max(2 * widest, 1))
-    for at in range(0, len(chosen), step):
-        reaches = [Reach.around(breaks[k], breaks[k + 1], 2 * slack + TINY) for k in chosen[at : at + step]]
-        _narrow(network, line, reaches)
-        found += reaches
-    return Certificate.of(breaks, chosen, found, slack)
+    step = max(1, MAX_LIVE_FORMS // max(2 * widest, 1))
+    for first in range(0, len(intervals), step):
+        _shrink_intervals(network, line, intervals[first : first + step])
+    return Certificate.from_intervals(breaks, indices, intervals, exact_tolerance)
 
 
-def _narrow(network: Network, line: dict[int, Forms], reaches: list[Reach]) -> None:
-    """Carry the branches of every midpoint through the network and narrow each reach to where they hold."""
-    same = np.zeros(len(reaches), dtype=np.int64)
-    live = {i: forms.on(same) for i, forms in line.items()}
+def _shrink_intervals(network: Network, line: dict[int, AffineForms], intervals: list[PatternInterval]) -> None:
+    """Shrink each interval, in place, to where the activation pattern of its midpoint holds in the whole network."""
+    only_piece = np.zeros(len(intervals), dtype=np.int64)
+    node_forms = {i: forms.select_pieces(only_piece) for i, forms in line.items()}
     last = network.last_use(network.outputs)
     for i, node in enumerate(network.nodes):
         if i not in last or isinstance(node.op, Input):
             continue
         if isinstance(node.op, Breaking):
             source = node.inputs[0]
-            live[i] = reach_through(node, network.nodes[source].shape, live[source], reaches)
+            node_forms[i] = apply_breaking_node(node, network.nodes[source].shape, node_forms[source], intervals)
         else:
-            live[i] = affine(node, [Given(live[j], network.nodes[j].shape) for j in node.inputs])
+            inputs = [AffineInput(node_forms[j], network.nodes[j].shape) for j in node.inputs]
+            node_forms[i] = evaluate_affine(node, inputs)
         for j in set(node.inputs):
             if last[j] == i:
-                del live[j]
+                del node_forms[j]
 
 
-def _breaks(alphas: Tensor | ArrayLike) -> list[Fraction]:
-    given = alphas.detach().cpu().numpy() if isinstance(alphas, Tensor) else np.asarray(alphas, dtype=np.float64)
-    if given.ndim != 1 or len(given) < 2 or not np.isfinite(given).all():
+def _read_breaks(alphas: Tensor | ArrayLike) -> list[Fraction]:
+    """Convert breaks to fractions; raises ArgumentError unless they rise from 0 to 1."""
+    array = alphas.detach().cpu().numpy() if isinstance(alphas, Tensor) else np.asarray(alphas, dtype=np.float64)
+    if array.ndim != 1 or len(array) < 2 or not np.isfinite(array).all():
         raise ArgumentError(
-            "The breaks are no row of finite numbers.", where="argument alphas", hint="Give line.alphas."
+            "The breaks are not a vector of finite numbers.", where="argument alphas", hint="Give line.alphas."
         )
-    breaks = [Fraction(a) for a in given.tolist()]
+    breaks = [Fraction(a) for a in array.tolist()]
     if breaks[0] != 0 or breaks[-1] != 1 or any(a >= b for a, b in pairwise(breaks)):
         raise ArgumentError("The breaks do not rise from 0 to 1.", where="argument alphas", hint="Sort them.")
     return breaks
 
 
-def _slack(tolerance: float) -> Fraction:
+def _read_tolerance(tolerance: float) -> Fraction:
     if not 0 <= tolerance < 1:
         raise ArgumentError(f"The tolerance is {tolerance}.", where="argument tolerance", hint="Try 1e-12.")
     return Fraction(tolerance)
 
 
-def _chosen(pieces: int | Sequence[int] | None, count: int) -> list[int]:
-    """Indices of the pieces to look at."""
+def _select_pieces(pieces: int | Sequence[int] | None, count: int) -> list[int]:
+    """The indices of the pieces to check, in order."""
     if pieces is None:
         return list(range(count))
     if isinstance(pieces, int):
@@ -116,7 +130,7 @@ def _chosen(pieces: int | Sequence[int] | None, count: int) -> list[int]:
         return sorted({round(i) for i in np.linspace(0, count - 1, min(pieces, count)).tolist()})
     if wrong := [k for k in pieces if not -count <= k < count]:
         raise ArgumentError(
-            f"Of {count} pieces none has index {wrong[0]}.",
+            f"There is no piece {wrong[0]} among {count}.",
             where="argument pieces",
             hint=f"Count from 0 to {count - 1}.",
         )

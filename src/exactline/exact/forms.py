@@ -1,4 +1,4 @@
-"""The state of the oracle: every element of a tensor as p + q alpha on every piece."""
+"""Tensors on a line in rational arithmetic: every element is an affine function of alpha on every piece."""
 
 from __future__ import annotations
 
@@ -10,68 +10,74 @@ from math import lcm
 import numpy as np
 from numpy.typing import NDArray
 
-from .integers import Rationals, Wholes, ratio, wholes
+from .integers import IntegerArray, Rationals, make_fraction, make_integers
 
 
 @dataclass(frozen=True, eq=False)
-class Forms:
-    """(p + q alpha) / bottom for each element and piece; the bottom is one for the whole tensor.
+class AffineForms:
+    """(offset + slope * alpha) / denominator for each element and piece, with one denominator for the whole tensor.
 
-    One denominator turns every affine layer into a product of whole numbers, without a gcd.
+    With a common denominator an affine layer is a product of integer matrices, and needs no gcd.
     """
 
-    top: Wholes  # (elements, 2, pieces): p, then q
-    bottom: int
+    numerators: IntegerArray  # (elements, 2, pieces): offsets, then slopes
+    denominator: int
 
     @property
-    def p(self) -> Wholes:  # (elements, pieces)
-        return self.top[:, 0]
+    def offsets(self) -> IntegerArray:  # (elements, pieces)
+        return self.numerators[:, 0]
 
     @property
-    def q(self) -> Wholes:  # (elements, pieces)
-        return self.top[:, 1]
+    def slopes(self) -> IntegerArray:  # (elements, pieces)
+        return self.numerators[:, 1]
 
     def __len__(self) -> int:
-        return len(self.top)
+        return len(self.numerators)
 
     @property
-    def pieces(self) -> int:
-        return self.top.shape[2]
+    def piece_count(self) -> int:
+        return self.numerators.shape[2]
 
-    def on(self, pieces: NDArray[np.int64]) -> Forms:  # (n,)
-        """The forms on some pieces, or on the parts of them when pieces repeat."""
-        return Forms(self.top[:, :, pieces], self.bottom)
+    def select_pieces(self, pieces: NDArray[np.int64]) -> AffineForms:  # (n,)
+        """The forms on some pieces; a piece that is split repeats."""
+        return AffineForms(self.numerators[:, :, pieces], self.denominator)
 
-    def over(self, bottom: int) -> Forms:
-        """The same forms over a multiple of their denominator."""
-        return self if bottom == self.bottom else Forms(self.top * (bottom // self.bottom), bottom)
+    def with_denominator(self, denominator: int) -> AffineForms:
+        """The forms over a multiple of their denominator."""
+        if denominator == self.denominator:
+            return self
+        return AffineForms(self.numerators * (denominator // self.denominator), denominator)
 
-    def at(self, alphas: Sequence[Fraction]) -> Wholes:  # (pieces,) -> (elements, pieces)
-        """Numerators of the values, one alpha for each piece; column k is over bottom * alphas[k].denominator."""
-        return self.p * denominators(alphas) + self.q * numerators(alphas)
+    def numerators_at(self, alphas: Sequence[Fraction]) -> IntegerArray:  # (pieces,) -> (elements, pieces)
+        """Numerators of the values at one alpha for each piece, over denominator * alphas[k].denominator."""
+        return self.offsets * list_denominators(alphas) + self.slopes * list_numerators(alphas)
 
-    def at_breaks(self, alphas: Sequence[Fraction]) -> Wholes:  # (pieces + 1,) -> (elements, pieces + 1)
-        """Numerators of the values at every end of a piece; neighbours agree there."""
-        last = np.arange(self.pieces + 1).clip(max=self.pieces - 1)
-        return self.on(last).at(alphas)
+    def numerators_at_breaks(
+        self,
+        alphas: Sequence[Fraction],  # (pieces + 1,)
+    ) -> IntegerArray:  # (elements, pieces + 1)
+        """Numerators of the values at every break and at both ends of the line."""
+        piece = np.arange(self.piece_count + 1).clip(max=self.piece_count - 1)
+        return self.select_pieces(piece).numerators_at(alphas)
 
-    def values(self, piece: int, alpha: Fraction) -> list[Fraction]:
-        """Every element's value at one point of one piece."""
-        bottom = self.bottom * alpha.denominator
-        top = self.top[:, 0, piece] * alpha.denominator + self.top[:, 1, piece] * alpha.numerator
-        return [ratio(n, bottom) for n in top.tolist()]
-
-
-def line_forms(start: Rationals, stop: Rationals) -> Forms:
-    """start + alpha (stop - start) as forms on the one piece from 0 to 1."""
-    bottom = lcm(start.bottom, stop.bottom)
-    p, end = start.top * (bottom // start.bottom), stop.top * (bottom // stop.bottom)
-    return Forms(np.stack([p, end - p], axis=1)[:, :, None], bottom)
+    def values_at(self, piece: int, alpha: Fraction) -> list[Fraction]:
+        """The value of every element at one point of one piece."""
+        denominator = self.denominator * alpha.denominator
+        numerators = self.numerators[:, 0, piece] * alpha.denominator + self.numerators[:, 1, piece] * alpha.numerator
+        return [make_fraction(n, denominator) for n in numerators.tolist()]
 
 
-def numerators(alphas: Sequence[Fraction]) -> Wholes:
-    return wholes([alpha.numerator for alpha in alphas])
+def make_line_forms(start: Rationals, end: Rationals) -> AffineForms:
+    """start + alpha (end - start) on a single piece from 0 to 1."""
+    denominator = lcm(start.denominator, end.denominator)
+    first = start.numerators * (denominator // start.denominator)
+    last = end.numerators * (denominator // end.denominator)
+    return AffineForms(np.stack([first, last - first], axis=1)[:, :, None], denominator)
 
 
-def denominators(alphas: Sequence[Fraction]) -> Wholes:
-    return wholes([alpha.denominator for alpha in alphas])
+def list_numerators(alphas: Sequence[Fraction]) -> IntegerArray:
+    return make_integers([alpha.numerator for alpha in alphas])
+
+
+def list_denominators(alphas: Sequence[Fraction]) -> IntegerArray:
+    return make_integers([alpha.denominator for alpha in alphas])

@@ -1,4 +1,4 @@
-"""Floats read as what they are: whole numbers over one common denominator."""
+"""Floats as exact rationals: integers over one common denominator."""
 
 from __future__ import annotations
 
@@ -18,44 +18,44 @@ try:
     import flint as _flint  # pyright: ignore[reportMissingTypeStubs, reportMissingImports]
 
     flint: Any = _flint
-except ImportError:  # an extra: plain Python integers give the same numbers
+except ImportError:  # optional: Python's integers give the same numbers, more slowly
     flint = None
 
-SMALL = 1024  # entries of a matrix for which Python is as fast as flint
-Wholes: TypeAlias = NDArray[np.object_]  # elements are Python's int or flint's fmpz
+MAX_PYTHON_ENTRIES = 1024  # of a matrix for which Python is as fast as flint
+IntegerArray: TypeAlias = NDArray[np.object_]  # of Python's int or flint's fmpz
 
 
 @dataclass(frozen=True, eq=False)
 class Rationals:
-    """Numbers ``top / bottom``, in one row.
+    """A vector of rational numbers with a common denominator.
 
-    >>> read(torch.tensor([0.5, -0.75]))
+    >>> read_rationals(torch.tensor([0.5, -0.75]))
     <Rationals [2, -3] / 4>
     """
 
-    top: Wholes  # (n,)
-    bottom: int
+    numerators: IntegerArray  # (n,)
+    denominator: int
 
     def __repr__(self) -> str:
-        return f"<Rationals {self.top.tolist()} / {self.bottom}>"
+        return f"<Rationals {self.numerators.tolist()} / {self.denominator}>"
 
     def __len__(self) -> int:
-        return len(self.top)
+        return len(self.numerators)
 
     @property
     def fractions(self) -> list[Fraction]:
-        """The same numbers one by one."""
-        return [ratio(n, self.bottom) for n in self.top.tolist()]
+        """The numbers as a list of fractions."""
+        return [make_fraction(n, self.denominator) for n in self.numerators.tolist()]
 
     def __getitem__(self, index: NDArray[np.int64]) -> Rationals:
-        return Rationals(self.top[index], self.bottom)
+        return Rationals(self.numerators[index], self.denominator)
 
 
-def read(
+def read_rationals(
     tensor: Tensor,  # any shape
     where: str = "",
 ) -> Rationals:
-    """Every element of a tensor as the rational it is; NaN and infinity raise `NumberError`."""
+    """Convert a tensor to the exact rationals that its elements are; raises NumberError for NaN and infinity."""
     flat = tensor.detach().cpu().reshape(-1)
     if not flat.is_floating_point():
         return Rationals(flat.to(torch.int64).numpy().astype(object), 1)
@@ -63,53 +63,54 @@ def read(
     if not np.isfinite(values).all():
         raise NumberError("A constant is NaN or infinite.", where=where, hint="Give finite weights and points.")
     mantissa, exponent = np.frexp(values)
-    whole = np.ldexp(mantissa, 53).astype(np.int64)
-    used = whole != 0
-    if not used.any():
-        return Rationals(zeros(len(whole)), 1)
-    lowest = np.where(used, whole & -whole, 1)  # the lowest bit set: a power of two, exact as a float
-    spare = np.frexp(lowest.astype(np.float64))[1] - 1
-    power = np.where(used, exponent - 53 + spare, 0)
-    least = int(power[used].min())
-    shift = np.where(used, power - min(least, 0), 0)
-    shifted = [n << s for n, s in zip((whole >> spare).tolist(), shift.tolist(), strict=True)]
-    return Rationals(wholes(shifted), 1 << max(-least, 0))
+    integer = np.ldexp(mantissa, 53).astype(np.int64)
+    nonzero = integer != 0
+    if not nonzero.any():
+        return Rationals(make_zeros(len(integer)), 1)
+    lowest_bit = np.where(nonzero, integer & -integer, 1)  # a power of two, exact as a float
+    trailing_zeros = np.frexp(lowest_bit.astype(np.float64))[1] - 1
+    power = np.where(nonzero, exponent - 53 + trailing_zeros, 0)  # each value is an odd integer times 2**power
+    least = int(power[nonzero].min())
+    shift = np.where(nonzero, power - min(least, 0), 0)
+    odd = (integer >> trailing_zeros).tolist()
+    numerators = [n << s for n, s in zip(odd, shift.tolist(), strict=True)]
+    return Rationals(make_integers(numerators), 1 << max(-least, 0))
 
 
-def common(numbers: list[Fraction]) -> Rationals:
-    """Fractions brought to one denominator."""
-    bottom = lcm(*(number.denominator for number in numbers))
-    return Rationals(wholes([n.numerator * (bottom // n.denominator) for n in numbers]), bottom)
+def to_common_denominator(numbers: list[Fraction]) -> Rationals:
+    """Bring fractions to one denominator."""
+    denominator = lcm(*(number.denominator for number in numbers))
+    return Rationals(make_integers([n.numerator * (denominator // n.denominator) for n in numbers]), denominator)
 
 
-def wholes(numbers: list[Any]) -> Wholes:  # (n,)
-    """A list of whole numbers as an array that never rounds them."""
+def make_integers(numbers: list[Any]) -> IntegerArray:  # (n,)
+    """Convert a list of integers of any size to an array."""
     out = np.empty(len(numbers), dtype=object)
     out[:] = numbers
     return out
 
 
-def zeros(*shape: int) -> Wholes:
-    """An array of whole zeros."""
+def make_zeros(*shape: int) -> IntegerArray:
+    """An array of integer zeros."""
     return np.zeros(shape, dtype=np.int64).astype(object)
 
 
-def ratio(top: Any, bottom: Any) -> Fraction:
-    """A fraction of two whole numbers of either kind."""
-    return Fraction(int(top), int(bottom))
+def make_fraction(numerator: Any, denominator: Any) -> Fraction:
+    """A fraction of two integers of Python or flint."""
+    return Fraction(int(numerator), int(denominator))
 
 
-class Matrix:
-    """A matrix of whole numbers, ready to be multiplied many times."""
+class IntegerMatrix:
+    """A matrix of integers that is multiplied many times; its flint form is computed once."""
 
-    def __init__(self, entries: Wholes) -> None:  # (rows, columns)
+    def __init__(self, entries: IntegerArray) -> None:  # (rows, columns)
         self.entries = entries
-        self._fast: Any = None
+        self._flint_matrix: Any = None
 
-    def __matmul__(self, x: Wholes) -> Wholes:  # (columns, n) -> (rows, n)
-        if flint is None or self.entries.size <= SMALL or not x.size:
+    def __matmul__(self, x: IntegerArray) -> IntegerArray:  # (columns, n) -> (rows, n)
+        if flint is None or self.entries.size <= MAX_PYTHON_ENTRIES or not x.size:
             return self.entries @ x
-        if self._fast is None:
-            self._fast = flint.fmpz_mat(*self.entries.shape, self.entries.reshape(-1).tolist())
-        product = self._fast * flint.fmpz_mat(*x.shape, x.reshape(-1).tolist())
-        return wholes(product.entries()).reshape(len(self.entries), x.shape[1])
+        if self._flint_matrix is None:
+            self._flint_matrix = flint.fmpz_mat(*self.entries.shape, self.entries.reshape(-1).tolist())
+        product = self._flint_matrix * flint.fmpz_mat(*x.shape, x.reshape(-1).tolist())
+        return make_integers(product.entries()).reshape(len(self.entries), x.shape[1])

@@ -1,4 +1,4 @@
-"""What the oracle is given: the ends of a line, finite and of one shape, and a model."""
+"""Check the arguments of the rational oracle: the ends of a line, and a model."""
 
 from __future__ import annotations
 
@@ -19,19 +19,29 @@ if TYPE_CHECKING:
 Point: TypeAlias = Tensor | ArrayLike | Sequence[Tensor | ArrayLike]  # several inputs: a tuple of tensors or arrays
 
 
-def read_ends(Q: Point, R: Point) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
-    """Both ends as tuples of tensors without a batch dimension; raises `LineError`.
+def read_ends(start: Point, end: Point) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
+    """Convert both ends of a line to tuples of tensors (*in), one for each input.
 
     >>> read_ends([0.0, 1.0], [2.0, 3.0])[1]
     (tensor([2., 3.], dtype=torch.float64),)
+
+    Raises LineError where the ends are not finite or differ in shape.
     """
-    starts, stops = _tensors(Q, "Q"), _tensors(R, "R")
-    if len(starts) != len(stops):
-        raise LineError(f"Q has {len(starts)} parts and R has {len(stops)}.", hint="Give one tensor for each input.")
-    for q, r in zip(starts, stops, strict=True):
-        if q.shape != r.shape:
-            raise LineError(f"Q has shape {tuple(q.shape)} and R has {tuple(r.shape)}.", hint="Give equal shapes.")
-    return starts, stops
+    starts, ends = _to_tensors(start, "start"), _to_tensors(end, "end")
+    if len(starts) != len(ends):
+        raise LineError(
+            f"start has {len(starts)} parts and end has {len(ends)}.",
+            where="arguments start, end",
+            hint="Give one tensor for each input.",
+        )
+    for a, b in zip(starts, ends, strict=True):
+        if a.shape != b.shape:
+            raise LineError(
+                f"start has shape {tuple(a.shape)} and end has shape {tuple(b.shape)}.",
+                where="arguments start, end",
+                hint="Both ends of a line need the same shape.",
+            )
+    return starts, ends
 
 
 def to_network(
@@ -41,8 +51,8 @@ def to_network(
     rewrite: bool,
     until: str | None,
 ) -> Network:
-    """A model as a network on the CPU in float64, which holds every stored weight exactly."""
-    from ..network import as_network  # late: capture needs torch.export, a network by hand does not
+    """Convert a model to a network on the CPU in float64, which holds every weight exactly."""
+    from ..network import as_network  # at the first use, because it loads torch.export
 
     network = as_network(model, points, rewrite=rewrite, until=until).to()
     check_shapes(network, points)
@@ -50,32 +60,32 @@ def to_network(
 
 
 def check_shapes(network: Network, points: tuple[Tensor, ...]) -> None:
-    """Raise `LineError` where points do not fit a network's inputs."""
+    """Raise LineError where points (*in) do not fit the inputs of a network."""
     shapes = [tuple(network.nodes[i].shape) for i in network.inputs]
-    given = [tuple(point.shape) for point in points]
-    if shapes != given:
+    point_shapes = [tuple(point.shape) for point in points]
+    if shapes != point_shapes:
         raise LineError(
-            f"The network takes {_listed(shapes)}, and Q and R have {_listed(given)}.",
-            where="arguments Q and R",
-            hint="Give points without a batch dimension, a tuple of them for several inputs.",
+            f"The network takes {_format_shapes(shapes)}, but start and end have {_format_shapes(point_shapes)}.",
+            where="arguments start, end",
+            hint="Give points without a batch dimension, and a tuple of points for several inputs.",
         )
 
 
-def _listed(shapes: list[tuple[int, ...]]) -> str:
+def _format_shapes(shapes: list[tuple[int, ...]]) -> str:
     return " and ".join(map(str, shapes)) or "no input"
 
 
-def _tensors(point: Point, name: str) -> tuple[Tensor, ...]:
+def _to_tensors(point: Point, name: str) -> tuple[Tensor, ...]:
     several = isinstance(point, tuple) and any(isinstance(part, Tensor | np.ndarray | list) for part in point)
     parts = point if several and isinstance(point, tuple) else (point,)
-    return tuple(_tensor(part, name) for part in parts)
+    return tuple(_to_tensor(part, name) for part in parts)
 
 
-def _tensor(part: object, name: str) -> Tensor:
+def _to_tensor(part: object, name: str) -> Tensor:
     try:  # a list of floats goes through numpy, because torch would round it to float32
         tensor = part.detach().cpu() if isinstance(part, Tensor) else torch.from_numpy(np.array(part))
     except (TypeError, ValueError) as problem:
-        raise LineError(f"{name} is no array of numbers.", where=f"argument {name}", hint=str(problem)) from problem
+        raise LineError(f"{name} is not an array of numbers.", where=f"argument {name}", hint=str(problem)) from problem
     if tensor.is_complex() or tensor.dtype == torch.bool:
         raise LineError(f"{name} holds {tensor.dtype}.", where=f"argument {name}", hint="Give real numbers.")
     if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):

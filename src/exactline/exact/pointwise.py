@@ -1,4 +1,4 @@
-"""Pointwise operators in rationals: which side of each knot a coordinate is on."""
+"""Pointwise operators in rational arithmetic: on which side of each knot every unit is."""
 
 from __future__ import annotations
 
@@ -12,95 +12,111 @@ from torch import Tensor
 
 from ..network.graph import Shape
 from ..ops.pointwise import Number, Pointwise
-from .affine import spread
-from .forms import Forms, denominators
-from .integers import Rationals, Wholes, common, ratio
-from .rules import Pattern, Rule, Turn
+from .affine import expand_constant
+from .forms import AffineForms, list_denominators
+from .integers import IntegerArray, Rationals, make_fraction, to_common_denominator
+from .rules import ActivationPattern, ExactCrossing, ExactRule
 
 
-class PointwiseRule(Rule):
-    """Branch 2j is the open segment j, and 2j + 1 a piece that lies on knot j throughout."""
+class PointwiseRule(ExactRule):
+    """A pointwise operator; branch 2j is the open segment j, and branch 2j + 1 a whole piece on knot j."""
 
     def __init__(self, op: Pointwise, shape: Shape) -> None:
         self.op = op
         self.shape = shape
-        width = 1 if all(isinstance(n, Fraction) for n in (*op.knots, *op.slopes, op.value)) else None
-        knots = [_numbers(k, shape, width) for k in op.knots]
-        slopes = [_numbers(s, shape, width) for s in op.slopes]
-        shifts = _shifts(knots, slopes, _numbers(op.value, shape, width))
-        table = common([number for row in (*slopes, *shifts) for number in row])
-        both = table.top.reshape(2, len(slopes), -1)
-        self.knots = [common(k) for k in knots]  # each (units,) or (1,)
-        self.slopes, self.shifts, self.bottom = both[0], both[1], table.bottom  # (segments, units or 1)
+        is_uniform = all(isinstance(n, Fraction) for n in (*op.knots, *op.slopes, op.value))
+        units = 1 if is_uniform else torch.Size(shape).numel()
+        knots = [_expand_numbers(k, shape, units) for k in op.knots]
+        slopes = [_expand_numbers(s, shape, units) for s in op.slopes]
+        intercepts = _compute_intercepts(knots, slopes, _expand_numbers(op.value, shape, units))
+        table = to_common_denominator([number for row in (*slopes, *intercepts) for number in row])
+        self.knots = [to_common_denominator(k) for k in knots]  # each (units,) or (1,)
+        # (segments, units or 1) each, over one denominator
+        self.slopes, self.intercepts = table.numerators.reshape(2, len(slopes), -1)
+        self.denominator = table.denominator
 
-    def split(self, x: Forms, alphas: Sequence[Fraction]) -> tuple[Pattern, list[Turn]]:
-        values, scale = x.at_breaks(alphas), denominators(alphas) * x.bottom
-        pattern = np.zeros((len(x), x.pieces), dtype=np.int64)
-        flat = np.zeros_like(pattern)
-        rises: list[Turn] = []
-        falls: list[Turn] = []
+    def find_crossings(
+        self, x: AffineForms, alphas: Sequence[Fraction]
+    ) -> tuple[ActivationPattern, list[ExactCrossing]]:
+        values, scale = x.numerators_at_breaks(alphas), list_denominators(alphas) * x.denominator
+        pattern = np.zeros((len(x), x.piece_count), dtype=np.int64)
+        is_on_knot = np.zeros_like(pattern)
+        rising: list[ExactCrossing] = []
+        falling: list[ExactCrossing] = []
         for j, knot in enumerate(self.knots):
-            side = sides(values, scale, knot)
+            side = compare_to_knot(values, scale, knot)
             first, last = side[:, :-1], side[:, 1:]
-            start = np.where(first == 0, last, first)
-            pattern += 2 * (start > 0)
-            flat |= start == 0
-            rises += _turns(x, knot, (first < 0) & (last > 0), 2 * j + 2)
-            # a falling unit meets the last knot first: the order matters where two knots are equal
-            falls = _turns(x, knot, (first > 0) & (last < 0), 2 * j) + falls
-        return pattern + flat, sorted(rises + falls, key=lambda turn: turn.alpha)
+            just_after_start = np.where(first == 0, last, first)
+            pattern += 2 * (just_after_start > 0)
+            is_on_knot |= just_after_start == 0
+            rising += _make_crossings(x, knot, (first < 0) & (last > 0), 2 * j + 2)
+            # a falling unit reaches the last knot first: the order matters where two knots are equal
+            falling = _make_crossings(x, knot, (first > 0) & (last < 0), 2 * j) + falling
+        return pattern + is_on_knot, sorted(rising + falling, key=lambda crossing: crossing.alpha)
 
-    def changed(self, pattern: Pattern, x: Forms) -> NDArray[np.bool_]:
+    def find_changes(self, pattern: ActivationPattern, x: AffineForms) -> NDArray[np.bool_]:
         left, right = pattern[:, :-1], pattern[:, 1:]
         return (left % 2 == 0) & (right % 2 == 0) & (left != right)
 
-    def follow(self, pattern: Pattern, x: Forms) -> Forms:
-        segment = pattern >> 1  # on a knot the left branch serves: there is no slope along the line
+    def apply_affine(self, pattern: ActivationPattern, x: AffineForms) -> AffineForms:
+        segment = pattern >> 1  # on a knot the left segment will do: the unit is constant along the line
         unit = np.zeros(1, dtype=np.int64) if self.slopes.shape[1] == 1 else np.arange(len(x))[:, None]
-        top = x.top * self.slopes[segment, unit][:, None]
-        if any(self.shifts.reshape(-1).tolist()):
-            top[:, 0] += self.shifts[segment, unit] * x.bottom
-        return Forms(top, x.bottom * self.bottom)
+        numerators = x.numerators * self.slopes[segment, unit][:, None]
+        if any(self.intercepts.reshape(-1).tolist()):
+            numerators[:, 0] += self.intercepts[segment, unit] * x.denominator
+        return AffineForms(numerators, x.denominator * self.denominator)
 
-    def branch(self, pattern: Pattern) -> Tensor:
+    def activation_pattern(self, pattern: ActivationPattern) -> Tensor:
         segment = pattern >> 1
         if self.op.flat_slope is not None:
             segment = np.where(pattern % 2 == 1, segment + len(self.op.slopes), segment)
         return torch.from_numpy(segment.T.astype(np.int16)).reshape(-1, *self.shape)
 
 
-def sides(
-    values: Wholes,  # (units, n) numerators ...
-    scale: Wholes,  # (n,) ... over these
+def compare_to_knot(
+    values: IntegerArray,  # (units, n) numerators ...
+    scale: IntegerArray,  # (n,) ... over these denominators
     knot: Rationals,  # (units,) or (1,)
 ) -> NDArray[np.int8]:  # (units, n)
     """-1 for a value below a knot, 0 on it, 1 above."""
-    gap = values * knot.bottom - knot.top[:, None] * scale if any(knot.top.tolist()) else values
-    return (gap > 0).astype(np.int8) - (gap < 0).astype(np.int8)
+    is_zero = not any(knot.numerators.tolist())
+    distance = values if is_zero else values * knot.denominator - knot.numerators[:, None] * scale
+    return (distance > 0).astype(np.int8) - (distance < 0).astype(np.int8)
 
 
-def crossing(x: Forms, knot: Rationals, unit: int, piece: int) -> Fraction:
+def intersect_knot(x: AffineForms, knot: Rationals, unit: int, piece: int) -> Fraction:
     """The alpha where a unit's line on a piece meets a knot."""
-    p, q = x.top[unit, :, piece]
-    level = knot.top[unit if len(knot) > 1 else 0]
-    return ratio(level * x.bottom - p * knot.bottom, q * knot.bottom)
+    offset, slope = x.numerators[unit, :, piece]
+    numerator = knot.numerators[unit if len(knot) > 1 else 0]
+    return make_fraction(numerator * x.denominator - offset * knot.denominator, slope * knot.denominator)
 
 
-def _turns(x: Forms, knot: Rationals, crossed: NDArray[np.bool_], branch: int) -> list[Turn]:
-    return [Turn(k, unit, crossing(x, knot, unit, k), branch) for unit, k in np.argwhere(crossed).tolist()]
+def _make_crossings(
+    x: AffineForms,
+    knot: Rationals,  # (units,) or (1,)
+    crosses: NDArray[np.bool_],  # (units, pieces)
+    branch: int,  # after the crossings
+) -> list[ExactCrossing]:
+    """The crossings of a knot by some units on some pieces."""
+    crossed = np.argwhere(crosses).tolist()
+    return [ExactCrossing(piece, unit, intersect_knot(x, knot, unit, piece), branch) for unit, piece in crossed]
 
 
-def _shifts(knots: list[list[Fraction]], slopes: list[list[Fraction]], value: list[Fraction]) -> list[list[Fraction]]:
-    """The function is slope * x + shift on each segment: the shifts, from the value at the first knot."""
-    shifts = [[v - s * k for v, s, k in zip(value, slopes[0], knots[0], strict=True)]]
-    for j, knot in enumerate(knots):  # both neighbours agree at a knot
-        rows = zip(shifts[j], slopes[j], slopes[j + 1], knot, strict=True)
-        shifts.append([shift + (left - right) * k for shift, left, right, k in rows])
-    return shifts
+def _compute_intercepts(
+    knots: list[list[Fraction]],  # (knots, units)
+    slopes: list[list[Fraction]],  # (segments, units)
+    value: list[Fraction],  # (units,) at the first knot
+) -> list[list[Fraction]]:  # (segments, units)
+    """The intercepts of all segments, on which the function is slope * x + intercept."""
+    intercepts = [[v - s * k for v, s, k in zip(value, slopes[0], knots[0], strict=True)]]
+    for j, knot in enumerate(knots):  # the segments on both sides agree at a knot
+        rows = zip(intercepts[j], slopes[j], slopes[j + 1], knot, strict=True)
+        intercepts.append([intercept + (left - right) * k for intercept, left, right, k in rows])
+    return intercepts
 
 
-def _numbers(value: Number, shape: Shape, width: int | None) -> list[Fraction]:
-    """One number for each unit, or a single one for all."""
+def _expand_numbers(value: Number, shape: Shape, units: int) -> list[Fraction]:  # (units,)
+    """Expand a knot, slope or value to one number for each unit."""
     if isinstance(value, Fraction):
-        return [value] * (torch.Size(shape).numel() if width is None else width)
-    return spread(value, shape, "a pointwise operator").fractions
+        return [value] * units
+    return expand_constant(value, shape, "a pointwise operator").fractions

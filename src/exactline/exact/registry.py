@@ -1,4 +1,4 @@
-"""Which rule serves which breaking operator."""
+"""The rule in rational arithmetic for each breaking operator."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from .order import OrderRule
 from .pointwise import PointwiseRule
 
 
-def rule_of(node: Node, shape: Shape) -> PointwiseRule | MaximumRule | OrderRule:
-    """The exact counterpart of a breaking node whose input has this shape."""
+def make_rule(node: Node, shape: Shape) -> PointwiseRule | MaximumRule | OrderRule:
+    """The rule of a breaking node, for an input of this shape; raises UnsupportedError where there is none."""
     match node.op:
         case Pointwise() as op:
             return PointwiseRule(op, shape)
@@ -23,7 +23,7 @@ def rule_of(node: Node, shape: Shape) -> PointwiseRule | MaximumRule | OrderRule
             return OrderRule(op)
         case op:
             raise UnsupportedError(
-                f"The oracle has no rule for {op.title}.",
+                f"There is no rule in rational arithmetic for {op.title}.",
                 nodes=(node.name,),
                 where=repr(node),
                 hint="Add one in exact/.",

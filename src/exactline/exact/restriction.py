@@ -1,4 +1,4 @@
-"""The oracle's answer: breaks, births and values of a network on a line, all as fractions."""
+"""The result of the rational oracle: the breaks of a network on a line, their origins and values, as fractions."""
 
 from __future__ import annotations
 
@@ -11,30 +11,30 @@ from torch import Tensor
 
 from ..errors import ArgumentError
 from ..network.graph import Network, Shape
-from .forms import Forms
-from .integers import ratio
-from .rules import Pattern, Rule
+from .forms import AffineForms
+from .integers import make_fraction
+from .rules import ActivationPattern, ExactRule
 
 
 @dataclass(frozen=True)
-class Born:
-    """Where a break comes from: the first node and its lowest unit, and how many units turn there in all.
+class ExactOrigin:
+    """What gives rise to a break.
 
     >>> import exactline as xl
-    >>> xl.exact.restrict(torch.nn.ReLU(), [-1.0, -1.0], [2.0, 2.0]).born[1]
-    Born(node='relu', unit=0, count=2)
+    >>> xl.exact.restrict(torch.nn.ReLU(), [-1.0, -1.0], [2.0, 2.0]).origins[1]
+    ExactOrigin(node='relu', unit=0, count=2)
     """
 
-    node: str
-    unit: int
-    count: int
+    node: str  # the first node with a crossing at the break
+    unit: int  # its lowest unit that crosses
+    count: int  # crossings of all nodes at the break
 
 
 @dataclass(frozen=True, eq=False)
 class ExactRestriction:
-    """A network on a line in rationals; ``len`` is the number of pieces.
+    """A network on a line in rational arithmetic; ``len`` is the number of pieces.
 
-    Values are flat lists in the order of the output's elements; ``output`` chooses one of several.
+    Values are flat lists in the order of the output's elements.
 
     >>> import exactline as xl
     >>> line = xl.exact.restrict(torch.nn.ReLU(), [-1.0], [2.0])
@@ -43,10 +43,10 @@ class ExactRestriction:
     """
 
     network: Network
-    alphas: list[Fraction]  # from 0 to 1
-    born: list[Born | None]  # None at both ends
-    _outputs: tuple[Forms, ...] = field(repr=False)
-    _patterns: dict[int, tuple[Rule, Pattern]] = field(repr=False)
+    alphas: list[Fraction]  # 0, all breaks, 1
+    origins: list[ExactOrigin | None]  # one for each alpha, None at both ends
+    _outputs: tuple[AffineForms, ...] = field(repr=False)
+    _patterns: dict[int, tuple[ExactRule, ActivationPattern]] = field(repr=False)
 
     def __len__(self) -> int:
         return len(self.alphas) - 1
@@ -56,33 +56,42 @@ class ExactRestriction:
 
     @property
     def shapes(self) -> tuple[Shape, ...]:
-        """The shape of one point's value, for every output."""
+        """The shape of every output for one point."""
         return tuple(self.network.nodes[i].shape for i in self.network.outputs)
 
     def value(self, alpha: Fraction | float, output: int = 0) -> list[Fraction]:
-        """The network's exact value at one alpha; a float is read as the rational it is."""
+        """The exact value of the network at one position; a float counts as the rational that it is.
+
+        Args:
+            alpha: the position, from 0 to 1.
+            output: which of several outputs.
+
+        Raises ArgumentError for a position outside of the line.
+        """
         if not 0 <= alpha <= 1:
             raise ArgumentError(f"alpha is {alpha}.", where="value", hint="Give a position from 0 to 1.")
         exact = Fraction(alpha)
         piece = min(bisect_right(self.alphas, exact) - 1, len(self) - 1)
-        return self._outputs[output].values(piece, exact)
+        return self._outputs[output].values_at(piece, exact)
 
     @property
     def values(self) -> list[list[Fraction]]:
-        """The first output's value at every break."""
+        """The value of the first output at every alpha."""
         return [self.value(alpha) for alpha in self.alphas]
 
-    def rounded(self, output: int = 0) -> Tensor:  # (n, *out)
-        """The values at all breaks, each rounded once to float64."""
-        flat = [[float(v) for v in self.value(alpha, output)] for alpha in self.alphas]
-        return torch.tensor(flat, dtype=torch.float64).reshape(len(flat), *self.shapes[output])
+    def round_values(self, output: int = 0) -> Tensor:  # (n, *out)
+        """The values at all alphas, rounded to the nearest float64."""
+        rows = [[float(v) for v in self.value(alpha, output)] for alpha in self.alphas]
+        return torch.tensor(rows, dtype=torch.float64).reshape(len(rows), *self.shapes[output])
 
-    def form(self, piece: int, output: int = 0) -> list[tuple[Fraction, Fraction]]:
-        """Each element of the output as (p, q): it is p + q alpha on that piece."""
+    def affine_form(self, piece: int, output: int = 0) -> list[tuple[Fraction, Fraction]]:
+        """The offset and slope of each element of an output on a piece: it is offset + slope * alpha there."""
         forms = self._outputs[output]
-        return [(ratio(p, forms.bottom), ratio(q, forms.bottom)) for p, q in forms.top[:, :, piece].tolist()]
+        denominator = forms.denominator
+        lines = forms.numerators[:, :, piece].tolist()
+        return [(make_fraction(offset, denominator), make_fraction(slope, denominator)) for offset, slope in lines]
 
     def pattern(self, piece: int) -> dict[int, Tensor]:
-        """The branch of every breaking node (by place) on a piece, as `Network.evaluate` follows it; (1, ...) each."""
+        """The activation pattern on a piece, (1, ...) by index of the breaking node, as `Network.evaluate` takes it."""
         at = range(len(self))[piece]
-        return {i: rule.branch(pattern[..., at : at + 1]) for i, (rule, pattern) in self._patterns.items()}
+        return {i: rule.activation_pattern(pattern[..., at : at + 1]) for i, (rule, pattern) in self._patterns.items()}

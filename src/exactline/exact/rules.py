@@ -1,4 +1,4 @@
-"""What a breaking operator tells the oracle: the branches on each piece and where they turn."""
+"""The interface of a breaking operator in rational arithmetic, and lines of a single element."""
 
 from __future__ import annotations
 
@@ -6,70 +6,83 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from .forms import Forms
+from .forms import AffineForms
 
-Pattern: TypeAlias = NDArray[np.int64]  # (units, ..., pieces): a branch for every unit and piece
+ActivationPattern: TypeAlias = NDArray[np.int64]  # (units, ..., pieces): the branch of every unit on every piece
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
-    """One unit takes another branch strictly inside a piece, and keeps it until its next turn."""
+class ExactCrossing:
+    """A unit changes its branch strictly inside a piece."""
 
     piece: int
     unit: int
     alpha: Fraction
-    branch: int | tuple[int, ...]
+    branch: int | tuple[int, ...]  # after the crossing
 
 
-class Rule(ABC):
-    """The exact counterpart of one breaking node."""
+class ExactRule(ABC):
+    """One breaking node in rational arithmetic."""
 
     @abstractmethod
-    def split(
+    def find_crossings(
         self,
-        x: Forms,
+        x: AffineForms,
         alphas: Sequence[Fraction],  # (pieces + 1,)
-    ) -> tuple[Pattern, list[Turn]]:
-        """The branch of every unit where each piece begins, and all turns in order of alpha."""
+    ) -> tuple[ActivationPattern, list[ExactCrossing]]:
+        """The activation pattern where each piece begins, and all crossings in order of alpha."""
 
     @abstractmethod
-    def changed(self, pattern: Pattern, x: Forms) -> NDArray[np.bool_]:  # (units, pieces - 1)
-        """Whether a unit's branch strictly differs left and right of each inner break."""
+    def find_changes(self, pattern: ActivationPattern, x: AffineForms) -> NDArray[np.bool_]:  # (units, pieces - 1)
+        """Whether each unit changes its branch at each inner break."""
 
     @abstractmethod
-    def follow(self, pattern: Pattern, x: Forms) -> Forms:
-        """The output's forms when every unit keeps its branch on every piece."""
+    def apply_affine(self, pattern: ActivationPattern, x: AffineForms) -> AffineForms:
+        """The output where every unit keeps its branch on every piece."""
 
     @abstractmethod
-    def branch(self, pattern: Pattern) -> Tensor:  # (pieces, ...)
-        """The pattern in the words of the operator's own ``branch``."""
+    def activation_pattern(self, pattern: ActivationPattern) -> Tensor:  # (pieces, ...)
+        """Convert a pattern to that of the float operator, as its ``apply_affine`` takes it."""
 
 
-def line(x: Forms, element: int, piece: int) -> tuple[int, int]:
-    """One element's p and q on one piece, over the forms' denominator; element -1 is the constant 0."""
+class ExactLine(NamedTuple):
+    """One element on one piece: (offset + slope * alpha) / denominator of the forms."""
+
+    offset: int
+    slope: int
+
+
+ZERO_LINE = ExactLine(0, 0)
+
+
+def get_line(x: AffineForms, element: int, piece: int) -> ExactLine:
+    """The line of one element on one piece; element -1 is the constant 0."""
     if element < 0:
-        return 0, 0
-    return int(x.top[element, 0, piece]), int(x.top[element, 1, piece])
+        return ZERO_LINE
+    return ExactLine(int(x.numerators[element, 0, piece]), int(x.numerators[element, 1, piece]))
 
 
-def meet(one: tuple[int, int], other: tuple[int, int]) -> Fraction:
+def intersect(one: ExactLine, other: ExactLine) -> Fraction:
     """The alpha where two lines of different slope meet."""
-    return Fraction(one[0] - other[0], other[1] - one[1])
+    return Fraction(one.offset - other.offset, other.slope - one.slope)
 
 
-def kept(
-    x: Forms,
-    places: Sequence[int],  # (size,) the elements of a window
+def is_same_line(
+    x: AffineForms,
+    elements: Sequence[int],  # (size,) of a window
     piece: int,
-    left: int,  # the column that leads on this piece ...
-    right: int,  # ... and the one that leads on the next
+    left: int,  # the leading column on this piece ...
+    right: int,  # ... and on the next
 ) -> bool:
-    """Whether one line leads on both pieces, though identical lines may hide it under another column."""
-    before, after = line(x, places[left], piece), line(x, places[right], piece + 1)
-    return any(line(x, e, piece) == before and line(x, e, piece + 1) == after for e in places)
+    """Whether some element of a window has the leading line on two neighbouring pieces.
+
+    The leading column can change between elements whose lines are identical, which is not a break.
+    """
+    before, after = get_line(x, elements[left], piece), get_line(x, elements[right], piece + 1)
+    return any(get_line(x, e, piece) == before and get_line(x, e, piece + 1) == after for e in elements)

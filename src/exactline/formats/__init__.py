@@ -1,4 +1,4 @@
-"""Networks from files and into files: one module for each format, all of them making a Network."""
+"""Read networks from files and write them to files, with one module for each format."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import FileError
-from .open_file import opened
+from .open_file import read_file
 
 if TYPE_CHECKING:
     from ..network.graph import Network
 
-ERAN = (".eran", ".tf", ".pyt")
-PICKLES = (
+ERAN_SUFFIXES = (".eran", ".tf", ".pyt")
+PICKLE_SUFFIXES = (
     ".pt",
     ".pth",
     ".pt2",
@@ -29,15 +29,19 @@ PICKLES = (
     ".keras",
     ".jit",
 )
-READABLE = "one of .onnx, .nnet, .eran, .tf, .pyt; text formats also as .gz"
+READABLE_FORMATS = "one of .onnx, .nnet, .eran, .tf, .pyt; text formats also as .gz"
 
 
 def load(path: str | os.PathLike[str], *, normalize: bool = True, shape: Sequence[int] | None = None) -> Network:
-    """A network from a file: ONNX, ERAN text (.eran, .tf, .pyt, also .gz) or .nnet.
+    """Read a network from a file.
 
-    ``normalize`` is for .nnet, whose files say how inputs are normalised and outputs scaled back: with it the
-    network takes and gives what the file's numbers mean (feet and radians for ACAS Xu), without it the bare layers.
-    ``shape`` is that of one input point, for ONNX files that leave it open.
+    Nothing in a file is ever run, and sizes are checked before memory is allocated.
+
+    Args:
+        path: ends in .onnx, .nnet or, for ERAN text, in .eran, .tf or .pyt; text formats may be packed as .gz.
+        normalize: for .nnet, include the normalization of inputs and outputs that the file describes. The network
+            then works in physical units, such as feet and radians for ACAS Xu; otherwise it is the bare layers.
+        shape: of one input point, for ONNX files with dynamic dimensions.
 
     >>> import tempfile, torch
     >>> from exactline.network import as_network
@@ -46,58 +50,75 @@ def load(path: str | os.PathLike[str], *, normalize: bool = True, shape: Sequenc
     ...     load(f"{folder}/relu.onnx")
     <Network (3,) -> (3,): 2 nodes, 3 relu units>
 
-    Raises FileError where the file is damaged, UnsupportedError naming every operator that is not piecewise linear.
+    Raises FileError for a damaged file or an unknown ending, UnsupportedError naming every operator that is not
+    piecewise linear, ArgumentError where ``shape`` does not fit.
     """
     file = Path(path)
-    kind = _kind(file)
-    if kind == ".onnx":
+    suffix = _detect_format(file)
+    if suffix == ".onnx":
         from .onnx import read_onnx
 
-        return read_onnx(opened(file), str(file), folder=file.parent, shape=shape)
-    if kind == ".nnet":
+        return read_onnx(read_file(file), str(file), folder=file.parent, shape=shape)
+    if suffix == ".nnet":
         from .nnet import read_nnet
 
-        return read_nnet(opened(file), str(file), normalize=normalize)
+        return read_nnet(read_file(file), str(file), normalize=normalize)
     from .eran import read_eran
 
-    return read_eran(opened(file), str(file))
+    return read_eran(read_file(file), str(file))
 
 
 def save(network: Network, path: str | os.PathLike[str]) -> None:
-    """Write a network to a file: ``.onnx``, or ``.eran`` for networks that are one layer after another."""
+    """Write a network to a file.
+
+    Args:
+        network: the network.
+        path: ends in ``.onnx``, or in ``.eran`` for a network whose layers form a chain.
+
+    >>> import tempfile, torch
+    >>> from exactline.network import as_network
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     save(as_network(torch.nn.Linear(2, 1), [torch.zeros(2)]), f"{folder}/linear.eran")
+    ...     load(f"{folder}/linear.eran")
+    <Network (2,) -> (1,): 2 nodes, no breaking units>
+
+    Raises UnsupportedError for a node that the format cannot express, FileError for another ending.
+    """
     from ..files import write_atomically
 
     file = Path(path)
     if file.suffix == ".onnx":
-        from .onnx_writer import onnx_bytes
+        from .onnx_writer import encode_onnx
 
-        write_atomically(file, onnx_bytes(network))
-    elif file.suffix in ERAN:
-        from .eran_writer import eran_bytes
+        write_atomically(file, encode_onnx(network))
+    elif file.suffix in ERAN_SUFFIXES:
+        from .eran_writer import encode_eran
 
-        write_atomically(file, eran_bytes(network))
+        write_atomically(file, encode_eran(network))
     else:
         raise FileError(
-            f"Networks are not written as {file.suffix or 'a file without an ending'}.",
+            f"A network cannot be written as {file.suffix or 'a file without an ending'}.",
             where=str(file),
-            hint="Name the file .onnx, or .eran where the network is one layer after another.",
+            hint="Name the file .onnx, or .eran where the layers form a chain.",
         )
 
 
-def _kind(file: Path) -> str:
-    """The format, by the ending of the name."""
+def _detect_format(file: Path) -> str:
+    """The format of a file as .onnx, .nnet or .eran, by its name."""
     name = file.name.lower().removesuffix(".gz")
-    kind = next((s for s in (".onnx", ".nnet", *ERAN) if name.endswith(s)), None)
-    if kind is not None:
-        return ".eran" if kind in ERAN else kind
-    if any(name.endswith(s) for s in PICKLES):
+    suffix = next((s for s in (".onnx", ".nnet", *ERAN_SUFFIXES) if name.endswith(s)), None)
+    if suffix is not None:
+        return ".eran" if suffix in ERAN_SUFFIXES else suffix
+    if any(name.endswith(s) for s in PICKLE_SUFFIXES):
         raise FileError(
             f"{file.suffix} files are not opened: reading one can run code that is hidden in it.",
             where=str(file),
             hint="Load it yourself if you trust it, and pass the module or the ExportedProgram; or export it to ONNX.",
         )
     raise FileError(
-        f"{file.suffix or 'A file without an ending'} is not a format we know.",
+        f"{file.suffix} is not a known format."
+        if file.suffix
+        else "The file has no ending, so its format is not known.",
         where=str(file),
-        hint=f"Give {READABLE}.",
+        hint=f"Give {READABLE_FORMATS}.",
     )

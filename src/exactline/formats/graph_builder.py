@@ -1,6 +1,6 @@
-"""A network drawn operator by operator, as the readers of file formats do it.
+"""Build a network by calling torch operators by name, as the readers of file formats do.
 
-Operators are torch's own, by name; the rules that capture uses make nodes of them. Constants are worked out at once.
+The conversion rules of capture turn each call into nodes. Operators on constants are computed immediately.
 """
 
 from __future__ import annotations
@@ -14,187 +14,214 @@ import torch
 from torch import Tensor
 
 from ..errors import FileError, UnsupportedError
-from ..network.aten import REFUSED, RULES
-from ..network.aten.registry import bind, flattened
-from ..network.builder import Barred, Builder, Data, Refused, Smooth, Value
-from ..network.constants import doubled
-from ..network.curves import Curve, NotLinear
+from ..network.aten import RULES, UNSUPPORTED_REASONS
+from ..network.aten.registry import bind_arguments, iterate_leaves
+from ..network.builder import (
+    MOVES_BATCH,
+    MULTIPLIES_INPUTS,
+    NOT_KNOWN,
+    GraphBuilder,
+    NodeOutput,
+    SmoothOutput,
+    UnsupportedOperator,
+    UnusableValue,
+    Value,
+)
+from ..network.constants import to_float64
 from ..network.graph import Network, Tail
-from ..network.simplify import simplified
+from ..network.scalar_functions import NotPiecewiseLinear, ScalarFunction
+from ..network.simplify import simplify_network
 from ..ops.base import Input
 from ..ops.maximum import Maximum
 from . import limits
 
-ELEMENTWISE = {  # torch works out their shapes in Python, which loads its compiler first
-    *("add", "sub", "mul", "div", "neg", "abs", "relu", "maximum", "minimum", "where"),
-    *(
-        "gt",
-        "ge",
-        "lt",
-        "le",
-        "eq",
-        "ne",
-        "logical_and",
-        "logical_or",
-        "logical_not",
-        "clamp",
-        "leaky_relu",
-        "hardtanh",
-    ),
+ELEMENTWISE_OPERATORS = {  # whose shapes torch infers in Python, which loads its compiler first
+    *("add", "sub", "mul", "div", "neg", "abs", "relu", "maximum", "minimum", "where", "gt", "ge", "lt", "le", "eq"),
+    *("ne", "logical_and", "logical_or", "logical_not", "clamp", "leaky_relu", "hardtanh"),
 }
-UNFIT = (RuntimeError, ValueError, TypeError, IndexError, OverflowError, ZeroDivisionError, AssertionError)
+SHAPE_ERRORS = (RuntimeError, ValueError, TypeError, IndexError, OverflowError, ZeroDivisionError, AssertionError)
+MAX_SHOWN_REJECTIONS = 64  # unsupported operators listed in one message
 
-SHOWN = 64  # refused operators in one message
 
+class OperatorRecorder:
+    """Records calls of torch operators as the nodes of a network.
 
-class Sketch:
-    """Values are Data (one point's shape, without a batch dimension) or constant tensors."""
+    Values are `NodeOutput`, with the shape of one point, or constant tensors.
+    """
 
     def __init__(self, where: str) -> None:
-        self.where = where  # the file, for messages
-        self.builder = Builder()
-        self.refused: dict[str, None] = {}  # in order, each once
-        self._seen, self._places = 0, 0  # nodes whose tables were counted, and places in them
+        self.where = where  # the file, for error messages
+        self.graph = GraphBuilder()
+        self.rejections: dict[str, None] = {}  # unsupported operators, in order and each once
+        self._counted_nodes, self._table_entries = 0, 0
 
-    def input(self, name: str, shape: Sequence[int]) -> Data:
-        """A new input of the network."""
-        limits.sized(shape, f"input {name}", self.where, limits.WIDTH)
-        self.builder.name = name
-        return self.builder.add(Input(), [], shape)
+    def add_input(self, name: str, shape: Sequence[int]) -> NodeOutput:
+        """Add an input of the network; ``shape`` is that of one point."""
+        limits.count_elements(shape, f"input {name}", self.where, limits.MAX_VALUE_ELEMENTS)
+        self.graph.name = name
+        return self.graph.add_node(Input(), [], shape)
 
-    def at(self, name: str, path: str = "") -> None:
-        """The node that is drawn next, by its name in the file."""
+    def begin_node(self, name: str, path: str = "") -> None:
+        """Set the name and the module path, or the line in the file, of the nodes recorded next."""
         self._count_tables()
-        self.builder.name, self.builder.path = name, path
+        self.graph.name, self.graph.path = name, path
 
     def _count_tables(self) -> None:
-        """Moves and maxima keep a table of places for each node: a short file must not ask for many large ones."""
-        for node in self.builder.nodes[self._seen :]:
+        """Limit the index tables of all nodes together: a short file could describe many large ones."""
+        for node in self.graph.nodes[self._counted_nodes :]:
             tables = [v for v in vars(node.op).values() if isinstance(v, Tensor) and v.dtype == torch.int64]
-            self._places += sum(t.numel() for t in tables)
-        self._seen = len(self.builder.nodes)
-        limits.within(self._places, limits.TABLES, "places in tables of moves and maxima", self.where)
+            self._table_entries += sum(t.numel() for t in tables)
+        self._counted_nodes = len(self.graph.nodes)
+        what = "entries in the index tables of rearrangements and maxima"
+        limits.check_limit(self._table_entries, limits.MAX_TABLE_ENTRIES, what, self.where)
 
     def call(self, operator: str, *args: Any, **kwargs: Any) -> Value:
-        """One of torch's operators, ``name`` or ``name.overload``, in the file's order of dims: the batch comes first.
+        """Record a call of a torch operator, or compute it where all arguments are constants.
 
-        Data in the arguments stands for (1, *shape). Raises Refused where the operator is not piecewise linear.
+        Args:
+            operator: ``name`` or ``name.overload``.
+            args: positional arguments; a node output counts as a tensor (1, *shape).
+            kwargs: keyword arguments.
+
+        Raises UnsupportedOperator where the operator is not piecewise linear.
         """
         name, _, overload = operator.partition(".")
         packet: Any = getattr(torch.ops.aten, name)
         target: Any = getattr(packet, overload or "default", None) or getattr(packet, packet.overloads()[0])
-        bound = bind(target, args, kwargs)
+        bound = bind_arguments(target, args, kwargs)
         missing = [a.name for a in target._schema.arguments if a.name not in bound]
         if missing:
-            raise Refused(f"lacks its input {missing[0]!r}")
-        flat = list(flattened(list(bound.values())))
+            raise UnsupportedOperator(f"lacks its input {missing[0]!r}")
+        flat = list(iterate_leaves(list(bound.values())))
         for value in flat:
-            if isinstance(value, (Smooth, Barred)):
-                self.builder.data(value)  # which says why nothing may use it
-        if not any(isinstance(v, (Data, Curve)) for v in flat):
-            return self._folded(target, bound)
-        if name in REFUSED:
-            raise Refused(REFUSED[name])
+            if isinstance(value, (SmoothOutput, UnusableValue)):
+                self.graph.as_node_output(value)  # raises with the reason
+        if not any(isinstance(v, (NodeOutput, ScalarFunction)) for v in flat):
+            return self._fold_constant(target, bound)
+        if name in UNSUPPORTED_REASONS:
+            raise UnsupportedOperator(UNSUPPORTED_REASONS[name])
         rule = RULES.get(f"{name}.{target._overloadname}") or RULES.get(name)
         if rule is None:
-            raise Refused("is not an operator we know to be piecewise linear")
-        b = self.builder
-        b.target, b.call, b.shape = f"{name}.{target._overloadname}", target, self._shape(target, bound)
+            raise UnsupportedOperator(NOT_KNOWN)
+        graph = self.graph
+        graph.target, graph.call = f"{name}.{target._overloadname}", target
+        graph.shape = self._infer_shape(target, bound)
         try:
-            return rule(b, bound)
-        except NotLinear:
-            raise Refused("multiplies two branches of data") from None
+            return rule(graph, bound)
+        except NotPiecewiseLinear:
+            raise UnsupportedOperator(MULTIPLIES_INPUTS) from None
 
-    def refuse(self, operator: str, reason: str) -> Barred:
-        """Note an operator that cannot be treated; all are told at once at the end."""
-        where = self.builder.path or self.builder.name
+    def reject(self, operator: str, reason: str) -> UnusableValue:
+        """Record an unsupported operator; `build_network` reports all of them."""
+        where = self.graph.path or self.graph.name
         line = f"{where}: {operator} {reason}" if where else f"{operator} {reason}"
-        self.refused[line] = None
-        return Barred("")
+        self.rejections[line] = None
+        return UnusableValue("")
 
-    def network(self, outputs: Sequence[Value], names: Sequence[str] = ()) -> Network:
-        """The finished network."""
-        places: list[int] = []
+    def build_network(self, outputs: Sequence[Value], names: Sequence[str] = ()) -> Network:
+        """Build the network with these outputs.
+
+        Raises UnsupportedError naming all operators that were rejected.
+        """
+        indices: list[int] = []
         tails: list[Tail | None] = []
         for number, value in enumerate(outputs):
-            self.at(names[number] if number < len(names) else f"output_{number}", "output")
-            tails.append(value.tail if isinstance(value, Smooth) else None)
+            self.begin_node(names[number] if number < len(names) else f"output_{number}", "output")
+            tails.append(value.tail if isinstance(value, SmoothOutput) else None)
             try:
                 if isinstance(value, Tensor):
-                    raise Refused("does not depend on the input")
-                places.append((value.data if isinstance(value, Smooth) else self.builder.data(value)).place)
-            except Refused as problem:
-                if not (isinstance(value, Barred) and value.reason == ""):
-                    self.refuse(problem.name or "output", str(problem))
-        self.raise_refused()
-        nodes = tuple(self.builder.nodes)
+                    raise UnsupportedOperator("does not depend on the input")
+                output = value.before if isinstance(value, SmoothOutput) else self.graph.as_node_output(value)
+                indices.append(output.index)
+            except UnsupportedOperator as problem:
+                if not (isinstance(value, UnusableValue) and value.reason == ""):
+                    self.reject(problem.name or "output", str(problem))
+        self.raise_rejections()
+        nodes = tuple(self.graph.nodes)
         if not any(isinstance(n.op, Input) for n in nodes):
             raise FileError("The network has no input.", where=self.where, hint="The file is damaged or incomplete.")
-        count = sum(isinstance(n.op, Input) for n in nodes)
-        several = len(places) > 1
-        network = Network(nodes, tuple(places), tuple(tails), count > 1, several, tuple(self.builder.notes))
-        # only maxima are fused with what is around them, and looking for them takes long in long networks
-        return simplified(network, rewrite=any(isinstance(n.op, Maximum) for n in nodes))
+        network = Network(
+            nodes,
+            tuple(indices),
+            tuple(tails),
+            several_inputs=sum(isinstance(n.op, Input) for n in nodes) > 1,
+            several_outputs=len(indices) > 1,
+            notes=tuple(self.graph.notes),
+        )
+        # only maxima are fused with their neighbours, and the search is slow in long networks
+        return simplify_network(network, rewrite=any(isinstance(n.op, Maximum) for n in nodes))
 
-    def raise_refused(self) -> None:
-        """One error for all that was refused."""
-        if self.refused:
-            count = len(self.refused)
-            lines = [*islice(self.refused, SHOWN), *([f"and {count - SHOWN:,} more"] if count > SHOWN else [])]
+    def raise_rejections(self) -> None:
+        """Raise one UnsupportedError for all rejected operators, if there are any."""
+        if self.rejections:
+            count = len(self.rejections)
+            lines = [
+                *islice(self.rejections, MAX_SHOWN_REJECTIONS),
+                *([f"and {count - MAX_SHOWN_REJECTIONS:,} more"] if count > MAX_SHOWN_REJECTIONS else []),
+            ]
             raise UnsupportedError(
-                f"{count} operator{'s are' if count > 1 else ' is'} not piecewise linear, or not known to us.",
-                nodes=tuple(self.refused),
+                f"{count} operator{'s are' if count > 1 else ' is'} not piecewise linear, or unknown.",
+                nodes=tuple(self.rejections),
                 where="\n         ".join([self.where, *lines]),
                 hint="Only networks of affine and piecewise-linear operators can be restricted exactly.",
             )
 
-    def _shape(self, target: Any, bound: dict[str, Any]) -> Any:
-        """The shape that the operator gives for one point; worked out without computing a value."""
+    def _infer_shape(self, target: Any, bound: dict[str, Any]) -> Any:
+        """The shape of an operator's output for one point, inferred on meta tensors; a tuple for several outputs."""
 
-        def fill(value: Any) -> Any:
+        def to_meta(value: Any) -> Any:
             if isinstance(value, (list, tuple)):
-                return [fill(v) for v in value]
-            if isinstance(value, Curve):
-                kind = torch.bool if value.boolean else torch.float64
-                return torch.empty(1, *self.builder.nodes[value.root].shape, dtype=kind, device="meta")
-            if isinstance(value, Data):
+                return [to_meta(v) for v in value]
+            if isinstance(value, ScalarFunction):
+                dtype = torch.bool if value.is_boolean else torch.float64
+                return torch.empty(1, *self.graph.nodes[value.node].shape, dtype=dtype, device="meta")
+            if isinstance(value, NodeOutput):
                 return torch.empty(1, *value.shape, dtype=torch.float64, device="meta")
             return value.to("meta") if isinstance(value, Tensor) else value
 
         try:
-            made = _known_shape(target, {k: fill(v) for k, v in bound.items()})
-        except UNFIT as problem:
-            first = (str(problem).strip().splitlines() or [type(problem).__name__])[0]
-            raise Refused(f"does not fit its input: {first[:200]}") from None
-        several = isinstance(made, (tuple, list))
-        shapes = [tuple(t.shape[1:]) for t in made] if several else [tuple(made.shape[1:])]
-        for shape, whole in zip(shapes, made if several else [made], strict=True):
-            limits.within(prod(shape), limits.WIDTH, "elements of one value", f"{self.where}: {self.builder.name}")
-            if whole.dim() == 0 or whole.shape[0] != 1:
-                raise Refused("moves or mixes the batch dimension")
+            output = _infer_output(target, {k: to_meta(v) for k, v in bound.items()})
+        except SHAPE_ERRORS as problem:
+            raise UnsupportedOperator(f"does not fit its input: {_first_line(problem)}") from None
+        several = isinstance(output, (tuple, list))
+        tensors = list(output) if several else [output]
+        shapes = [tuple(t.shape[1:]) for t in tensors]
+        where = f"{self.where}: {self.graph.name}"
+        for shape, tensor in zip(shapes, tensors, strict=True):
+            limits.check_limit(prod(shape), limits.MAX_VALUE_ELEMENTS, "elements of one value", where)
+            if tensor.dim() == 0 or tensor.shape[0] != 1:
+                raise UnsupportedOperator(MOVES_BATCH)
         return tuple(shapes) if several else shapes[0]
 
-    def _folded(self, target: Any, bound: dict[str, Any]) -> Value:
+    def _fold_constant(self, target: Any, bound: dict[str, Any]) -> Value:
+        """Compute an operator on constants."""
         try:
-            return doubled(target(**bound))
-        except UNFIT as problem:
-            first = (str(problem).strip().splitlines() or [type(problem).__name__])[0]
-            raise Refused(f"does not fit its constants: {first[:200]}") from None
+            return to_float64(target(**bound))
+        except SHAPE_ERRORS as problem:
+            raise UnsupportedOperator(f"does not fit its constants: {_first_line(problem)}") from None
 
 
-def _known_shape(target: Any, bound: dict[str, Any]) -> Any:
-    """What an operator gives for tensors without values; torch loads its compiler to say so of the simplest ones."""
+def _first_line(problem: Exception) -> str:
+    """The first line of an exception's message, or its type."""
+    return (str(problem).strip().splitlines() or [type(problem).__name__])[0][:200]
+
+
+def _infer_output(target: Any, bound: dict[str, Any]) -> Any:
+    """The output of an operator on meta tensors.
+
+    For the simplest operators it is inferred here, because torch would first load its compiler.
+    """
     name, tensors = target._schema.name.removeprefix("aten::"), [v for v in bound.values() if isinstance(v, Tensor)]
-    if name in ELEMENTWISE:
+    if name in ELEMENTWISE_OPERATORS:
         return torch.empty(torch.broadcast_shapes(*(t.shape for t in tensors)), device="meta")
     if name in ("linear", "matmul") and all(t.dim() > 1 for t in tensors[:2]):
-        one, two = tensors[0], tensors[1].transpose(-1, -2) if name == "linear" else tensors[1]
-        if one.shape[-1] != two.shape[-2] or (len(tensors) > 2 and tuple(tensors[2].shape) != (two.shape[-1],)):
+        left, right = tensors[0], tensors[1].transpose(-1, -2) if name == "linear" else tensors[1]
+        if left.shape[-1] != right.shape[-2] or (len(tensors) > 2 and tuple(tensors[2].shape) != (right.shape[-1],)):
             raise ValueError(f"shapes {[tuple(t.shape) for t in tensors]} do not fit together")
-        batch = torch.broadcast_shapes(one.shape[:-2], two.shape[:-2])
-        return torch.empty((*batch, one.shape[-2], two.shape[-1]), device="meta")
+        batch = torch.broadcast_shapes(left.shape[:-2], right.shape[:-2])
+        return torch.empty((*batch, left.shape[-2], right.shape[-1]), device="meta")
     if name == "batch_norm" and tensors[0].dim() > 1:
         if any(tuple(t.shape) != (tensors[0].shape[1],) for t in tensors[1:]):
-            raise ValueError(f"numbers of shapes {[tuple(t.shape) for t in tensors[1:]]} are not one for each channel")
+            raise ValueError(f"shapes {[tuple(t.shape) for t in tensors[1:]]} are not one number for each channel")
         return tensors[0]
     return target(**bound)

@@ -1,4 +1,4 @@
-"""What a network is and how a model becomes one, once per module and again only when it changes."""
+"""Turn a model into a `Network`, and cache the captures of each module until the module changes."""
 
 from __future__ import annotations
 
@@ -12,69 +12,87 @@ from torch import Tensor, nn
 from torch.export import ExportedProgram
 
 from ..errors import ArgumentError
-from ..locks import settings_lock
-from .capture import capture, readable
-from .fingerprint import fingerprint
+from ..fp_context import settings_lock
+from .capture import capture_module, decompose_unknown
+from .fingerprint import fingerprint_module
 from .graph import Network as Network
 from .graph import Node as Node
 from .graph import Tail as Tail
-from .reader import read
-from .simplify import simplified
+from .reader import read_program
+from .simplify import simplify_network
 
-KEPT = 8  # captures remembered for each module: other shapes, other submodules
-_cache: weakref.WeakKeyDictionary[nn.Module, _Captures] = weakref.WeakKeyDictionary()
+MAX_CACHED_CAPTURES = 8  # networks cached for one module: one for each input shape and submodule
+_captured_networks: weakref.WeakKeyDictionary[nn.Module, _CapturedNetworks] = weakref.WeakKeyDictionary()
 
 
 @dataclass
-class _Captures:
-    """What was captured of a module while it was in one state."""
+class _CapturedNetworks:
+    """The networks captured from one module while its fingerprint stayed the same."""
 
-    state: tuple[Any, ...]
-    networks: dict[Any, Network] = field(default_factory=dict)
+    state: tuple[Any, ...]  # the module's fingerprint
+    networks: dict[Any, Network] = field(default_factory=dict)  # by input shapes, rewrite and until
 
 
 def as_network(
     model: Any,
-    points: Sequence[Tensor],  # one for each input, without a batch dimension
+    points: Sequence[Tensor],  # (*in) each, one for every input
     *,
     rewrite: bool = True,
     until: str | None = None,
     device: torch.device | None = None,
     dtype: torch.dtype = torch.float64,
 ) -> Network:
-    """A model of any kind as a network; a module is captured once for each input shape.
+    """Convert a model to a `Network`.
+
+    A module is captured once for each input shape. It is captured again after its weights, structure, settings or
+    hooks change.
+
+    Args:
+        model: a module, a function of tensors, an `ExportedProgram` with a dynamic batch dimension, or a `Network`.
+        points: one tensor (*in) for every input, without a batch dimension; only their shapes matter.
+        rewrite: fuse each ReLU with a neighbouring maximum.
+        until: stop after this submodule, named as in ``named_modules()``.
+        device: where the constants of the network go; the CPU by default.
+        dtype: the precision of the constants.
 
     >>> as_network(nn.Sequential(nn.Conv2d(1, 2, 3), nn.ReLU()), [torch.zeros(1, 8, 8)])
     <Network (1, 8, 8) -> (2, 6, 6): 3 nodes, 72 relu units>
+
+    Raises CaptureError where torch.export cannot trace the model, UnsupportedError naming every operator that is not
+    piecewise linear, TrainingModeError for a module in training mode, ArgumentError for an unknown ``until``.
     """
-    place = torch.device("cpu") if device is None else device
+    target_device = torch.device("cpu") if device is None else device
     if isinstance(model, Network):
-        return _cached_move(model, place, dtype)
+        return _move_with_cache(model, target_device, dtype)
     if isinstance(model, ExportedProgram):
-        return simplified(read(readable(model), until), rewrite).to(place, dtype)
-    module = unwrapped(model)
+        return simplify_network(read_program(decompose_unknown(model), until), rewrite).to(target_device, dtype)
+    module = unwrap_model(model)
     key = (tuple(tuple(p.shape) for p in points), rewrite, until)
-    with settings_lock:  # torch.export is not made for several threads at once
-        state = fingerprint(module)  # not while another thread captures: export dresses the weights up
-        known = _cache.get(module)
-        if known is None or known.state != state or len(known.networks) >= KEPT:
-            known = _cache[module] = _Captures(state)
-        if key not in known.networks:
-            known.networks[key] = simplified(capture(module, points, until), rewrite)
-        return _cached_move(known.networks[key], place, dtype)
+    with settings_lock:  # torch.export is not thread-safe
+        state = fingerprint_module(module)  # inside the lock: torch.export replaces the weights while it traces
+        captured = _captured_networks.get(module)
+        if captured is None or captured.state != state or len(captured.networks) >= MAX_CACHED_CAPTURES:
+            captured = _captured_networks[module] = _CapturedNetworks(state)
+        if key not in captured.networks:
+            captured.networks[key] = simplify_network(capture_module(module, points, until), rewrite)
+        return _move_with_cache(captured.networks[key], target_device, dtype)
 
 
-def _cached_move(network: Network, device: torch.device, dtype: torch.dtype) -> Network:
+def _move_with_cache(network: Network, device: torch.device, dtype: torch.dtype) -> Network:
+    """`Network.to`, with one copy kept for each device and dtype."""
     if (device, dtype) == (network.device, network.dtype):
         return network
-    moved = network.moved
-    if (device, dtype) not in moved:
-        moved[device, dtype] = network.to(device, dtype)
-    return moved[device, dtype]
+    copies = network.device_copies
+    if (device, dtype) not in copies:
+        copies[device, dtype] = network.to(device, dtype)
+    return copies[device, dtype]
 
 
-def unwrapped(model: Any) -> nn.Module:
-    """The module itself, out of DataParallel and torch.compile; a function becomes a module."""
+def unwrap_model(model: Any) -> nn.Module:
+    """Unwrap a module from DataParallel and torch.compile, and wrap a plain function in a module.
+
+    Raises ArgumentError for anything else.
+    """
     while True:
         if isinstance(model, nn.DataParallel):
             model = model.module
@@ -85,7 +103,7 @@ def unwrapped(model: Any) -> nn.Module:
     if isinstance(model, nn.Module):
         return model
     if callable(model):
-        return _Function(model)
+        return _FunctionModule(model)
     raise ArgumentError(
         f"A model must be a module, an exported program or a Network, not {type(model).__name__}.",
         where="argument model",
@@ -93,8 +111,8 @@ def unwrapped(model: Any) -> nn.Module:
     )
 
 
-class _Function(nn.Module):
-    """A plain function of tensors as a module."""
+class _FunctionModule(nn.Module):
+    """A module whose forward pass calls a plain function of tensors."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""The graph while it is being read: values that rules take and give, and what was refused."""
+"""The graph under construction, and the kinds of values that conversion rules take and return."""
 
 from __future__ import annotations
 
@@ -14,189 +14,215 @@ from ..errors import NumberError
 from ..ops.affine import Rearrange, Reshape, Scale
 from ..ops.base import Input, Op
 from ..ops.pointwise import Pointwise
-from . import curves
+from . import scalar_functions
 from .constants import all_finite
-from .curves import Curve
 from .graph import Node, Shape, Tail
+from .scalar_functions import ScalarFunction, SourceOperator
 
 
-class Refused(Exception):
-    """Raised by a rule: this node, or another that is named, is not piecewise linear or not known to us."""
+class UnsupportedOperator(Exception):
+    """Raised by a conversion rule that cannot convert its operator, and collected by the reader of the model.
+
+    Args:
+        reason: why, as a phrase that follows the operator's name.
+        name: the operator to blame; the one that is being converted by default.
+        path: the module of that operator.
+    """
 
     def __init__(self, reason: str, name: str = "", path: str | None = None) -> None:
         super().__init__(reason)
         self.name, self.path = name, path
 
 
+# Reasons that several rules and readers give.
+MUST_BE_LAST = "is smooth, so it can only be the last operator"
+MULTIPLIES_INPUTS = "multiplies two values that depend on the input"
+NOT_KNOWN = "is not known to be piecewise linear"
+MIXES_BATCH = "mixes the batch dimension"
+MOVES_BATCH = "moves or mixes the batch dimension"
+READS_BATCH_SIZE = "computes with the batch size"
+
+
 @dataclass(frozen=True)
-class Data:
-    """A value that depends on the input: the output of a node."""
+class NodeOutput:
+    """A value that depends on the network's input: the output of one node."""
 
-    place: int
-    shape: Shape
+    index: int  # of the node
+    shape: Shape  # of one point, without the batch dimension
 
 
 @dataclass(frozen=True)
-class Smooth:
-    """The output of a smooth operator: a network may end in it, nothing may use it."""
+class SmoothOutput:
+    """The output of a smooth operator, which a network may return but no operator may use."""
 
-    data: Data
+    before: NodeOutput  # what the smooth operator is applied to
     tail: Tail
-    path: str = ""
+    path: str = ""  # of the smooth operator's module
 
 
 @dataclass(frozen=True)
-class Barred:
-    """A value that exists but that nothing may use, and why; no reason: it was refused already."""
+class UnusableValue:
+    """A value that no operator may use."""
 
-    reason: str
-    smooth: tuple[str, str] | None = None  # operator and module, if it may only come last
-    data: bool = True  # whether it depends on the input
+    reason: str  # empty where the operator that makes it has been reported already
+    smooth_source: SourceOperator | None = None  # the smooth operator that makes it, to report where it is used
+    depends_on_input: bool = True
 
 
 class BatchSize(int):
-    """The number of points: fine in a shape, refused as a number."""
+    """The number of points in a batch, which may appear in a shape but not in arithmetic."""
 
 
-Value: TypeAlias = Any  # Data, Curve, Smooth, Barred, a constant Tensor, a number, or a tuple of these
+# NodeOutput, ScalarFunction, SmoothOutput, UnusableValue, a constant Tensor, a number, or a tuple of these
+Value: TypeAlias = Any
 
 
 @dataclass
-class Builder:
-    """Nodes added so far, and helpers that rules share."""
+class GraphBuilder:
+    """The nodes added so far, the operator that is being converted, and helpers for conversion rules."""
 
     nodes: list[Node] = field(default_factory=list)
-    curve_of: dict[int, Curve] = field(default_factory=dict)
+    node_functions: dict[int, ScalarFunction] = field(default_factory=dict)  # each node as a function of an earlier one
     names: set[str] = field(default_factory=set)
-    name: str = ""  # of the node being read
-    target: str = ""  # the operator being read, without its namespace
-    call: Callable[..., Any] | None = None  # torch's own operator
-    path: str = ""
-    shape: Any = ()  # of the node being read, without the batch dimension; a tuple of shapes for several
+    name: str = ""  # for the next node
+    target: str = ""  # the operator that is being converted, as name.overload without a namespace
+    call: Callable[..., Any] | None = None  # the torch operator itself
+    path: str = ""  # of its module
+    shape: Any = ()  # of its output for one point; a tuple of shapes for several outputs
     notes: list[str] = field(default_factory=list)
 
-    def add(self, op: Op, inputs: Sequence[Data], shape: Sequence[int] | None = None) -> Data:
-        """Append a node; its shape is the one that was traced unless given."""
-        where = tuple(self.shape if shape is None else shape)
-        self._finite(op)
+    def add_node(self, op: Op, inputs: Sequence[NodeOutput], shape: Sequence[int] | None = None) -> NodeOutput:
+        """Append a node; its shape defaults to that of the operator being converted."""
+        shape = tuple(self.shape if shape is None else shape)
+        self._check_finite(op)
         name, suffix = self.name, 1
         while name in self.names:
             name, suffix = f"{self.name}.{suffix}", suffix + 1
         self.names.add(name)
-        self.nodes.append(Node(name, op, tuple(d.place for d in inputs), where, self.path))
-        place = len(self.nodes) - 1
-        curve = None if isinstance(op, Input) or len(inputs) != 1 else self._curve(op, inputs[0])
-        self.curve_of[place] = curve or Curve.identity(place)
-        return Data(place, where)
+        index = len(self.nodes)
+        self.nodes.append(Node(name, op, tuple(x.index for x in inputs), shape, self.path))
+        composed = None if isinstance(op, Input) or len(inputs) != 1 else self._compose_scalar_function(op, inputs[0])
+        self.node_functions[index] = composed or ScalarFunction.identity(index)
+        return NodeOutput(index, shape)
 
-    def pointwise(self, op: Pointwise, x: Data) -> Data:
-        """Append an elementwise breaking node, on data as wide as its knots."""
+    def add_pointwise(self, op: Pointwise, x: NodeOutput) -> NodeOutput:
+        """Append a pointwise node, after expanding its input and its knots to one shape."""
         wide = torch.broadcast_shapes((1, *x.shape), *(k.shape for k in op.knots if isinstance(k, Tensor)))
-        x = self.expanded(x, wide[1:])
+        x = self.expand(x, wide[1:])
         knots = tuple(k.expand(wide).contiguous() if isinstance(k, Tensor) else k for k in op.knots)
-        return self.add(replace(op, knots=knots), [x], x.shape)
+        return self.add_node(replace(op, knots=knots), [x], x.shape)
 
-    def expanded(self, x: Data, shape: Sequence[int]) -> Data:
-        """Data repeated to a wider shape."""
+    def expand(self, x: NodeOutput, shape: Sequence[int]) -> NodeOutput:
+        """Broadcast a value to a larger shape."""
         if tuple(shape) == x.shape:
             return x
-        return self.rearranged(lambda n: n.expand(1, *shape), [x], "expand")
+        return self.rearrange(lambda n: n.expand(1, *shape), [x], "expand")
 
-    def data_args(self, args: dict[str, Any]) -> list[Data]:
-        """The data among an operator's arguments, lists included, in order."""
-        flat: list[Data] = []
+    def list_node_outputs(self, args: dict[str, Any]) -> list[NodeOutput]:
+        """List the node outputs among an operator's arguments, also inside lists, in order."""
+        outputs: list[NodeOutput] = []
         for value in args.values():
             values = value if isinstance(value, (list, tuple)) else [value]
-            flat.extend(v for v in values if isinstance(v, Data))
-        return flat
+            outputs.extend(v for v in values if isinstance(v, NodeOutput))
+        return outputs
 
-    def call_with_data(self, args: dict[str, Any]) -> Callable[..., Any]:
-        """Torch's own operator as a function of its data alone, everything else as it was given."""
+    def bind_constants(self, args: dict[str, Any]) -> Callable[..., Any]:
+        """The torch operator being converted as a function of its node outputs alone, with all else fixed."""
         target = self.call
 
         def call(*xs: Tensor) -> Any:
-            given = iter(xs)
+            tensors = iter(xs)
 
-            def fill(value: Any) -> Any:
+            def substitute(value: Any) -> Any:
                 if isinstance(value, (list, tuple)):
-                    return [fill(v) for v in value]
-                return next(given) if isinstance(value, Data) else value
+                    return [substitute(v) for v in value]
+                return next(tensors) if isinstance(value, NodeOutput) else value
 
             if target is None:
-                raise Refused("has no operator")
-            return target(**{k: fill(v) for k, v in args.items()})
+                raise UnsupportedOperator("has no operator")
+            return target(**{k: substitute(v) for k, v in args.items()})
 
         return call
 
-    def rearranged(self, call: Callable[..., Tensor], xs: Sequence[Data], name: str) -> Data:
-        """An operator that only moves elements, as an index map found by moving their numbers."""
+    def rearrange(self, call: Callable[..., Tensor], xs: Sequence[NodeOutput], name: str) -> NodeOutput:
+        """Append an operator that only moves elements.
+
+        Its index map is found by calling it on the flat positions of the elements. Elements that do not scale with
+        the positions are constants.
+        """
         counts = [torch.Size(x.shape).numel() for x in xs]
-        numbers, base = [], 1
+        positions, first = [], 1
         for x, count in zip(xs, counts, strict=True):
-            numbers.append(torch.arange(base, base + count, dtype=torch.float64).view(1, *x.shape))
-            base += count
+            positions.append(torch.arange(first, first + count, dtype=torch.float64).view(1, *x.shape))
+            first += count
         try:
-            once, twice, none = (call(*(n * f for n in numbers)) for f in (1, 2, 0))
+            once, twice, constants = (call(*(p * factor for p in positions)) for factor in (1, 2, 0))
         except (RuntimeError, IndexError):
-            raise Refused("mixes the batch dimension, or cannot be done to a single point") from None
+            raise UnsupportedOperator("mixes the batch dimension, or does not accept a single point") from None
         if once.shape[:1] != (1,):
-            raise Refused("moves or mixes the batch dimension")
-        moved = (once != twice).flatten()
-        index = torch.where(moved, once.flatten() - 1, torch.full_like(once.flatten(), -1)).to(torch.int64)
+            raise UnsupportedOperator(MOVES_BATCH)
+        is_moved = (once != twice).flatten()
+        index = torch.where(is_moved, once.flatten() - 1, torch.full_like(once.flatten(), -1)).to(torch.int64)
         shape = tuple(once.shape[1:])
-        if len(xs) == 1 and bool(moved.all()) and torch.equal(index, torch.arange(counts[0])):
-            return xs[0] if shape == xs[0].shape else self.add(Reshape(shape), xs, shape)
-        constant = None if bool(moved.all()) else none.flatten().clone()
-        return self.add(Rearrange(index, constant, shape, name), xs, shape)
+        if len(xs) == 1 and bool(is_moved.all()) and torch.equal(index, torch.arange(counts[0])):
+            return xs[0] if shape == xs[0].shape else self.add_node(Reshape(shape), xs, shape)
+        constant = None if bool(is_moved.all()) else constants.flatten().clone()
+        return self.add_node(Rearrange(index, constant, shape, name), xs, shape)
 
-    def data(self, value: Value) -> Data:
-        """A value as data that operators can take; a curve becomes an operator if it is continuous."""
-        if isinstance(value, Data):
+    def as_node_output(self, value: Value) -> NodeOutput:
+        """Convert a value to the output of a node; a scalar function becomes a node if it is continuous.
+
+        Raises UnsupportedOperator where that is impossible.
+        """
+        if isinstance(value, NodeOutput):
             return value
-        if isinstance(value, Barred):
-            raise Refused(value.reason)
-        if isinstance(value, Smooth):
-            raise Refused("is smooth, and may only come last", value.tail.name, value.path)
-        if not isinstance(value, Curve):
-            raise Refused(f"expects data, not {type(value).__name__}")
-        knot = value.jump()
-        if value.boolean or knot is not None:
+        if isinstance(value, UnusableValue):
+            raise UnsupportedOperator(value.reason)
+        if isinstance(value, SmoothOutput):
+            raise UnsupportedOperator(MUST_BE_LAST, value.tail.name, value.path)
+        if not isinstance(value, ScalarFunction):
+            raise UnsupportedOperator(f"expects a value that depends on the input, not {type(value).__name__}")
+        knot = value.find_jump()
+        if value.is_boolean or knot is not None:
             at = "" if knot is None else f" (it jumps at {float(knot):g})"
-            raise Refused(f"is not continuous{at}", *value.origin)
-        root = Data(value.root, self.nodes[value.root].shape)
-        made = value.pointwise()
-        if isinstance(made, Pointwise):
-            return self.pointwise(made, root)
-        slope, shift = (torch.tensor(float(v), dtype=torch.float64) for v in made)
-        return self.add(Scale(slope, None, shift), [root], root.shape)
+            raise UnsupportedOperator(f"is not continuous{at}", *value.source)
+        x = NodeOutput(value.node, self.nodes[value.node].shape)
+        op = value.to_operator()
+        if isinstance(op, Pointwise):
+            return self.add_pointwise(op, x)
+        slope, intercept = (torch.tensor(float(v), dtype=torch.float64) for v in op)
+        return self.add_node(Scale(slope, None, intercept), [x], x.shape)
 
-    def curve(self, value: Value, root: int | None = None) -> Curve:
-        """A value as a scalar function of one node."""
-        if isinstance(value, Curve):
+    def as_scalar_function(self, value: Value, node: int | None = None) -> ScalarFunction:
+        """Convert a value to a scalar function; a constant becomes a function of ``node``."""
+        if isinstance(value, ScalarFunction):
             return value
-        if isinstance(value, Data):
-            return self.curve_of[value.place]
-        if isinstance(value, (bool, int, float)) and root is not None and not isinstance(value, BatchSize):
-            return curves.constant(root, float(value))
-        if isinstance(value, Tensor) and value.numel() and root is not None:
+        if isinstance(value, NodeOutput):
+            return self.node_functions[value.index]
+        if isinstance(value, (bool, int, float)) and node is not None and not isinstance(value, BatchSize):
+            return scalar_functions.constant(node, float(value))
+        if isinstance(value, Tensor) and value.numel() and node is not None:
             first = value.flatten()[0]
             if bool((value == first).all()):
-                return curves.constant(root, float(first))
-        raise Refused("combines data in a way that is not piecewise linear")
+                return scalar_functions.constant(node, float(first))
+        raise UnsupportedOperator("combines its inputs in a way that is not piecewise linear")
 
-    def together(self, *values: Value) -> list[Curve]:
-        """Values as functions of one and the same node."""
-        made = [self.curve(v) for v in values if isinstance(v, (Data, Curve))]
-        if not made:
-            raise Refused("expects data")
-        root = made[0].root
-        found = [self.curve(v, root) for v in values]
-        if any(c.root != root for c in found):
-            raise Refused("mixes two branches of data in a way that is not piecewise linear")
-        return found
+    def as_functions_of_one_node(self, *values: Value) -> list[ScalarFunction]:
+        """Convert values to scalar functions of one node.
 
-    def _finite(self, op: Op) -> None:
-        """Folding may overflow or divide by zero even where all weights are finite."""
+        Raises UnsupportedOperator where they are functions of different nodes.
+        """
+        functions = [self.as_scalar_function(v) for v in values if isinstance(v, (NodeOutput, ScalarFunction))]
+        if not functions:
+            raise UnsupportedOperator("expects a value that depends on the input")
+        node = functions[0].node
+        functions = [self.as_scalar_function(v, node) for v in values]
+        if any(f.node != node for f in functions):
+            raise UnsupportedOperator("combines two tensors in a way that is not piecewise linear")
+        return functions
+
+    def _check_finite(self, op: Op) -> None:
+        """Raise NumberError for NaN or infinite constants, which folding can produce from finite weights."""
         for value in vars(op).values():
             for tensor in value if isinstance(value, tuple) else (value,):
                 if isinstance(tensor, Tensor) and not all_finite(tensor):
@@ -206,16 +232,16 @@ class Builder:
                         hint="Look for a division by zero, such as a variance and an eps of 0.",
                     )
 
-    def _curve(self, op: Op, x: Data) -> Curve | None:
+    def _compose_scalar_function(self, op: Op, x: NodeOutput) -> ScalarFunction | None:
+        """An operator's output as a scalar function of an earlier node; None where no single function describes it."""
+        inner = self.node_functions[x.index]
         if isinstance(op, Pointwise) and all(isinstance(v, Fraction) for v in (*op.knots, *op.slopes, op.value)):
-            return curves.through(op, self.curve_of[x.place])
+            return scalar_functions.compose(op, inner)
         if isinstance(op, Scale):
             numbers = [op.weight, op.divisor, op.offset]
             if all(v is None or v.numel() == 1 for v in numbers):
                 weight, divisor, offset = (None if v is None else Fraction(float(v)) for v in numbers)
-                old = self.curve_of[x.place]
-                root = old.root
                 factor = (Fraction(1) if weight is None else weight) / (Fraction(1) if divisor is None else divisor)
-                scaled = curves.multiply(old, curves.constant(root, factor))
-                return curves.add(scaled, curves.constant(root, offset or Fraction(0)))
+                scaled = scalar_functions.multiply(inner, scalar_functions.constant(inner.node, factor))
+                return scalar_functions.add(scaled, scalar_functions.constant(inner.node, offset or Fraction(0)))
         return None

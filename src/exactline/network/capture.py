@@ -1,4 +1,4 @@
-"""From a torch module to an exported program: traced with a free batch dimension, the module left as it was."""
+"""Trace a torch module with torch.export, with a dynamic batch dimension and without changing the module."""
 
 from __future__ import annotations
 
@@ -17,28 +17,41 @@ from torch import Tensor, nn
 from torch.export import ExportedProgram
 
 from ..errors import CaptureError, TrainingModeError
-from .aten import REFUSED, RULES
+from .aten import RULES, UNSUPPORTED_REASONS
 from .graph import Network
-from .reader import IGNORED, is_overload, operator_name, read
+from .reader import IGNORED_OPERATORS, is_overload, operator_name, read_program
 
-EXAMPLES = 3  # points in the example batch: 0 and 1 are special to torch, 2 is a likely size
-MOST = 1024  # points in a batch that torch must think of: some kernels have a limit, and we never run its graph
-TRAINING = (nn.modules.dropout._DropoutNd, nn.RReLU)  # pyright: ignore[reportPrivateUsage]
-
-
-def capture(model: nn.Module, points: Sequence[Tensor], until: str | None = None) -> Network:
-    """Read a module as a network; the points give the input shapes."""
-    refuse_training(model)
-    program = export(model, points)
-    network = read(program, until)
-    return network if until is not None else network.sourced(weakref.ref(model))  # a part has no forward of its own
+EXAMPLE_BATCH_POINTS = 3  # torch.export specializes on 0 and 1, and 2 may be a size in the model
+MAX_BATCH_POINTS = 1024  # the upper bound of the dynamic batch: some kernels have a limit, and the graph is never run
+STOCHASTIC_MODULES = (nn.modules.dropout._DropoutNd, nn.RReLU)  # pyright: ignore[reportPrivateUsage]
 
 
-def refuse_training(model: nn.Module) -> None:
-    """A submodule that drops units or normalises by the batch is not one function of one point."""
+def capture_module(model: nn.Module, points: Sequence[Tensor], until: str | None = None) -> Network:
+    """Capture a module as a `Network`.
+
+    Args:
+        model: the module, in evaluation mode.
+        points: one tensor (*in) for every input; only their shapes matter.
+        until: stop after this submodule, named as in ``named_modules()``.
+
+    >>> capture_module(nn.Linear(2, 3), [torch.zeros(2)])
+    <Network (2,) -> (3,): 2 nodes, no breaking units>
+
+    Raises CaptureError, UnsupportedError, TrainingModeError or ArgumentError, as `as_network` does.
+    """
+    check_eval_mode(model)
+    program = export_module(model, points)
+    network = read_program(program, until)
+    if until is not None:  # part of a model has no forward pass to compare with
+        return network
+    return network.with_source(weakref.ref(model))
+
+
+def check_eval_mode(model: nn.Module) -> None:
+    """Raise TrainingModeError if a submodule drops units at random or normalizes by the statistics of the batch."""
     for name, module in model.named_modules():
         batch = isinstance(module, nn.modules.batchnorm._BatchNorm)  # pyright: ignore[reportPrivateUsage]
-        active = isinstance(module, TRAINING) and getattr(module, "p", 1.0) > 0
+        active = isinstance(module, STOCHASTIC_MODULES) and getattr(module, "p", 1.0) > 0
         if module.training and (batch or active):
             raise TrainingModeError(
                 f"{type(module).__name__} is in training mode.",
@@ -47,71 +60,77 @@ def refuse_training(model: nn.Module) -> None:
             )
 
 
-def export(model: nn.Module, points: Sequence[Tensor]) -> ExportedProgram:
-    """torch.export with a free batch dimension, leaving the module as it was."""
-    examples = tuple(_example(model, point) for point in points)
-    batch = torch.export.Dim("batch", max=MOST)
+def export_module(model: nn.Module, points: Sequence[Tensor]) -> ExportedProgram:
+    """Run torch.export on a module with a dynamic batch dimension.
+
+    Raises CaptureError with the first line of torch's own message.
+    """
+    examples = tuple(_make_example_batch(model, point) for point in points)
+    batch = torch.export.Dim("batch", max=MAX_BATCH_POINTS)
     shapes: Any = tuple({0: batch} for _ in examples)
     try:
-        with _quiet(), torch.no_grad(), _no_autocast():
+        with _silence_torch_export(), torch.no_grad(), _disable_autocast():
             try:
                 program = torch.export.export(model, examples, dynamic_shapes=shapes, strict=False)
             except Exception as problem:
-                if "dynamic_shapes" not in str(problem) or "varargs" not in str(problem).lower() + _signature(model):
+                varargs = "varargs" in str(problem).lower() or _takes_varargs(model)
+                if "dynamic_shapes" not in str(problem) or not varargs:
                     raise
                 program = torch.export.export(model, examples, dynamic_shapes=(shapes,), strict=False)
-            return readable(program)
+            return decompose_unknown(program)
     except (KeyboardInterrupt, MemoryError):
         raise
     except Exception as problem:
         raise CaptureError(
-            f"torch.export could not trace {type(model).__name__}: {_first_line(problem)}",
+            f"torch.export could not trace {type(model).__name__}: {_summarize_exception(problem)}",
             where=f"forward, called with inputs of shape {', '.join(str((len(e), *e.shape[1:])) for e in examples)}",
             hint=(
-                "Give points without a batch dimension; a tuple stands for several inputs."
-                " forward must take any batch and must not branch on data."
+                "Give points without a batch dimension, and a tuple of points for several inputs."
+                " forward must accept any batch size and must not branch on values."
             ),
         ) from problem
 
 
-def readable(program: ExportedProgram) -> ExportedProgram:
-    """The program without in-place operators, and with those we do not know taken apart where torch can.
+def decompose_unknown(program: ExportedProgram) -> ExportedProgram:
+    """Remove in-place operators from a program, and decompose unknown operators where torch can.
 
-    Taking apart is most of the time of an export, and most programs need none of it.
+    A program that needs neither is returned as it is, because decomposing takes most of the time of an export.
     """
     targets = {node.target for node in program.graph.nodes if node.op == "call_function"}
-    return program if all(map(_known, targets)) else program.run_decompositions({})
+    return program if all(map(_is_known, targets)) else program.run_decompositions({})
 
 
-def _known(target: Any) -> bool:
+def _is_known(target: Any) -> bool:
+    """Whether the reader handles a call target without decomposing it."""
     if not is_overload(target) or target._schema.is_mutable:
         return target is operator.getitem
     name = operator_name(target)
     names = (target._schema.name, name, f"{name}.{target._overloadname}")
-    return any(n in RULES or n in REFUSED or n in IGNORED for n in names) or name == "sym_size"
+    return any(n in RULES or n in UNSUPPORTED_REASONS or n in IGNORED_OPERATORS for n in names) or name == "sym_size"
 
 
-def _example(model: nn.Module, point: Tensor) -> Tensor:
-    """A batch of the kind the module expects."""
+def _make_example_batch(model: nn.Module, point: Tensor) -> Tensor:
+    """A batch of zeros in the dtype and on the device of the module's first floating-point weight."""
     weight = next((p for p in (*model.parameters(), *model.buffers()) if p.is_floating_point()), None)
     dtype = weight.dtype if weight is not None else torch.get_default_dtype()
     device = weight.device if weight is not None else torch.device("cpu")
-    return torch.zeros(EXAMPLES, *point.shape, dtype=dtype, device=device)
+    return torch.zeros(EXAMPLE_BATCH_POINTS, *point.shape, dtype=dtype, device=device)
 
 
-def _signature(model: nn.Module) -> str:
+def _takes_varargs(model: nn.Module) -> bool:
     kinds = [p.kind for p in inspect.signature(model.forward).parameters.values()]
-    return "varargs" if inspect.Parameter.VAR_POSITIONAL in kinds else ""
+    return inspect.Parameter.VAR_POSITIONAL in kinds
 
 
-def _first_line(problem: Exception) -> str:
+def _summarize_exception(problem: Exception) -> str:
+    """The type and the first line of an exception."""
     text = str(problem).strip().splitlines()
     return f"{type(problem).__name__}: {text[0] if text else ''}"[:300]
 
 
 @contextlib.contextmanager
-def _quiet() -> Generator[None]:
-    """torch.export tells loggers, warnings and standard error about itself; none of it is the user's business."""
+def _silence_torch_export() -> Generator[None]:
+    """Suppress what torch.export writes to its loggers, to warnings and to standard error."""
     logger = logging.getLogger("torch")
     level = logger.level
     logger.setLevel(logging.CRITICAL)
@@ -124,6 +143,6 @@ def _quiet() -> Generator[None]:
 
 
 @contextlib.contextmanager
-def _no_autocast() -> Generator[None]:
+def _disable_autocast() -> Generator[None]:
     with torch.autocast("cpu", enabled=False), torch.autocast("cuda", enabled=False):
         yield

@@ -1,4 +1,4 @@
-"""Weights, buffers and constants as the real numbers they stand for."""
+"""Weights, buffers and constants in float64, checked to be finite."""
 
 from __future__ import annotations
 
@@ -10,34 +10,38 @@ from torch import Tensor
 from ..errors import CaptureError, NumberError
 
 
-def doubled(value: Any) -> Any:
-    """Floating-point tensors in float64, everything else as it is."""
+def to_float64(value: Any) -> Any:
+    """Convert floating-point tensors to float64, also inside tuples and lists; return anything else unchanged."""
     if isinstance(value, (tuple, list)):
-        return type(value)(doubled(v) for v in value)
+        return type(value)(to_float64(v) for v in value)
     return value.to(torch.float64) if isinstance(value, Tensor) and value.is_floating_point() else value
 
 
-def parameter(value: Any, name: str) -> Any:
-    """A weight, buffer or constant as the real numbers it stands for."""
+def read_parameter(value: Any, name: str) -> Any:
+    """Copy a weight, buffer or constant to the CPU in float64.
+
+    Raises CaptureError for a tensor that is not real and dense, NumberError for NaN or infinite numbers.
+    """
     if not isinstance(value, Tensor):
         return value
     if value.is_meta or value.is_quantized or value.is_complex() or value.layout != torch.strided:
         raise CaptureError(
             f"{name} is a meta, quantised, complex or sparse tensor.",
             where=name,
-            hint="Give a module with real, dense weights.",
+            hint="Use a module with real, dense weights.",
         )
-    held = value.detach().cpu()
-    found = doubled(held)
-    if found.data_ptr() == value.data_ptr():
-        found = found.clone()  # the answer keeps the weights it was made with
-    if found.is_floating_point() and not all_finite(found):
+    copy = to_float64(value.detach().cpu())
+    if copy.data_ptr() == value.data_ptr():
+        copy = copy.clone()  # the network keeps its numbers when the module is trained further
+    if copy.is_floating_point() and not all_finite(copy):
         raise NumberError(f"{name} holds NaN or infinite numbers.", where=name, hint="Repair the weights.")
-    return found
+    return copy
 
 
 def all_finite(numbers: Tensor) -> bool:
-    """Whether none is NaN or infinite: a sum is one quick pass, but may overflow where no number does.
+    """Whether no number is NaN or infinite.
+
+    The sum is checked first, because that is one fast pass; it can overflow although every number is finite.
 
     >>> all_finite(torch.tensor([1e308, 1e308], dtype=torch.float64)), all_finite(torch.tensor([1.0, torch.inf]))
     (True, False)

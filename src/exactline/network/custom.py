@@ -1,4 +1,4 @@
-"""A user's own elementwise piecewise-linear function, known to capture by its knots."""
+"""Register a user's own elementwise piecewise-linear function by its knots."""
 
 from __future__ import annotations
 
@@ -14,50 +14,62 @@ from torch import Tensor
 from ..errors import ArgumentError
 from ..ops.pointwise import Pointwise
 from .aten.registry import RULES, Args
-from .builder import Builder, Value
+from .builder import GraphBuilder, Value
 
-_number = itertools.count()
-TOLERANCE = 1e-9  # of the largest value near the knots
+_operator_numbers = itertools.count()
+
+# All empirical: looser than the rounding of common activations, tighter than any visible bend.
+STRAIGHTNESS_TOLERANCE = 1e-9  # largest distance from a straight line between knots, relative to the largest value
+KNOT_OFFSET = 2.0**-40  # distance of the samples nearest to a knot, relative to the interval
+KNOT_RADIUS = 1e-6  # a deviation this close to a knot is reported as a jump, relative to the span of the knots
+FAR_TOLERANCE = 1e-6  # largest relative distance from the outer pieces far away from all knots
+CANCELLATION_ERROR = 2.0**-48  # rounding error of a difference of two steep terms, relative to their size
+FAR_POWERS = range(1, 13)  # powers of 10 of the distances, in spans of the knots, at which the outer pieces are checked
 
 
 def register_pointwise(function: Callable[[Tensor], Tensor], knots: Sequence[float]) -> Callable[[Tensor], Tensor]:
-    """Make an elementwise function usable in a model: call what this returns inside ``forward``.
+    """Register an elementwise function as an operator that can be captured and trained.
 
-    The function must be continuous and affine between its knots; both are checked.
+    Call the returned function inside ``forward``. The function must be continuous, and affine between its knots; both
+    are checked.
+
+    Args:
+        function: takes a tensor of any shape and returns one of the same shape.
+        knots: all positions at which the slope changes.
 
     >>> import exactline as xl
     >>> dead_zone = xl.register_pointwise(lambda x: torch.relu(x - 1) - torch.relu(-x - 1), knots=[-1, 1])
     >>> xl.restrict(dead_zone, [-2.0], [2.0]).alphas.tolist()
     [0.0, 0.25, 0.75, 1.0]
 
-    Raises ArgumentError where the function jumps at a knot or bends between knots.
+    Raises ArgumentError where the function jumps at a knot, bends between knots or is not elementwise.
     """
-    name = f"pointwise_{next(_number)}"
-    op = _measured(function, knots, getattr(function, "__name__", name).strip("<>"))
-    registered: Any = torch.library.custom_op(f"exactline::{name}", _typed(op), mutates_args=())
+    name = f"pointwise_{next(_operator_numbers)}"
+    op = _fit_pointwise(function, knots, getattr(function, "__name__", name).strip("<>"))
+    registered: Any = torch.library.custom_op(f"exactline::{name}", _make_forward(op), mutates_args=())
     registered.register_fake(torch.empty_like)
-    registered.register_autograd(_backward(op), setup_context=_remember)
-    RULES[f"exactline::{name}"] = _rule(op)
+    registered.register_autograd(_make_backward(op), setup_context=_save_input)
+    RULES[f"exactline::{name}"] = _make_rule(op)
     return registered
 
 
-def _rule(op: Pointwise) -> Callable[[Builder, Args], Value]:
-    return lambda b, a: b.pointwise(op, b.data(a["x"]))
+def _make_rule(op: Pointwise) -> Callable[[GraphBuilder, Args], Value]:
+    return lambda graph, args: graph.add_pointwise(op, graph.as_node_output(args["x"]))
 
 
-def _typed(op: Pointwise) -> Callable[[Tensor], Tensor]:
-    def call(x: Tensor) -> Tensor:
+def _make_forward(op: Pointwise) -> Callable[[Tensor], Tensor]:
+    def forward(x: Tensor) -> Tensor:
         return op.evaluate(x).clone()
 
-    call.__annotations__ = {"x": Tensor, "return": Tensor}
-    return call
+    forward.__annotations__ = {"x": Tensor, "return": Tensor}  # torch.library reads types, not their names
+    return forward
 
 
-def _remember(ctx: Any, inputs: tuple[Tensor], output: Tensor) -> None:
+def _save_input(ctx: Any, inputs: tuple[Tensor], output: Tensor) -> None:
     ctx.save_for_backward(inputs[0])
 
 
-def _backward(op: Pointwise) -> Callable[[Any, Tensor], Tensor]:
+def _make_backward(op: Pointwise) -> Callable[[Any, Tensor], Tensor]:
     def backward(ctx: Any, grad: Tensor) -> Tensor:
         (x,) = ctx.saved_tensors
         slopes = torch.tensor([float(s) for s in op.slopes], dtype=grad.dtype, device=grad.device)
@@ -66,48 +78,51 @@ def _backward(op: Pointwise) -> Callable[[Any, Tensor], Tensor]:
     return backward
 
 
-def _measured(function: Callable[[Tensor], Tensor], knots: Sequence[float], name: str) -> Pointwise:
-    """Slopes and heights of the function, from its own values at the knots and beside them."""
+def _fit_pointwise(function: Callable[[Tensor], Tensor], knots: Sequence[float], name: str) -> Pointwise:
+    """Compute a function's slopes and heights from its values, and check that it is affine between its knots."""
     ordered = sorted({float(k) for k in knots})
     if not ordered or not all(isfinite(k) for k in ordered):
-        raise _error("The knots must be one or more finite numbers.", "Give the places where the slope changes.")
-    reach = max(1.0, ordered[-1] - ordered[0])
-    grid = [ordered[0] - reach, *ordered, ordered[-1] + reach]
-    heights = _called(function, grid)
-    scale = max(abs(h) for h in heights) + 1e-300
+        raise _make_error("The knots must be one or more finite numbers.", "Give the positions of all slope changes.")
+    span = max(1.0, ordered[-1] - ordered[0])
+    grid = [ordered[0] - span, *ordered, ordered[-1] + span]
+    heights = _evaluate_at(function, grid)
+    scale = max(abs(h) for h in heights) + 1e-300  # never 0
     for left, right, low, high in zip(grid, grid[1:], heights, heights[1:], strict=False):
-        inside = [left + (right - left) * w for w in (2.0**-40, 0.25, 0.5, 0.75, 1 - 2.0**-40)]
-        for x, y in zip(inside, _called(function, inside), strict=True):
-            straight = low + (high - low) * ((x - left) / (right - left))
-            if not abs(y - straight) <= TOLERANCE * scale + 4 * abs(high - low) * 2.0**-40:
-                nearest = min(ordered, key=lambda k: abs(k - x))
-                what = f"jumps at the knot {nearest:g}" if abs(x - nearest) < 1e-6 * reach else f"bends near {x:g}"
-                raise _error(f"The function {what}.", "Name every knot; the function must be continuous.")
+        samples = [left + (right - left) * w for w in (KNOT_OFFSET, 0.25, 0.5, 0.75, 1 - KNOT_OFFSET)]
+        for x, y in zip(samples, _evaluate_at(function, samples), strict=True):
+            expected = low + (high - low) * ((x - left) / (right - left))
+            if not abs(y - expected) <= STRAIGHTNESS_TOLERANCE * scale + 4 * abs(high - low) * KNOT_OFFSET:
+                knot = min(ordered, key=lambda k: abs(k - x))
+                at_knot = abs(x - knot) < KNOT_RADIUS * span
+                problem = f"jumps at the knot {knot:g}" if at_knot else f"bends near {x:g}"
+                raise _make_error(f"The function {problem}.", "List every knot; the function must be continuous.")
     slopes = [
         (Fraction(b) - Fraction(a)) / (Fraction(q) - Fraction(p))
         for p, q, a, b in zip(grid, grid[1:], heights, heights[1:], strict=False)
     ]
     steepest = max(abs(float(slope)) for slope in slopes)
-    for power in range(1, 13):
-        far = [grid[0] - 10.0**power * reach, grid[-1] + 10.0**power * reach]
-        ends = ((grid[1], heights[1], slopes[0]), (grid[-2], heights[-2], slopes[-1]))
-        for x, y, (knot, height, slope) in zip(far, _called(function, far), ends, strict=True):
-            lost = steepest * abs(x) * 2.0**-48  # a difference of steep parts may level off
-            if not abs(y - (height + float(slope) * (x - knot))) <= 1e-6 * (abs(y) + scale) + lost:
-                raise _error(f"The function bends before {x:g}.", "Name every knot.")
+    for power in FAR_POWERS:
+        far = [grid[0] - 10.0**power * span, grid[-1] + 10.0**power * span]
+        outer = ((grid[1], heights[1], slopes[0]), (grid[-2], heights[-2], slopes[-1]))
+        for x, y, (knot, height, slope) in zip(far, _evaluate_at(function, far), outer, strict=True):
+            rounding = steepest * abs(x) * CANCELLATION_ERROR
+            if not abs(y - (height + float(slope) * (x - knot))) <= FAR_TOLERANCE * (abs(y) + scale) + rounding:
+                raise _make_error(f"The function bends before {x:g}.", "List every knot.")
     return Pointwise(tuple(Fraction(k) for k in ordered), tuple(slopes), Fraction(heights[1]), name=name)
 
 
-def _called(function: Callable[[Tensor], Tensor], at: Sequence[float]) -> list[float]:
-    x = torch.tensor(at, dtype=torch.float64, device="cpu")
+def _evaluate_at(function: Callable[[Tensor], Tensor], positions: Sequence[float]) -> list[float]:
+    x = torch.tensor(positions, dtype=torch.float64, device="cpu")
     try:
         y = function(x)
     except Exception as problem:
-        raise _error(f"The function failed: {problem}", "It must take a tensor and return one like it.") from problem
+        raise _make_error(f"The function failed: {problem}", "It must take and return a tensor.") from problem
     if not isinstance(y, Tensor) or y.shape != x.shape or not bool(torch.isfinite(y).all()):
-        raise _error("The function is not elementwise, or not finite.", "Return a finite tensor of the same shape.")
+        raise _make_error(
+            "The function is not elementwise, or not finite.", "Return a finite tensor of the same shape."
+        )
     return y.to(torch.float64).tolist()
 
 
-def _error(problem: str, hint: str) -> ArgumentError:
+def _make_error(problem: str, hint: str) -> ArgumentError:
     return ArgumentError(problem, where="register_pointwise", hint=hint)

@@ -1,4 +1,4 @@
-"""What a network is: nodes in the order they are evaluated, and the outputs among them."""
+"""The `Network` graph: operators in evaluation order, and which of them are outputs."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ Shape: TypeAlias = tuple[int, ...]
 
 @dataclass(frozen=True, eq=False)
 class Node:
-    """One operator with its place in the graph."""
+    """One operator in the graph."""
 
     name: str
     op: Op
-    inputs: tuple[int, ...]  # places of earlier nodes
-    shape: Shape  # of one point's output
-    path: str = ""  # the module it came from
+    inputs: tuple[int, ...]  # indices of earlier nodes
+    shape: Shape  # of the output for one point, without the batch dimension
+    path: str = ""  # of the module it was captured from, as in named_modules()
 
     def __repr__(self) -> str:
         where = f" in {self.path}" if self.path else ""
@@ -37,7 +37,7 @@ class Node:
 
 @dataclass(frozen=True, eq=False)
 class Tail:
-    """A smooth last operator, kept apart: values are before it."""
+    """A smooth operator after an output; values of the network are taken before it."""
 
     name: str  # softmax, log_softmax, sigmoid, tanh
     apply: Callable[[Tensor], Tensor]
@@ -48,8 +48,8 @@ class Tail:
 class Network:
     """A piecewise-linear network as a graph of operators.
 
-    Callable on a batch: ``net(x)`` with x (n, *in). Several inputs are given as several arguments
-    and several outputs come back as a tuple.
+    Call it on a batch x (n, *in) to evaluate it: ``net(x)``. A network of several inputs takes one argument for each;
+    one of several outputs returns a tuple.
 
     >>> from exactline.network import as_network
     >>> network = as_network(torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.ReLU()), [torch.zeros(2)])
@@ -59,42 +59,42 @@ class Network:
     torch.Size([4, 3])
     """
 
-    nodes: tuple[Node, ...]  # inputs first
-    outputs: tuple[int, ...]
-    tails: tuple[Tail | None, ...]
+    nodes: tuple[Node, ...]  # in evaluation order
+    outputs: tuple[int, ...]  # indices of nodes
+    tails: tuple[Tail | None, ...]  # one for each output
     several_inputs: bool = False
     several_outputs: bool = False
-    notes: tuple[str, ...] = ()
-    source: Callable[[], nn.Module | None] = field(default=lambda: None)  # the module, while it lives
+    notes: tuple[str, ...] = ()  # what the user should know about the capture, such as casts that were ignored
+    source: Callable[[], nn.Module | None] = field(default=lambda: None)  # the captured module while it exists
     device: torch.device = field(default=torch.device("cpu"))
     dtype: torch.dtype = torch.float64
-    moved: dict[Any, Network] = field(default_factory=dict)  # copies on other devices, made once
+    device_copies: dict[Any, Network] = field(default_factory=dict)  # this network on other devices and in other dtypes
 
     @cached_property
     def inputs(self) -> tuple[int, ...]:
-        """Places of the input nodes."""
+        """Indices of the input nodes."""
         return tuple(i for i, node in enumerate(self.nodes) if isinstance(node.op, Input))
 
     @property
     def input_shape(self) -> Shape | tuple[Shape, ...]:
-        """Shape of one input point; a tuple of shapes where the network takes several inputs."""
+        """Shape of one input point; a tuple of shapes for a network of several inputs."""
         shapes = tuple(self.nodes[i].shape for i in self.inputs)
         return shapes if self.several_inputs else shapes[0]
 
     @property
     def output_shape(self) -> Shape | tuple[Shape, ...]:
-        """Shape of one output; a tuple of shapes where there are several."""
+        """Shape of the output for one point; a tuple of shapes for a network of several outputs."""
         shapes = tuple(self.nodes[i].shape for i in self.outputs)
         return shapes if self.several_outputs else shapes[0]
 
     @cached_property
-    def breaking(self) -> tuple[int, ...]:
-        """Places of the nodes that can break."""
+    def breaking_nodes(self) -> tuple[int, ...]:
+        """Indices of the nodes with units that can break, such as ReLU."""
         return tuple(i for i, node in enumerate(self.nodes) if isinstance(node.op, Breaking))
 
     @property
     def units(self) -> dict[str, int]:
-        """How many breaking units there are, by operator."""
+        """Number of units that can break, by operator."""
         counts: dict[str, int] = {}
         for node in self.nodes:
             if isinstance(node.op, Breaking):
@@ -103,26 +103,33 @@ class Network:
         return counts
 
     @property
-    def affine(self) -> tuple[int, ...]:
-        """Places of the affine nodes."""
+    def affine_nodes(self) -> tuple[int, ...]:
+        """Indices of the affine nodes."""
         return tuple(i for i, node in enumerate(self.nodes) if isinstance(node.op, Affine))
 
     def __call__(self, *xs: Tensor, tail: bool = False) -> Tensor | tuple[Tensor, ...]:
-        """Evaluate a batch (n, *in), before the smooth tails or, with ``tail=True``, after them."""
-        values = self.evaluate([self._batch(x, i) for x, i in zip(xs, self.inputs, strict=False)], self.outputs)
-        outs = tuple(values[i] for i in self.outputs)
-        if tail:
-            outs = tuple(o if t is None else t.apply(o) for o, t in zip(outs, self.tails, strict=True))
-        return outs if self.several_outputs else outs[0]
+        """Evaluate a batch.
 
-    def _batch(self, x: Tensor, place: int) -> Tensor:
-        """One input as the network wants it."""
+        Args:
+            xs: one tensor (n, *in) for each input.
+            tail: apply the smooth operators after the outputs, such as softmax.
+
+        Raises ArgumentError where a batch has the wrong shape.
+        """
+        batches = [self._to_batch(x, self.nodes[i]) for x, i in zip(xs, self.inputs, strict=False)]
+        values = self.evaluate(batches, self.outputs)
+        outputs = tuple(values[i] for i in self.outputs)
+        if tail:
+            outputs = tuple(o if t is None else t.apply(o) for o, t in zip(outputs, self.tails, strict=True))
+        return outputs if self.several_outputs else outputs[0]
+
+    def _to_batch(self, x: Tensor, node: Node) -> Tensor:
+        """Check one input (n, *in) and move it to the network's device and dtype."""
         batch = torch.as_tensor(x).to(self.device, self.dtype)
-        if tuple(batch.shape[1:]) != self.nodes[place].shape or not batch.dim():
+        if tuple(batch.shape[1:]) != node.shape or not batch.dim():
             raise ArgumentError(
-                f"The network takes batches of shape (n, {', '.join(map(str, self.nodes[place].shape))}),"
-                f" not {tuple(batch.shape)}.",
-                where=f"input {self.nodes[place].name}",
+                f"The network takes batches of shape (n, {', '.join(map(str, node.shape))}), not {tuple(batch.shape)}.",
+                where=f"input {node.name}",
                 hint="Give a batch: add a dimension in front of a single point.",
             )
         return batch
@@ -133,7 +140,16 @@ class Network:
         wanted: Sequence[int],
         pattern: dict[int, Tensor] | None = None,
     ) -> dict[int, Tensor]:
-        """Values of the wanted nodes; with a ``pattern``, breaking nodes follow the branches it names."""
+        """Compute the outputs of some nodes.
+
+        Args:
+            xs: one tensor (n, *in) for each input.
+            wanted: indices of the nodes.
+            pattern: an activation pattern, by index of the breaking node; a node in it applies the affine map of
+                its pattern instead of evaluating its operator.
+
+        Returns a tensor (n, *shape) for each wanted node. Raises ArgumentError for a wrong number of inputs.
+        """
         if len(xs) != len(self.inputs):
             raise ArgumentError(
                 f"The network takes {len(self.inputs)} inputs, not {len(xs)}.",
@@ -158,9 +174,11 @@ class Network:
         return {i: values[i] for i in wanted}
 
     def last_use(self, wanted: Sequence[int]) -> dict[int, int]:
-        """For every node that the wanted ones need: the last place where it is read."""
-        never = len(self.nodes)
-        last = dict.fromkeys(wanted, never)
+        """For every node that the wanted nodes depend on, the index of the last node that reads it.
+
+        A wanted node itself is needed to the end: it gets the number of nodes.
+        """
+        last = dict.fromkeys(wanted, len(self.nodes))
         for i in range(len(self.nodes) - 1, -1, -1):
             if i in last:
                 for j in self.nodes[i].inputs:
@@ -168,20 +186,26 @@ class Network:
         return last
 
     def to(self, device: torch.device | str | None = None, dtype: torch.dtype | None = None) -> Network:
-        """The same network with its constants elsewhere or in another precision."""
-        place = self.device if device is None else torch.device(device)
-        kind = self.dtype if dtype is None else dtype
-        if (place, kind) == (self.device, self.dtype):
+        """Copy the network to a device, or to another precision of its constants."""
+        device = self.device if device is None else torch.device(device)
+        dtype = self.dtype if dtype is None else dtype
+        if (device, dtype) == (self.device, self.dtype):
             return self
-        nodes = tuple(replace(n, op=n.op.to(place, kind)) for n in self.nodes)
-        return replace(self, nodes=nodes, device=place, dtype=kind, moved={})
+        nodes = tuple(replace(n, op=n.op.to(device, dtype)) for n in self.nodes)
+        return replace(self, nodes=nodes, device=device, dtype=dtype, device_copies={})
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the network as ``.onnx``, or as ``.eran`` where it is one layer after another."""
+        """Write the network to a file.
+
+        Args:
+            path: ends in ``.onnx``, or in ``.eran`` for a network whose layers form a chain.
+
+        Raises UnsupportedError for a node that the format cannot express, FileError for another ending.
+        """
         methods.save_network(self, path)
 
     def checksum(self) -> str:
-        """A short name for all the numbers in the network."""
+        """A CRC-32 of all numbers in the network, as eight hexadecimal digits."""
         total = 0
         for node in self.nodes:
             for value in (getattr(node.op, f.name) for f in fields(node.op)):
@@ -192,8 +216,8 @@ class Network:
                         total = zlib.crc32(str(tensor).encode(), total)
         return f"{total:08x}"
 
-    def sourced(self, source: Callable[[], nn.Module | None]) -> Network:
-        """The same network, remembering the module it was read from."""
+    def with_source(self, source: Callable[[], nn.Module | None]) -> Network:
+        """Copy the network with a reference to the module it was captured from."""
         return replace(self, source=source)
 
     def __repr__(self) -> str:

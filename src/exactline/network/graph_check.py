@@ -1,4 +1,4 @@
-"""A captured network against torch's own graph, node by node, before anyone trusts it."""
+"""Check a captured network against torch's graph, node by node, on random points."""
 
 from __future__ import annotations
 
@@ -9,146 +9,156 @@ import torch
 from torch import Tensor
 from torch.export import ExportedProgram
 
-from .builder import BatchSize, Builder, Data, Value
+from .builder import READS_BATCH_SIZE, BatchSize, GraphBuilder, NodeOutput, Value
 from .constants import all_finite
-from .curves import Curve
 from .graph import Node
+from .scalar_functions import ScalarFunction
 
-POINTS = 3  # and one fewer for what counts them
-SPREAD = 16.0  # the usual knots, such as 6, lie well inside
-SCALES = (1.0, 2.0**-64, 2.0**-464, 2.0**-864)
-TOLERANCE = 1e-7  # generous: a wrong rule is off by far more, rounding by far less
-MIXED = "mixes the batch dimension, or does not do what we read in it"
-COUNTED = "computes with the number of points in the batch"
+TRIAL_POINTS = 3  # in a trial batch; a second trial with one point fewer reveals a dependence on the batch size
+TRIAL_WIDTH = 16.0  # of the interval around 0 that points are drawn from: the usual knots, such as 6, lie inside
+TRIAL_SCALES = (1.0, 2.0**-64, 2.0**-464, 2.0**-864)  # factors on the points, tried until every value stays finite
+RELATIVE_TOLERANCE = 1e-7  # empirical: a wrong rule errs by far more, float64 rounding by far less
+DIFFERS = "mixes the batch dimension, or differs from its conversion rule"
 
 
-def differences(
-    program: ExportedProgram, builder: Builder, values: dict[str, Value]
+def find_differences(
+    program: ExportedProgram, builder: GraphBuilder, values: dict[str, Value]
 ) -> list[tuple[torch.fx.Node, str]]:
-    """All nodes that do something else than we read in them, in the order of the graph, and what."""
-    trial, found = None, []
-    for scale in SCALES:  # weights may be so large that only tiny points stay finite
-        trial = _Trial(program, builder, values, POINTS, scale)
-        found = list(trial.differences())
-        if trial.finite:
+    """Find the nodes of an exported program that compute something else than the network does.
+
+    Args:
+        program: the exported program.
+        builder: the network read from it.
+        values: the value that was read for each node of the program, by name.
+
+    Returns the nodes in the order of the graph, each with the reason.
+    """
+    comparison, differences = None, []
+    for scale in TRIAL_SCALES:  # with very large weights only tiny points stay finite
+        comparison = _GraphComparison(program, builder, values, TRIAL_POINTS, scale)
+        differences = list(comparison.find_differences())
+        if comparison.stayed_finite:
             break
-    if found or trial is None or not trial.counting:
-        return found
-    return list(_Trial(program, builder, values, POINTS - 1).differences())
+    if differences or comparison is None or not comparison.saw_batch_size:
+        return differences
+    return list(_GraphComparison(program, builder, values, TRIAL_POINTS - 1).find_differences())
 
 
-class _Trial:
-    """Runs the graph in float64 on a few points, every node on data of its own.
+class _GraphComparison:
+    """Runs torch's graph in float64 on a few points, with new random inputs for every node.
 
-    Fresh data for every node: behind a unit that sleeps at all likely points, no value would tell that a
-    node mixes points. Only what comparisons tie together, such as x and x > 0, stays together.
+    A unit that is inactive at all likely points would hide whether the nodes behind it mix points, so a node does not
+    get the outputs of earlier nodes. Values that are functions of one node, such as x and x > 0, stay consistent.
     """
 
     def __init__(
-        self, program: ExportedProgram, builder: Builder, values: dict[str, Value], points: int, scale: float = 1.0
+        self, program: ExportedProgram, builder: GraphBuilder, values: dict[str, Value], points: int, scale: float = 1.0
     ) -> None:
         self.graph, self.nodes, self.values = program.graph, builder.nodes, values
         self.points, self.scale = points, scale
         self.generator = torch.Generator().manual_seed(0)
-        roots = {v.root for v in values.values() if isinstance(v, Curve)}
-        self.tied = {p for p, curve in builder.curve_of.items() if curve.root != p and curve.root in roots}
-        self.drawn: dict[int, Tensor] = {}  # by place: the data that later nodes are given
-        self.theirs: dict[str, Any] = {}
-        self.finite, self.counting = True, False
+        compared = {v.node for v in values.values() if isinstance(v, ScalarFunction)}
+        self.tied_nodes = {i for i, f in builder.node_functions.items() if f.node != i and f.node in compared}
+        self.node_data: dict[int, Tensor] = {}  # (points, *shape) by node: what later nodes read
+        self.torch_values: dict[str, Any] = {}  # by name of the torch node: what later torch nodes read
+        self.stayed_finite, self.saw_batch_size = True, False
 
-    def differences(self) -> Iterator[tuple[torch.fx.Node, str]]:
+    def find_differences(self) -> Iterator[tuple[torch.fx.Node, str]]:
         for node in self.graph.nodes:
             if node.name not in self.values:  # no output needs it
                 continue
             ours = theirs = self.values[node.name]
-            tried = self._counts(node) or self.points == POINTS or not isinstance(ours, Data)
-            if tried and node.op != "placeholder":
-                theirs = self._called(node)
-                if not self._same(ours, theirs) and "empty" not in str(node.target):  # which holds anything
-                    yield node, COUNTED if isinstance(ours, Tensor) else MIXED
-            self.theirs[node.name] = self._passed_on(ours, theirs)
+            runs = self._reads_batch_size(node) or self.points == TRIAL_POINTS or not isinstance(ours, NodeOutput)
+            if runs and node.op != "placeholder":
+                theirs = self._call_torch(node)
+                if not self._matches(ours, theirs) and "empty" not in str(node.target):  # uninitialized memory
+                    yield node, READS_BATCH_SIZE if isinstance(ours, Tensor) else DIFFERS
+            self.torch_values[node.name] = self._choose_data(ours, theirs)
 
-    def _counts(self, node: torch.fx.Node) -> bool:
-        """Whether a node is given the number of points, or a constant as long as they are many."""
-        given = [(self.values[n.name], self.theirs[n.name]) for n in node.all_input_nodes]
-        found = any(
+    def _reads_batch_size(self, node: torch.fx.Node) -> bool:
+        """Whether a node reads the batch size, or a constant with the length of the batch."""
+        inputs = [(self.values[n.name], self.torch_values[n.name]) for n in node.all_input_nodes]
+        reads = any(
             isinstance(ours, BatchSize) or (isinstance(ours, Tensor) and ours.shape != theirs.shape)
-            for ours, theirs in given
+            for ours, theirs in inputs
         )
-        self.counting = self.counting or found
-        return found
+        self.saw_batch_size = self.saw_batch_size or reads
+        return reads
 
-    def _called(self, node: torch.fx.Node) -> Any:
+    def _call_torch(self, node: torch.fx.Node) -> Any:
+        """Run one torch node in float64 on the CPU."""
         target: Any = node.target
-        args, kwargs = torch.fx.map_arg((node.args, node.kwargs), lambda n: self.theirs[n.name])
+        args, kwargs = torch.fx.map_arg((node.args, node.kwargs), lambda n: self.torch_values[n.name])
         options = {k: v for k, v in kwargs.items() if k not in ("device", "pin_memory")}
         if options.get("dtype") in (torch.float16, torch.bfloat16, torch.float32):
             options["dtype"] = torch.float64
         with torch.no_grad():
-            return _double(target(*args, **options))
+            return _to_float64_on_cpu(target(*args, **options))
 
-    def _same(self, ours: Value, theirs: Any) -> bool:
-        """Whether a node does what we read in it; what is neither data nor a constant tells nothing."""
+    def _matches(self, ours: Value, theirs: Any) -> bool:
+        """Whether torch's value is the network's; only node outputs and constants are compared."""
         if isinstance(ours, (tuple, list)):
-            return all(self._same(o, t) for o, t in zip(ours, theirs, strict=False))
-        if not isinstance(ours, (Data, Tensor)) or not isinstance(theirs, Tensor):
+            return all(self._matches(o, t) for o, t in zip(ours, theirs, strict=False))
+        if not isinstance(ours, (NodeOutput, Tensor)) or not isinstance(theirs, Tensor):
             return True
-        if isinstance(ours, Data) and not all_finite(theirs):
-            self.finite = False
+        if isinstance(ours, NodeOutput) and not all_finite(theirs):
+            self.stayed_finite = False
             return True
         try:
-            here = self._value(ours.place) if isinstance(ours, Data) else _as_long(ours, theirs)
-        except RuntimeError:  # a constant as long as the batch was made for one point, and does not fit more
+            value = self._evaluate_node(ours.index) if isinstance(ours, NodeOutput) else _expand_to_batch(ours, theirs)
+        except RuntimeError:  # a constant with the length of the batch was folded for one point
             return False
-        return here.shape == theirs.shape and _close(here.to(torch.float64), theirs.to(torch.float64))
+        return value.shape == theirs.shape and _is_close(value.to(torch.float64), theirs.to(torch.float64))
 
-    def _passed_on(self, ours: Value, theirs: Any) -> Any:
-        """What later nodes get to see: fresh data, or the constant itself."""
+    def _choose_data(self, ours: Value, theirs: Any) -> Any:
+        """The value that later nodes read: random data for a node output, or the constant itself."""
         if isinstance(ours, (tuple, list)) and isinstance(theirs, (tuple, list)):
-            return [self._passed_on(o, t) for o, t in zip(ours, theirs, strict=False)]
+            return [self._choose_data(o, t) for o, t in zip(ours, theirs, strict=False)]
         if isinstance(ours, Tensor) and isinstance(theirs, Tensor):
-            made = _as_long(ours, theirs)
-            return made.to(theirs.dtype) if made.shape == theirs.shape else theirs
-        if not isinstance(ours, Data):
+            constant = _expand_to_batch(ours, theirs)
+            return constant.to(theirs.dtype) if constant.shape == theirs.shape else theirs
+        if not isinstance(ours, NodeOutput):
             return theirs
-        if ours.place not in self.drawn:
-            tied = ours.place in self.tied
-            self.drawn[ours.place] = self._value(ours.place) if tied else self._fresh(self.nodes[ours.place])
-        return self.drawn[ours.place]
+        if ours.index not in self.node_data:
+            is_tied = ours.index in self.tied_nodes
+            node = self.nodes[ours.index]
+            self.node_data[ours.index] = self._evaluate_node(ours.index) if is_tied else self._draw_data(node)
+        return self.node_data[ours.index]
 
-    def _fresh(self, node: Node) -> Tensor:
+    def _draw_data(self, node: Node) -> Tensor:
         shape = (self.points, *node.shape)
-        drawn = torch.rand(shape, generator=self.generator, dtype=torch.float64, device="cpu")
-        return drawn.sub_(0.5).mul_(SPREAD).mul_(self.scale)
+        data = torch.rand(shape, generator=self.generator, dtype=torch.float64, device="cpu")
+        return data.sub_(0.5).mul_(TRIAL_WIDTH).mul_(self.scale)
 
-    def _value(self, place: int) -> Tensor:
-        """A node of ours on the data that was drawn for what it reads."""
-        if place in self.drawn:
-            return self.drawn[place]
-        node = self.nodes[place]
-        return node.op.evaluate(*(self._value(p) for p in node.inputs))
+    def _evaluate_node(self, index: int) -> Tensor:
+        """The output of a network node on the data of its inputs."""
+        if index in self.node_data:
+            return self.node_data[index]
+        node = self.nodes[index]
+        return node.op.evaluate(*(self._evaluate_node(i) for i in node.inputs))
 
 
-def _as_long(ours: Tensor, theirs: Tensor) -> Tensor:
-    """A constant made for one point, for as many as there are."""
+def _expand_to_batch(ours: Tensor, theirs: Tensor) -> Tensor:
+    """Expand a constant that was folded for one point to the batch of torch's value."""
     fits = ours.dim() == theirs.dim() and all(d in (1, e) for d, e in zip(ours.shape, theirs.shape, strict=True))
     return ours.expand_as(theirs) if fits else ours
 
 
-def _close(here: Tensor, there: Tensor) -> bool:
-    if not there.numel():
+def _is_close(ours: Tensor, theirs: Tensor) -> bool:
+    """Whether two tensors agree to `RELATIVE_TOLERANCE` of the largest finite value."""
+    if not theirs.numel():
         return True
-    largest, worst = float(there.abs().amax()), float((here - there).abs_().amax())
-    if largest < float("inf") and worst <= TOLERANCE * largest:
-        return True  # as almost always
-    known = there[torch.isfinite(there)]
-    scale = float(known.abs().max()) if known.numel() else 0.0
-    return torch.allclose(here, there, rtol=TOLERANCE, atol=TOLERANCE * scale, equal_nan=True)
+    largest, error = float(theirs.abs().amax()), float((ours - theirs).abs_().amax())
+    if largest < float("inf") and error <= RELATIVE_TOLERANCE * largest:
+        return True  # the common case, without further passes over the data
+    finite = theirs[torch.isfinite(theirs)]
+    scale = float(finite.abs().max()) if finite.numel() else 0.0
+    return torch.allclose(ours, theirs, rtol=RELATIVE_TOLERANCE, atol=RELATIVE_TOLERANCE * scale, equal_nan=True)
 
 
-def _double(value: Any) -> Any:
+def _to_float64_on_cpu(value: Any) -> Any:
     if isinstance(value, (tuple, list)):
-        return type(value)(_double(v) for v in value)
+        return type(value)(_to_float64_on_cpu(v) for v in value)
     if isinstance(value, Tensor) and value.is_floating_point():
         return value.detach().to("cpu", torch.float64)
     return value.detach().cpu() if isinstance(value, Tensor) else value

@@ -1,4 +1,4 @@
-"""What methods of a network call in the layers above: file formats and pictures, imported on first use."""
+"""Methods of `Network` that call the layers above: file formats and HTML, imported on first use."""
 
 from __future__ import annotations
 
@@ -18,6 +18,6 @@ def save_network(network: Network, path: str | os.PathLike[str]) -> None:
 
 def network_html(network: Network) -> str:
     """`Network._repr_html_`."""
-    from ..plot.repr_html import network_html as html
+    from ..plot.tables import network_html as html
 
     return html(network)

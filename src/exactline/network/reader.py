@@ -1,4 +1,4 @@
-"""From an exported program to a Network: the graph is read node by node, and all that is refused is told at once."""
+"""Convert an exported program to a `Network`, node by node, and report all unsupported operators at once."""
 
 from __future__ import annotations
 
@@ -13,70 +13,92 @@ from torch.export.graph_signature import InputKind, OutputKind
 
 from ..errors import ArgumentError, CaptureError, UnsupportedError
 from ..ops.base import Input
-from .aten import REFUSED, RULES, SHAPED
-from .aten.registry import bind, flattened
+from .aten import RULES, SHAPE_OPERATORS, UNSUPPORTED_REASONS
+from .aten.registry import bind_arguments, iterate_leaves
 from .aten.shape import identity
-from .builder import Barred, BatchSize, Builder, Data, Refused, Smooth, Value
-from .constants import doubled, parameter
-from .curves import Curve
+from .builder import (
+    MOVES_BATCH,
+    MULTIPLIES_INPUTS,
+    MUST_BE_LAST,
+    NOT_KNOWN,
+    READS_BATCH_SIZE,
+    BatchSize,
+    GraphBuilder,
+    NodeOutput,
+    SmoothOutput,
+    UnsupportedOperator,
+    UnusableValue,
+    Value,
+)
+from .constants import read_parameter, to_float64
 from .graph import Network, Tail
-from .graph_check import differences
+from .graph_check import find_differences
+from .scalar_functions import ScalarFunction, SourceOperator
 
-IGNORED = ("_assert_tensor_metadata", "_assert_scalar", "sym_constrain_range", "sym_constrain_range_for_size")
-MADE = ("zeros", "ones", "full", "expand", "empty", "scalar_tensor")  # constants that may be as long as the batch
-PRODUCTS = ("mul", "div", "matmul", "bmm", "mm", "mv", "einsum")
-SMOOTH = ("softmax", "_softmax", "log_softmax", "_log_softmax", "sigmoid", "tanh")
-
-
-def read(program: ExportedProgram, until: str | None = None) -> Network:
-    """The network in an exported program whose operators are torch's own."""
-    return Reader(program, until).network()
+IGNORED_OPERATORS = ("_assert_tensor_metadata", "_assert_scalar", "sym_constrain_range", "sym_constrain_range_for_size")
+CONSTANT_FACTORIES = ("zeros", "ones", "full", "expand", "empty", "scalar_tensor")  # may make one row for each point
+PRODUCT_OPERATORS = ("mul", "div", "matmul", "bmm", "mm", "mv", "einsum")
+SMOOTH_OPERATORS = ("softmax", "_softmax", "log_softmax", "_log_softmax", "sigmoid", "tanh")
 
 
-class Reader:
-    """Walks the exported graph once, keeping a value for every node."""
+def read_program(program: ExportedProgram, until: str | None = None) -> Network:
+    """Convert an exported program to a network.
+
+    Args:
+        program: exported with a dynamic batch dimension, and decomposed to torch's own operators.
+        until: stop after this submodule, named as in ``named_modules()``.
+
+    Raises UnsupportedError naming every operator that cannot be converted, CaptureError for a program without a dynamic
+    batch dimension, ArgumentError for an unknown ``until``.
+    """
+    return ProgramReader(program, until).read_network()
+
+
+class ProgramReader:
+    """Walks an exported graph once and converts each node to a value of the network."""
 
     def __init__(self, program: ExportedProgram, until: str | None) -> None:
         self.program, self.until = program, until
-        self.builder = Builder()
-        self.values: dict[str, Value] = {}
-        self.refused: dict[str, int] = {}  # what is told, and the node's number in the graph
-        self.numbers: dict[tuple[str, str], int] = {}  # of the last node of an operator in a module
-        self.number = 0
-        self.batch: Any = None
-        self.calls: set[str] = set()
+        self.graph = GraphBuilder()
+        self.values: dict[str, Value] = {}  # by name of the exported node
+        self.rejections: dict[str, int] = {}  # each unsupported operator with its position in the graph
+        self.operator_numbers: dict[tuple[str, str], int] = {}  # position of the last operator of a name in a module
+        self.operator_number = 0  # position of the operator being converted
+        self.batch_size: Any = None  # torch's symbol for it
 
-    def network(self) -> Network:
-        self._inputs()
+    def read_network(self) -> Network:
+        """Convert the program; see `read_program`."""
+        self._read_inputs()
         graph = self.program.graph
-        stop = graph.output_node() if self.until is None else self._last_of(self.until)
-        needed = self._needed(stop)
+        stop = graph.output_node() if self.until is None else self._find_last_node(self.until)
+        needed = self._find_needed_nodes(stop)
         for node in graph.nodes:
             if node in needed and node.op == "call_function":
-                self.values[node.name] = self._node(node)
-        found = self._finished(self._outputs() if self.until is None else self.values[stop.name])
-        if self.refused:
-            self._raise("Replace them, or restrict only to a submodule before them with until='name'.")
-        self.numbers.clear()  # differences are in order
-        for node, problem in differences(self.program, self.builder, self.values):
-            self._refuse(written(node), problem, module_path(node))
-        if self.refused:
-            self._raise("Each point must be treated by itself: keep operators away from the batch dimension.")
-        return self._made(*found)
+                self.values[node.name] = self._convert_node(node)
+        outputs = self._convert_outputs(self._read_outputs() if self.until is None else self.values[stop.name])
+        if self.rejections:
+            self._raise_unsupported("Replace them, or restrict only to a submodule before them with until='name'.")
+        self.operator_numbers.clear()  # differences are reported in the order of the graph
+        for node, problem in find_differences(self.program, self.graph, self.values):
+            self._reject(source_operator_name(node), problem, module_path(node))
+        if self.rejections:
+            self._raise_unsupported("Compute each point of a batch independently of the others.")
+        return self._make_network(*outputs)
 
-    def _needed(self, stop: Any) -> set[Any]:
+    def _find_needed_nodes(self, stop: Any) -> set[Any]:
         """The nodes that an output depends on."""
-        names = set(self._user_outputs())
-        waiting = [n for n in stop.all_input_nodes if n.name in names] if stop.op == "output" else [stop]
-        found: set[Any] = set()
-        while waiting:
-            node = waiting.pop()
-            if node not in found:
-                found.add(node)
-                waiting.extend(node.all_input_nodes)
-        return found
+        names = set(self._user_output_names())
+        pending = [n for n in stop.all_input_nodes if n.name in names] if stop.op == "output" else [stop]
+        needed: set[Any] = set()
+        while pending:
+            node = pending.pop()
+            if node not in needed:
+                needed.add(node)
+                pending.extend(node.all_input_nodes)
+        return needed
 
-    def _inputs(self) -> None:
+    def _read_inputs(self) -> None:
+        """Convert the inputs, parameters, buffers and constants of the program."""
         signature, state, constants = self.program.graph_signature, self.program.state_dict, self.program.constants
         specs = {spec.arg.name: spec for spec in signature.input_specs}
         if signature.buffers_to_mutate:
@@ -91,13 +113,14 @@ class Reader:
                 continue
             spec = specs[node.name]
             if spec.kind == InputKind.USER_INPUT:
-                self.values[node.name] = self._input(node)
+                self.values[node.name] = self._read_input(node)
             else:
                 target = spec.target or ""
                 value = state[target] if target in state else constants.get(target)
-                self.values[node.name] = parameter(value, target)
+                self.values[node.name] = read_parameter(value, target)
 
-    def _input(self, node: Any) -> Value:
+    def _read_input(self, node: Any) -> Value:
+        """Add an input node; an input that is not a tensor stays as it was exported."""
         value = node.meta.get("val")
         if not isinstance(value, Tensor):
             return value
@@ -109,122 +132,135 @@ class Reader:
             )
         if any(not isinstance(d, int) for d in value.shape[1:]):
             raise CaptureError(
-                "An input has a free dim besides the batch dimension.",
+                "An input has a dynamic dimension besides the batch dimension.",
                 where=f"input {node.name} of shape {tuple(value.shape)}",
                 hint="Only the batch dimension may be dynamic.",
             )
-        self.batch = value.shape[0]
-        self.builder.name = node.name
-        return self.builder.add(Input(), [], [int(d) for d in value.shape[1:]])
+        self.batch_size = value.shape[0]
+        self.graph.name = node.name
+        return self.graph.add_node(Input(), [], [int(d) for d in value.shape[1:]])
 
-    def _node(self, node: Any) -> Value:
+    def _convert_node(self, node: Any) -> Value:
+        """Convert one call of the exported program."""
         target = node.target
-        args, kwargs = self._filled(node.args), self._filled(node.kwargs)
+        args, kwargs = self._substitute_values(node.args), self._substitute_values(node.kwargs)
         if target is operator.getitem:
-            return args[0] if isinstance(args[0], Barred) else args[0][args[1]]
+            return args[0] if isinstance(args[0], UnusableValue) else args[0][args[1]]
         if not is_overload(target):
-            return self._arithmetic(node, args)
-        name, called = operator_name(target), written(node)
-        if name in IGNORED:
+            return self._convert_python_call(node, args)
+        name, source = operator_name(target), source_operator_name(node)
+        if name in IGNORED_OPERATORS:
             return None
         if name == "sym_size":
             size = node.meta["val"]
             return size if isinstance(size, int) else BatchSize(1)
-        b = self.builder
-        b.name, b.target, b.call = node.name, f"{name}.{target._overloadname}", target
-        b.path, b.shape = module_path(node), _shape(node.meta.get("val"))
-        self.number += 1
-        self.numbers[called, b.path] = self.number
-        barred = any(isinstance(v, Barred) and v.reason == "" for v in flattened((args, kwargs)))
-        moving = any(_depends(v) for v in flattened((args, kwargs)))
+        graph = self.graph
+        graph.name, graph.target, graph.call = node.name, f"{name}.{target._overloadname}", target
+        graph.path, graph.shape = module_path(node), _point_shape(node.meta.get("val"))
+        self.operator_number += 1
+        self.operator_numbers[source, graph.path] = self.operator_number
+        after_rejection = any(isinstance(v, UnusableValue) and v.reason == "" for v in iterate_leaves((args, kwargs)))
+        depends_on_input = any(_depends_on_input(v) for v in iterate_leaves((args, kwargs)))
         try:
-            if not moving:
-                return Barred("", data=False) if barred else self._folded(target, name, args, kwargs, node)
-            if called in REFUSED:
-                raise Refused(REFUSED[called])
-            if barred:
-                return self._after_refusal(name, args)
-            return self._ruled(target, name, args, kwargs, node)
-        except Refused as problem:
-            self._refuse(problem.name or called, str(problem), problem.path)
-            return Barred("", data=moving)
+            if not depends_on_input:
+                if after_rejection:
+                    return UnusableValue("", depends_on_input=False)
+                return self._fold_constant(node, args, kwargs)
+            if source in UNSUPPORTED_REASONS:
+                raise UnsupportedOperator(UNSUPPORTED_REASONS[source])
+            if after_rejection:
+                return self._check_after_rejection(name, args)
+            return self._apply_rule(node, args, kwargs)
+        except UnsupportedOperator as problem:
+            self._reject(problem.name or source, str(problem), problem.path)
+            return UnusableValue("", depends_on_input=depends_on_input)
 
-    def _ruled(self, target: Any, name: str, args: Any, kwargs: Any, node: Any) -> Value:
+    def _apply_rule(self, node: Any, args: Any, kwargs: Any) -> Value:
+        """Convert an operator that depends on the input by its rule."""
+        target, name = node.target, operator_name(node.target)
         rule = RULES.get(f"{name}.{target._overloadname}") or RULES.get(name)
         qualified = target._schema.name
         if rule is None or not qualified.startswith("aten::"):
             custom = RULES.get(qualified)
             if custom is None:
-                raise Refused(REFUSED.get(name, "is not an operator we know to be piecewise linear"))
+                raise UnsupportedOperator(UNSUPPORTED_REASONS.get(name, NOT_KNOWN))
             rule = custom
-        self.calls.add(name)
-        bound = bind(target, args, kwargs)
-        shaped = name in SHAPED or f"{name}.{target._overloadname}" in SHAPED
-        if not shaped and any(isinstance(v, BatchSize) for v in flattened(list(bound.values()))):
-            raise Refused("computes with the number of points in the batch")
+        bound = bind_arguments(target, args, kwargs)
+        may_read_size = name in SHAPE_OPERATORS or f"{name}.{target._overloadname}" in SHAPE_OPERATORS
+        if not may_read_size and any(isinstance(v, BatchSize) for v in iterate_leaves(list(bound.values()))):
+            raise UnsupportedOperator(READS_BATCH_SIZE)
         if rule is not identity:
-            for value in flattened(list(bound.values())):
-                if isinstance(value, (Smooth, Barred)):
-                    self.builder.data(value)  # which says why nothing may use it
-        value = rule(self.builder, bound)
-        self._keeps_batch(value, node)
-        if isinstance(value, Curve):
-            value = replace(value, origin=(written(node), self.builder.path))
+            for value in iterate_leaves(list(bound.values())):
+                if isinstance(value, (SmoothOutput, UnusableValue)):
+                    self.graph.as_node_output(value)  # raises with the reason
+        value = rule(self.graph, bound)
+        self._check_batch_dimension(value, node)
+        if isinstance(value, ScalarFunction):
+            value = replace(value, source=SourceOperator(source_operator_name(node), self.graph.path))
         return value
 
-    def _keeps_batch(self, value: Value, node: Any) -> None:
+    def _check_batch_dimension(self, value: Value, node: Any) -> None:
+        """Raise UnsupportedOperator unless the first dimension of a traced output, and no other, is the batch."""
         traced = node.meta.get("val")
-        for made, seen in zip(_listed(value), _listed(traced), strict=False):
-            if isinstance(made, (Data, Curve, Smooth)) and isinstance(seen, Tensor):
-                first = seen.shape[0] if seen.dim() else None
-                if first is None or isinstance(first, int) or first != self.batch:
-                    raise Refused("moves or mixes the batch dimension")
-                if any(not isinstance(d, int) for d in seen.shape[1:]):
-                    raise Refused("moves or mixes the batch dimension")
+        for output, tensor in zip(_as_list(value), _as_list(traced), strict=False):
+            if isinstance(output, (NodeOutput, ScalarFunction, SmoothOutput)) and isinstance(tensor, Tensor):
+                first = tensor.shape[0] if tensor.dim() else None
+                if first is None or isinstance(first, int) or first != self.batch_size:
+                    raise UnsupportedOperator(MOVES_BATCH)
+                if any(not isinstance(d, int) for d in tensor.shape[1:]):
+                    raise UnsupportedOperator(MOVES_BATCH)
 
-    def _folded(self, target: Any, name: str, args: Any, kwargs: Any, node: Any) -> Value:
+    def _fold_constant(self, node: Any, args: Any, kwargs: Any) -> Value:
+        """Compute an operator that does not depend on the input."""
+        target, name = node.target, operator_name(node.target)
         if torch.Tag.nondeterministic_seeded in target.tags:
-            raise Refused("draws random numbers")
-        if any(isinstance(v, BatchSize) for v in flattened((args, kwargs))) and name not in MADE:
-            raise Refused("computes with the number of points in the batch")
-        if max(map(_free, node.all_input_nodes), default=0) > _free(node):
-            raise Refused("reduces a constant that is as long as the batch")
+            raise UnsupportedOperator("draws random numbers")
+        if any(isinstance(v, BatchSize) for v in iterate_leaves((args, kwargs))) and name not in CONSTANT_FACTORIES:
+            raise UnsupportedOperator(READS_BATCH_SIZE)
+        if max(map(_count_symbolic_dims, node.all_input_nodes), default=0) > _count_symbolic_dims(node):
+            raise UnsupportedOperator("reduces a constant with one row for each point of the batch")
         options = {k: v for k, v in kwargs.items() if k not in ("device", "pin_memory", "layout")}
         dtype = options.get("dtype") or torch.float64
         if name == "_to_copy" and args[0].is_floating_point() and dtype.is_floating_point:
             return args[0]
-        return doubled(target(*args, **options))
+        return to_float64(target(*args, **options))
 
-    def _arithmetic(self, node: Any, args: Any) -> Value:
-        if any(isinstance(v, Barred) for v in flattened(args)):
-            return Barred("")
-        if not any(isinstance(v, (Data, Curve)) for v in flattened(args)):
-            found = node.target(*args)
-            tainted = any(isinstance(v, BatchSize) for v in flattened(args)) and isinstance(found, int)
-            return BatchSize(found) if tainted else found
-        self.builder.path = module_path(node)
-        self._refuse(getattr(node.target, "__name__", str(node.target)), "is control flow or arithmetic on data")
-        return Barred("")
+    def _convert_python_call(self, node: Any, args: Any) -> Value:
+        """Convert a call of a Python operator, which may compute with sizes only."""
+        if any(isinstance(v, UnusableValue) for v in iterate_leaves(args)):
+            return UnusableValue("")
+        if not any(isinstance(v, (NodeOutput, ScalarFunction)) for v in iterate_leaves(args)):
+            result = node.target(*args)
+            from_batch_size = any(isinstance(v, BatchSize) for v in iterate_leaves(args)) and isinstance(result, int)
+            return BatchSize(result) if from_batch_size else result
+        self.graph.path = module_path(node)
+        name = getattr(node.target, "__name__", str(node.target))
+        self._reject(name, "is control flow or Python arithmetic on a value that depends on the input")
+        return UnusableValue("")
 
-    def _after_refusal(self, name: str, args: Any) -> Value:
-        """Behind a refused node only the operator's name and the number of its branches can still be judged."""
-        branches = [v for v in flattened(args) if _depends(v)]
+    def _check_after_rejection(self, name: str, args: Any) -> Value:
+        """Check an operator whose inputs include the output of an unsupported one: its shape is not known."""
+        dependent = [v for v in iterate_leaves(args) if _depends_on_input(v)]
         if name not in RULES and not any(key.startswith(f"{name}.") for key in RULES):
-            raise Refused("is not an operator we know to be piecewise linear")
-        if name in PRODUCTS and len(branches) > 1:
-            raise Refused("multiplies two branches of data")
-        for value in branches:
-            if isinstance(value, Barred) and value.smooth:
-                raise Refused("is smooth, and may only come last", *value.smooth)
-        return Barred("", smooth=(name.removeprefix("_"), self.builder.path) if name in SMOOTH else None)
+            raise UnsupportedOperator(NOT_KNOWN)
+        if name in PRODUCT_OPERATORS and len(dependent) > 1:
+            raise UnsupportedOperator(MULTIPLIES_INPUTS)
+        for value in dependent:
+            if isinstance(value, UnusableValue) and value.smooth_source:
+                raise UnsupportedOperator(MUST_BE_LAST, *value.smooth_source)
+        is_smooth = name in SMOOTH_OPERATORS
+        source = SourceOperator(name.removeprefix("_"), self.graph.path) if is_smooth else None
+        return UnusableValue("", smooth_source=source)
 
-    def _refuse(self, name: str, reason: str, path: str | None = None) -> None:
-        path = self.builder.path if path is None else path
+    def _reject(self, name: str, reason: str, path: str | None = None) -> None:
+        """Record an unsupported operator; all are reported at the end."""
+        path = self.graph.path if path is None else path
         where = f"{path}: " if path else ""
-        self.refused.setdefault(f"{where}{name} {reason}", self.numbers.get((name, path), self.number))
+        number = self.operator_numbers.get((name, path), self.operator_number)
+        self.rejections.setdefault(f"{where}{name} {reason}", number)
 
-    def _raise(self, hint: str) -> None:
-        count, lines = len(self.refused), sorted(self.refused, key=self.refused.__getitem__)
+    def _raise_unsupported(self, hint: str) -> None:
+        count, lines = len(self.rejections), sorted(self.rejections, key=self.rejections.__getitem__)
         raise UnsupportedError(
             f"{count} operator{'s are' if count > 1 else ' is'} not piecewise linear in each point by itself.",
             nodes=tuple(lines),
@@ -232,15 +268,16 @@ class Reader:
             hint=hint,
         )
 
-    def _user_outputs(self) -> list[str]:
-        # an in-place operator on the input itself adds outputs that only tell of the change
+    def _user_output_names(self) -> list[str]:
+        # an in-place operator on the input adds the changed input to the outputs
         specs = self.program.graph_signature.output_specs
         return [spec.arg.name for spec in specs if spec.kind == OutputKind.USER_OUTPUT]
 
-    def _outputs(self) -> Any:
+    def _read_outputs(self) -> Any:
+        """The converted value of the output, or a tuple of several."""
         spec = self.program.call_spec.out_spec
-        values = [self.values.get(name) for name in self._user_outputs()]
-        if spec is not None and (nested := _dict_in(spec)) is not None:
+        values = [self.values.get(name) for name in self._user_output_names()]
+        if spec is not None and (nested := _find_dict_key(spec)) is not None:
             raise CaptureError(
                 "The model returns a dict.",
                 where="forward",
@@ -249,105 +286,120 @@ class Reader:
         single = spec is not None and spec.type not in (tuple, list)
         return values[0] if single and len(values) == 1 else tuple(values)
 
-    def _finished(self, outputs: Any) -> tuple[list[int], list[Tail | None], bool]:
+    def _convert_outputs(self, outputs: Any) -> tuple[list[int], list[Tail | None], bool]:
+        """The nodes of the outputs, their tails, and whether the model returns a tuple."""
         several = isinstance(outputs, (tuple, list))
-        places: list[int] = []
+        indices: list[int] = []
         tails: list[Tail | None] = []
         for number, value in enumerate(outputs if several else [outputs]):
-            self.builder.name, self.builder.path = f"output_{number}", "output"
+            self.graph.name, self.graph.path = f"output_{number}", "output"
             try:
-                tails.append(value.tail if isinstance(value, Smooth) else None)
-                places.append(self._as_output(value).place)
-            except Refused as problem:
-                if not (isinstance(value, Barred) and value.reason == ""):
-                    self._refuse(problem.name or f"output {number}", str(problem), problem.path)
-        return places, tails, several
+                tails.append(value.tail if isinstance(value, SmoothOutput) else None)
+                indices.append(self._find_output_node(value).index)
+            except UnsupportedOperator as problem:
+                if not (isinstance(value, UnusableValue) and value.reason == ""):
+                    self._reject(problem.name or f"output {number}", str(problem), problem.path)
+        return indices, tails, several
 
-    def _as_output(self, value: Value) -> Data:
-        if isinstance(value, Smooth):
-            return value.data
+    def _find_output_node(self, value: Value) -> NodeOutput:
+        if isinstance(value, SmoothOutput):
+            return value.before
         if isinstance(value, Tensor):
-            raise Refused("does not depend on the input")
-        return self.builder.data(value)
+            raise UnsupportedOperator("does not depend on the input")
+        return self.graph.as_node_output(value)
 
-    def _made(self, places: list[int], tails: list[Tail | None], several: bool) -> Network:
-        nodes = tuple(self.builder.nodes)
-        count = sum(isinstance(n.op, Input) for n in nodes)
-        return Network(nodes, tuple(places), tuple(tails), count > 1, several, tuple(self.builder.notes))
+    def _make_network(self, outputs: list[int], tails: list[Tail | None], several: bool) -> Network:
+        nodes = tuple(self.graph.nodes)
+        inputs = sum(isinstance(n.op, Input) for n in nodes)
+        return Network(
+            nodes,
+            tuple(outputs),
+            tuple(tails),
+            several_inputs=inputs > 1,
+            several_outputs=several,
+            notes=tuple(self.graph.notes),
+        )
 
-    def _last_of(self, name: str) -> Any:
-        found, known = None, set[str]()
+    def _find_last_node(self, submodule: str) -> Any:
+        """The last exported node of a submodule."""
+        last, submodules = None, set[str]()
         for node in self.program.graph.nodes:
-            paths = [clean(entry[0]) for entry in (node.meta.get("nn_module_stack") or {}).values()]
-            known.update(p for p in paths if p)
-            if node.op == "call_function" and name in paths and isinstance(node.meta.get("val"), (Tensor, tuple, list)):
-                found = node
-        if found is None:
+            paths = [clean_module_path(entry[0]) for entry in (node.meta.get("nn_module_stack") or {}).values()]
+            submodules.update(p for p in paths if p)
+            is_value = isinstance(node.meta.get("val"), (Tensor, tuple, list))
+            if node.op == "call_function" and submodule in paths and is_value:
+                last = node
+        if last is None:
             raise ArgumentError(
-                f"No submodule {name!r} takes part in the forward pass.",
+                f"No submodule {submodule!r} takes part in the forward pass.",
                 where="argument until",
-                hint=f"One of: {', '.join(sorted(known)) or 'none'}.",
+                hint=f"One of: {', '.join(sorted(submodules)) or 'none'}.",
             )
-        return found
+        return last
 
-    def _filled(self, args: Any) -> Any:
+    def _substitute_values(self, args: Any) -> Any:
+        """Replace the exported nodes among arguments by their values."""
         return torch.fx.map_arg(args, lambda n: self.values[n.name]) if args else args
 
 
-def _dict_in(spec: Any) -> Any:
-    """A key of the first dict in a nested output, or None."""
+def _find_dict_key(spec: Any) -> Any:
+    """A key of the first dict in a nested output structure, or None."""
     if spec.type is dict:
         return next(iter(spec.context), "key")
     children = spec.children() if hasattr(spec, "children") else spec.children_specs
-    return next((key for child in children if (key := _dict_in(child)) is not None), None)
+    return next((key for child in children if (key := _find_dict_key(child)) is not None), None)
 
 
 def module_path(node: Any) -> str:
-    """The innermost module a node belongs to, as in named_modules()."""
+    """The path of the innermost module that a node belongs to, as in named_modules()."""
     stack = node.meta.get("nn_module_stack") or {}
-    return next((p for entry in reversed(list(stack.values())) if (p := clean(entry[0]))), "")
+    return next((p for entry in reversed(list(stack.values())) if (p := clean_module_path(entry[0]))), "")
 
 
-def clean(path: str) -> str:
+def clean_module_path(path: str) -> str:
+    """Remove what torch.export adds to the path of a module."""
     return path.removeprefix("L['self']").removeprefix(".").split("@")[0]
 
 
 def is_overload(target: Any) -> bool:
-    """Whether a node calls one of torch's operators, rather than Python's."""
+    """Whether a call target is a torch operator, rather than one of Python."""
     return isinstance(target, torch._ops.OpOverload)  # pyright: ignore[reportPrivateUsage]
 
 
 def operator_name(target: Any) -> str:
-    """An overload's name without namespace and overload."""
+    """The name of a torch operator without its namespace and overload."""
     return target._schema.name.split("::")[1]
 
 
-def written(node: Any) -> str:
-    """The operator that a node was made of: its own, or the one that torch took apart."""
-    origin = str(node.meta["from_node"][0].target).split(".") if node.meta.get("from_node") else []
-    if len(origin) == 3 and origin[0] == "aten":
-        return origin[1]
+def source_operator_name(node: Any) -> str:
+    """The operator in the model that a node comes from: its own, or the one that torch decomposed."""
+    source = str(node.meta["from_node"][0].target).split(".") if node.meta.get("from_node") else []
+    if len(source) == 3 and source[0] == "aten":
+        return source[1]
     return operator_name(node.target) if is_overload(node.target) else node.name
 
 
-def _shape(value: Any) -> Any:
+def _point_shape(value: Any) -> Any:
+    """The shape of a traced tensor without its batch dimension, -1 for a symbolic size; a tuple for several tensors."""
     if isinstance(value, (tuple, list)):
-        return tuple(_shape(v) for v in value)
+        return tuple(_point_shape(v) for v in value)
     if isinstance(value, Tensor):
         return tuple(int(d) if isinstance(d, int) else -1 for d in value.shape[1:])
     return ()
 
 
-def _depends(value: Value) -> bool:
-    """Whether a value depends on the input."""
-    return isinstance(value, (Data, Curve, Smooth)) or (isinstance(value, Barred) and value.data)
+def _depends_on_input(value: Value) -> bool:
+    """Whether a value depends on the network's input."""
+    if isinstance(value, UnusableValue):
+        return value.depends_on_input
+    return isinstance(value, (NodeOutput, ScalarFunction, SmoothOutput))
 
 
-def _free(node: Any) -> int:
-    """How many dims of a node's value, of the shortest if there are several, are as long as the batch makes them."""
-    values = [v for v in _listed(node.meta.get("val")) if isinstance(v, Tensor)]
+def _count_symbolic_dims(node: Any) -> int:
+    """How many dimensions of a traced tensor depend on the batch size; the fewest of several tensors."""
+    values = [v for v in _as_list(node.meta.get("val")) if isinstance(v, Tensor)]
     return min((sum(not isinstance(d, int) for d in v.shape) for v in values), default=0)
 
 
-def _listed(value: Any) -> list[Any]:
+def _as_list(value: Any) -> list[Any]:
     return list(value) if isinstance(value, (tuple, list)) else [value]

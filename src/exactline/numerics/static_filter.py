@@ -1,4 +1,4 @@
-"""How large values and their errors can be: only to see where a closer look is due."""
+"""The floating-point filter: how near to a knot a value must be before its error is estimated."""
 
 from __future__ import annotations
 
@@ -10,69 +10,67 @@ import torch
 from torch import Tensor
 
 from ..network.graph import Network
+from ..tolerances import FILTER_WIDTH, MIN_EXPECTED_HITS, SAMPLE_SAFETY, SMALLEST_SUBNORMAL
 from .plan import SweepPlan, sweep_plan
-from .roundoff_probes import SMALLEST_SUBNORMAL, RoundoffProbes
-
-FILTER_WIDTH = {torch.float64: 4096.0, torch.float32: 64.0}  # how much wider than expected errors the first look is
-SAMPLE_POINTS = 16  # points that tell how large errors usually are
-SAMPLE_SAFETY = 1024.0  # how much larger than theirs an error may be
-MIN_EXPECTED_HITS = 0.01  # values near a knot that are too few to look for
+from .roundoff_probes import RoundoffProbes
 
 
 @dataclass(frozen=True)
 class Magnitude:
-    """How large the values of a tensor and their errors can be at worst."""
+    """Worst-case bounds on the values of a tensor and on their errors."""
 
-    values: float  # what went into them, before anything cancelled
+    values: float  # before any cancellation
     errors: float
 
     @staticmethod
-    def after(facts: SweepPlan, i: int, inputs: list[Magnitude], eps: float) -> Magnitude:
-        """The size of a node's output, given those of its inputs."""
-        values = facts.value_gain[i] * max(s.values for s in inputs) + facts.offset[i]
-        return Magnitude(values, facts.error_gain[i] * max(s.errors for s in inputs) + eps * values)
+    def after(plan: SweepPlan, i: int, inputs: list[Magnitude], eps: float) -> Magnitude:
+        """The bounds on the output of node ``i``, given those on its inputs."""
+        values = plan.value_gain[i] * max(m.values for m in inputs) + plan.offset[i]
+        return Magnitude(values, plan.error_gain[i] * max(m.errors for m in inputs) + eps * values)
 
 
 @dataclass
 class StaticFilter:
-    """Errors as a few points have them, and how much larger rounding may be elsewhere."""
+    """Thresholds from worst-case bounds, tightened by errors that were estimated at a few sample points."""
 
-    sampled_errors: dict[int, float] = field(default_factory=dict)  # by breaking node, at its input
-    growth: float = (
-        1.0  # the largest rounding anywhere, to the errors that are usual at its node; over all nodes so far
-    )
-    sample: Callable[[], dict[int, float]] | None = None  # finds the errors, once they are needed
-    pending: dict[int, float] = field(default_factory=dict)  # by node: rounding seen before they were needed
+    sampled_errors: dict[int, float] = field(default_factory=dict)  # by breaking node: largest error at its input
+    growth: float = 1.0  # the largest ratio of rounding to sampled error so far, over all nodes
+    sample: Callable[[], dict[int, float]] | None = None  # computes `sampled_errors` on first need
+    pending: dict[int, float] = field(default_factory=dict)  # by node: rounding seen before the samples were needed
 
-    def threshold(self, node: int, dtype: torch.dtype, largest: float, size: Magnitude, count: int = 0) -> float:
-        """How near to a knot a value of a node's input may be in doubt; ``size`` bounds what went into it.
+    def threshold(self, node: int, dtype: torch.dtype, largest: float, bound: Magnitude, count: int = 0) -> float:
+        """Distance from a knot beyond which a value of the node's input is unambiguous.
 
-        Where none of ``count`` values is likely to be that near even at worst, a few points are not looked at.
+        No samples are taken as long as none of ``count`` values is likely to lie within the worst-case threshold.
         """
-        wide, eps = FILTER_WIDTH.get(dtype, 4096.0), torch.finfo(dtype).eps
-        expected, rounding = wide * size.errors, eps * size.values
+        width, eps = FILTER_WIDTH.get(dtype, 4096.0), torch.finfo(dtype).eps
+        expected, rounding = width * bound.errors, eps * bound.values
         if self.sample is not None:
             if 0 < count * expected < MIN_EXPECTED_HITS * largest:
                 self.pending[node] = rounding
-                return wide * eps * largest + expected + SMALLEST_SUBNORMAL * 64
+                return width * eps * largest + expected + SMALLEST_SUBNORMAL * 64
             self.sampled_errors, self.sample = self.sample(), None
             for earlier, seen in self.pending.items():
                 self._update_growth(earlier, seen)
         if node in self.sampled_errors:
             self._update_growth(node, rounding)
             expected = min(expected, SAMPLE_SAFETY * self.sampled_errors[node] * self.growth)
-        return wide * eps * largest + expected + SMALLEST_SUBNORMAL * 64
+        return width * eps * largest + expected + SMALLEST_SUBNORMAL * 64
 
     def _update_growth(self, node: int, rounding: float) -> None:
-        usual = self.sampled_errors[node]
-        self.growth = max(self.growth, rounding / usual if usual > 0 else math.inf if rounding > 0 else 1.0)
+        sampled = self.sampled_errors[node]
+        self.growth = max(self.growth, rounding / sampled if sampled > 0 else math.inf if rounding > 0 else 1.0)
 
 
 def sample_errors(network: Network, points: list[Tensor], errors: list[Tensor]) -> dict[int, float]:
-    """The largest estimated error, over some points, at the input of every breaking node."""
-    walk, last, found = RoundoffProbes(network, points, errors), sweep_plan(network).last_use, dict[int, float]()
-    for i in network.breaking:
-        if i in last:
-            size = walk.advance_to(network.nodes[i].inputs[0])
-            found[i] = float(size.max()) if size.numel() else 0.0
-    return found
+    """By breaking node: the largest estimated error at its input, over some input points (k, *in)."""
+    probes, last_use, largest = (
+        RoundoffProbes(network, points, errors),
+        sweep_plan(network).last_use,
+        dict[int, float](),
+    )
+    for i in network.breaking_nodes:
+        if i in last_use:
+            estimate = probes.advance_to(network.nodes[i].inputs[0])
+            largest[i] = float(estimate.max()) if estimate.numel() else 0.0
+    return largest

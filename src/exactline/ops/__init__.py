@@ -1,1 +1,1 @@
-"""What operators do: one file for each family."""
+"""Operators: one file for each family. They know nothing of the engines that use them."""

@@ -1,4 +1,4 @@
-"""Affine operators: products with constants, sums of branches, averages, rearrangements."""
+"""Affine operators: products with constant weights, sums of branches, averages, rearrangements."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from .base import Affine, root_sum_squares
 
 @dataclass(frozen=True, eq=False)
 class Product(Affine):
-    """A product with a constant: linear, convolution, matmul, einsum, scaling."""
+    """A product with a constant weight plus an offset: linear, convolution, matmul, einsum."""
 
-    call: Callable[[Tensor, Tensor], Tensor]  # linear in both arguments
+    call: Callable[[Tensor, Tensor], Tensor]  # (input, weight) -> output, linear in both arguments
     weight: Tensor
     offset: Tensor | None  # broadcastable to (points, *out)
     name: str = "product"
-    fused: Callable[[Tensor, Tensor, Tensor], Tensor] | None = None  # call and offset in one kernel
-    settings: dict[str, Any] = field(default_factory=dict[str, Any], kw_only=True)  # what call was made with
+    fused: Callable[[Tensor, Tensor, Tensor], Tensor] | None = None  # product and offset in one kernel
+    settings: dict[str, Any] = field(default_factory=dict[str, Any], kw_only=True)  # of call: stride, padding ...
 
     @property
     def title(self) -> str:
@@ -50,24 +50,30 @@ class Product(Affine):
         return super().vjp(grad, shapes)
 
     def _uses_fold(self, shape: Sequence[int]) -> bool:
-        """Whether this is a convolution whose transpose is a matrix product and a fold: fast where torch's is slow."""
-        known = self.settings
-        plain = "stride" in known and not known.get("transposed", False) and len(shape) in (2, 3)
-        return plain and known.get("padding_end", known["padding"]) == known["padding"]
+        """Whether this is a convolution whose VJP is a matrix product and a fold, which is faster than torch's own."""
+        settings = self.settings
+        is_convolution = "stride" in settings and not settings.get("transposed", False) and len(shape) in (2, 3)
+        return is_convolution and settings.get("padding_end", settings["padding"]) == settings["padding"]
 
     def _fold(self, grad: Tensor, shape: Sequence[int]) -> Tensor:
-        known, groups = self.settings, self.settings["groups"]
-        flat = len(shape) == 2  # one spatial dim: fold knows only two
+        """The VJP of a convolution: gradients (points, *out) to (points, *shape)."""
+        settings, groups = self.settings, self.settings["groups"]
+        one_dimensional = len(shape) == 2
         kernel = self.weight.reshape(groups, self.weight.shape[0] // groups, -1)
         out = grad.reshape(len(grad), groups, kernel.shape[1], -1)
         columns = torch.matmul(kernel.transpose(1, 2), out).reshape(len(grad), -1, out.shape[3])
 
-        def both(sizes: Sequence[int], first: int = 1) -> tuple[int, ...]:
-            return (first, *sizes) if flat else tuple(sizes)
+        def as_two_dims(sizes: Sequence[int], first: int = 1) -> tuple[int, ...]:  # F.fold takes two spatial dims
+            return (first, *sizes) if one_dimensional else tuple(sizes)
 
-        size, wide = both(shape[1:]), both(self.weight.shape[2:])
-        dilation, padding, stride = both(known["dilation"]), both(known["padding"], 0), both(known["stride"])
-        return F.fold(columns, size, wide, dilation, padding, stride).reshape(len(grad), *shape)
+        return F.fold(
+            columns,
+            output_size=as_two_dims(shape[1:]),
+            kernel_size=as_two_dims(self.weight.shape[2:]),
+            dilation=as_two_dims(settings["dilation"]),
+            padding=as_two_dims(settings["padding"], 0),
+            stride=as_two_dims(settings["stride"]),
+        ).reshape(len(grad), *shape)
 
     def error_spread(self, *errors: Tensor) -> Tensor:
         squares, top = self._squared_weights
@@ -75,7 +81,7 @@ class Product(Affine):
 
     @cached_property
     def _squared_weights(self) -> tuple[Tensor, float]:
-        """Squared weights over their largest, and that largest weight."""
+        """The squares of the weights relative to the largest, and the largest."""
         top = float(self.weight.abs().max()) if self.weight.numel() else 1.0
         top = max(top, torch.finfo(self.weight.dtype).tiny)
         return (self.weight / top).square(), top
@@ -88,13 +94,13 @@ class Product(Affine):
 
 @dataclass(frozen=True, eq=False)
 class Scale(Affine):
-    """x * weight / divisor + offset, elementwise: batch norm, scalars, constants added."""
+    """x * weight / divisor + offset, elementwise: batch norm, products with and sums with constants."""
 
-    weight: Tensor | None  # each broadcastable to (points, *shape)
+    weight: Tensor | None  # broadcastable to (points, *shape), as are divisor and offset
     divisor: Tensor | None
     offset: Tensor | None
     name: str = "scale"
-    settings: dict[str, Any] = field(default_factory=dict[str, Any], kw_only=True)  # a batch norm's own numbers
+    settings: dict[str, Any] = field(default_factory=dict[str, Any], kw_only=True)  # parameters of a batch norm
 
     @property
     def title(self) -> str:
@@ -110,7 +116,7 @@ class Scale(Affine):
             x = x * self.weight
         if self.divisor is not None:
             x = x / self.divisor
-        # an offset may be wider than x: the linear part has the output's shape all the same
+        # the offset may broadcast x to a larger shape: the linear part has the shape of the output
         return x if self.offset is None else x.expand(torch.broadcast_shapes(x.shape, self.offset.shape))
 
     def vjp(self, grad: Tensor, shapes: Sequence[Sequence[int]]) -> list[Tensor]:
@@ -129,18 +135,18 @@ class Scale(Affine):
 
     @property
     def device(self) -> torch.device | None:
-        """Where the constants are; None without any."""
+        """Device of the constants; None if there are none."""
         return self._constants[0].device if self._constants else None
 
     @property
     def dtype(self) -> torch.dtype:
-        """The precision of the constants."""
+        """Precision of the constants; float64 if there are none."""
         return self._constants[0].dtype if self._constants else torch.float64
 
 
 @dataclass(frozen=True, eq=False)
 class Combine(Affine):
-    """A sum of branches, each times a number: add, sub, lerp."""
+    """A linear combination of branches: add, sub, lerp."""
 
     factors: tuple[float, ...]
 
@@ -172,13 +178,13 @@ class Combine(Affine):
 
 @dataclass(frozen=True, eq=False)
 class Average(Affine):
-    """A sum with fixed coefficients between 0 and 1: means, pools, sums, bilinear interpolation."""
+    """A linear map with fixed coefficients between 0 and 1: means, average pools, sums, bilinear interpolation."""
 
     call: Callable[[Tensor], Tensor]
-    count: int  # how many elements at most enter one output
+    count: int  # the largest number of elements that enter one output
     name: str = "average"
-    fractions: bool = True  # whether the coefficients stand for fractions such as 1/3 that floats cannot hold
-    settings: dict[str, Any] = field(default_factory=dict[str, Any], kw_only=True)  # what call was made with
+    rational_coefficients: bool = True  # whether floats only approximate the coefficients, such as 1/3
+    settings: dict[str, Any] = field(default_factory=dict[str, Any], kw_only=True)  # of call: kernel, stride ...
 
     @property
     def title(self) -> str:
@@ -200,14 +206,14 @@ class Average(Affine):
 
 @dataclass(frozen=True, eq=False)
 class Rearrange(Affine):
-    """Every output element is one input element or a constant: all shape operators.
+    """Each output element is an input element or a constant: permute, slice, pad, cat, gather and so on.
 
-    Several inputs are read as if their elements stood one after another.
+    Several inputs are flattened and concatenated.
     """
 
-    index: Tensor  # (out elements,) flat input position, or -1 for a constant
-    constant: Tensor | None  # (out elements,) read where index is -1
-    shape: tuple[int, ...]  # of the output
+    index: Tensor  # (out elements,) flat position in the inputs, or -1 for a constant
+    constant: Tensor | None  # (out elements,) the constants where index is -1
+    shape: tuple[int, ...]  # shape of the output
     name: str = "rearrange"
 
     @property
@@ -229,8 +235,8 @@ class Rearrange(Affine):
     def vjp(self, grad: Tensor, shapes: Sequence[Sequence[int]]) -> list[Tensor]:
         sizes = [torch.Size(s).numel() for s in shapes]
         total = grad.new_zeros(len(grad), sum(sizes))
-        taken = self.index >= 0
-        total.index_add_(1, self.index[taken], grad.reshape(len(grad), -1)[:, taken])
+        is_input = self.index >= 0
+        total.index_add_(1, self.index[is_input], grad.reshape(len(grad), -1)[:, is_input])
         return [g.reshape(len(grad), *s) for g, s in zip(total.split(sizes, 1), shapes, strict=True)]
 
     def error_spread(self, *errors: Tensor) -> Tensor:
@@ -241,16 +247,16 @@ class Rearrange(Affine):
         return 0.0
 
     def _gather(self, xs: tuple[Tensor, ...]) -> Tensor:
-        flat = [x.reshape(len(x), -1) for x in xs]
-        joined = flat[0] if len(flat) == 1 else torch.cat(flat, dim=1)
-        if not joined.shape[1]:
-            return joined.new_zeros(len(joined), len(self.index))
-        return joined.index_select(1, self.index.clamp(min=0))
+        parts = [x.reshape(len(x), -1) for x in xs]
+        flat = parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
+        if not flat.shape[1]:
+            return flat.new_zeros(len(flat), len(self.index))
+        return flat.index_select(1, self.index.clamp(min=0))
 
 
 @dataclass(frozen=True, eq=False)
 class Reshape(Affine):
-    """The same elements in the same order under another shape."""
+    """A change of shape that keeps the order of the elements."""
 
     shape: tuple[int, ...]
 
@@ -272,5 +278,5 @@ class Reshape(Affine):
 
 
 def sum_to_shape(grad: Tensor, shape: Sequence[int]) -> Tensor:
-    """Gradients (points, *wide) as gradients of what was broadcast from (points, *shape)."""
+    """Sum gradients (points, *out) over the dims that were broadcast, to (points, *shape)."""
     return grad if tuple(grad.shape[1:]) == tuple(shape) else grad.sum_to_size(len(grad), *shape)

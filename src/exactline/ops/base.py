@@ -1,4 +1,4 @@
-"""What an operator is: how it evaluates, how errors pass through it and, if it breaks, where."""
+"""Base classes of operators: how they evaluate, how errors propagate through them and, if they break, where."""
 
 from __future__ import annotations
 
@@ -11,27 +11,29 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
+from ..tolerances import OVERFLOW_SCALE
+
 
 @dataclass(frozen=True, eq=False)
 class Op(ABC):
-    """One node's work on a batch of points; every tensor is (points, *shape)."""
+    """The function that one node of a network computes on a batch of points; every tensor is (points, *shape)."""
 
     @abstractmethod
     def evaluate(self, *xs: Tensor) -> Tensor:
-        """The operator's value at every point."""
+        """Compute the output (points, *out) at every point; ``xs`` are the inputs, (points, *in) each."""
 
     @property
     def title(self) -> str:
-        """What people call this operator."""
+        """The operator's name in messages and tables."""
         return type(self).__name__
 
     @property
     def rounding_terms(self) -> float:
-        """How many roundings one output gathers on its way, as a root mean square."""
+        """Number of rounded terms that enter one output; its rounding error grows with the square root."""
         return 1.0
 
     def to(self, device: torch.device, dtype: torch.dtype) -> Self:
-        """The same operator with its tensors elsewhere or in another precision."""
+        """Copy the operator with its tensors on another device or in another precision."""
         changes = {}
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
@@ -43,7 +45,7 @@ class Op(ABC):
 
 @dataclass(frozen=True, eq=False)
 class Input(Op):
-    """The network's input: what the line gives."""
+    """An input of the network: a point of the line."""
 
     def evaluate(self, *xs: Tensor) -> Tensor:
         return xs[0]
@@ -51,24 +53,25 @@ class Input(Op):
 
 @dataclass(frozen=True, eq=False)
 class Affine(Op):
-    """An operator with no breaks: a linear map and a constant."""
+    """An operator without breaks: a linear map plus a constant."""
 
     @abstractmethod
     def linear(self, *xs: Tensor) -> Tensor:
-        """`evaluate` without its constant part."""
+        """Apply the linear part: `evaluate` without the constant. It is also the JVP at every point."""
 
     @abstractmethod
     def error_spread(self, *errors: Tensor) -> Tensor:
-        """The size of the output's error when the inputs carry independent ``errors``."""
+        """Error size of the output, (points, *out), for inputs with independent errors of size ``errors``."""
 
     def constant_part(self, *zeros: Tensor) -> Tensor:
-        """What is added, given zeros for every input; it may have to be expanded."""
+        """The constant, broadcastable to (points, *out); ``zeros`` are zero inputs, (1, *in) each."""
         return self.evaluate(*zeros)
 
     def evaluate_scaled(self, *xs: Tensor) -> Tensor:
-        """`evaluate` in float64 where a product or a partial sum may overflow though the result does not.
+        """`evaluate` on scaled float64 inputs, for values so large that a product or a partial sum may overflow.
 
-        Otherwise it would depend on the processor whether it does: a fused multiply-add never forms the product.
+        Without scaling, the result could depend on the processor: a fused multiply-add does not round the product, so
+        it does not overflow where a separate multiplication does.
         """
         zeros = (torch.zeros_like(x[:1]) for x in xs)
         return (
@@ -76,10 +79,13 @@ class Affine(Op):
         ) / OVERFLOW_SCALE
 
     def vjp(self, grad: Tensor, shapes: Sequence[Sequence[int]]) -> list[Tensor]:
-        """Gradients at the output, (points, *out), as gradients at every input, (points, *shape) each."""
+        """Vector-Jacobian product: gradients at every input, (points, *shape) each, from those at the output.
+
+        ``grad`` is (points, *out), ``shapes`` are the shapes of the inputs without the batch dimension.
+        """
         with torch.enable_grad():
-            made = (torch.zeros(len(grad), *s, dtype=grad.dtype, device=grad.device) for s in shapes)
-            xs = [x.requires_grad_() for x in made]
+            zeros = (torch.zeros(len(grad), *s, dtype=grad.dtype, device=grad.device) for s in shapes)
+            xs = [x.requires_grad_() for x in zeros]
             return list(torch.autograd.grad(self.linear(*xs), xs, grad))
 
 
@@ -89,116 +95,120 @@ class Breaking(Op):
 
     @abstractmethod
     def units(self, shape: tuple[int, ...]) -> int:
-        """How many units can break, for an input of this shape."""
+        """Number of units that can break, for an input of this shape."""
 
     @property
     def max_slope(self) -> float:
-        """The largest slope of any branch."""
+        """The largest absolute slope of any branch."""
         return 1.0
 
     def evaluate_inplace(self, x: Tensor) -> Tensor:
-        """`evaluate` where the input is not needed any more and may be written over."""
+        """`evaluate` that may overwrite its input (points, *in)."""
         return self.evaluate(x)
 
     def knot_distances(self, x: Tensor) -> Tensor | None:
-        """How near to each knot any value comes, (knots,); None for an operator without knots."""
+        """The smallest distance of any value to each knot, (knots,); None for an operator without knots."""
         return None
 
     @abstractmethod
-    def snap_to_knots(self, x: Tensor, noise: ErrorBounds) -> SnappedInput:
-        """Decide which values are on a knot, given how far they can be trusted."""
+    def snap_to_knots(self, x: Tensor, errors: ErrorBounds) -> SnappedInput:
+        """Set values that are within their error of a knot to the knot; ``x`` is (points, *in)."""
 
     @abstractmethod
-    def crossings(self, settled: SnappedInput, noise: ErrorBounds) -> Crossings:
-        """Every crossing between neighbouring points of one line."""
+    def crossings(self, snapped: SnappedInput, errors: ErrorBounds) -> Crossings:
+        """Find every crossing between neighbouring points of the same line."""
 
-    def knot_passes(self, settled: SnappedInput, noise: ErrorBounds) -> KnotPasses | None:
-        """Crossings that fall on points that exist already; None where there are none or they are not counted."""
+    def knot_passes(self, snapped: SnappedInput, errors: ErrorBounds) -> KnotPasses | None:
+        """Find crossings that fall on existing points; None where there are none or they are not counted."""
         return None
 
     @abstractmethod
     def jvp(self, x: Tensor, errors: Tensor) -> Tensor:
-        """Small errors (probes, points, *in) at some points, carried to the output along the branch taken."""
+        """Jacobian-vector product: propagate small errors (probes, points, *in) at points ``x`` (points, *in)."""
 
     @abstractmethod
     def activation_pattern(self, before: Tensor, after: Tensor) -> Tensor:
-        """The branch taken by every unit on pieces that run from ``before`` to ``after``."""
+        """The branch that every unit takes on pieces from ``before`` to ``after``, (pieces, *in) each."""
 
     @abstractmethod
     def apply_affine(self, pattern: Tensor, x: Tensor) -> Tensor:
-        """The affine map of a branch pattern, applied to any point."""
+        """Apply the affine map of an activation pattern to any points (pieces, *in)."""
 
     def other_side(self, before: Tensor, after: Tensor) -> Tensor | None:
-        """The pattern with every unit that is on a knot along a whole piece on its other side; None: there is none."""
+        """The activation pattern with the other branch wherever a unit stays on a knot along a piece.
+
+        None if no unit stays on a knot.
+        """
         return None
 
     def vjp(self, pattern: Tensor, grad: Tensor, shape: Sequence[int]) -> Tensor:
-        """Gradients at the output, (pieces, *out), as gradients at the input, (pieces, *shape)."""
+        """Vector-Jacobian product for an activation pattern: (pieces, *out) to (pieces, *shape)."""
         with torch.enable_grad():
             x = torch.zeros(len(grad), *shape, dtype=grad.dtype, device=grad.device, requires_grad=True)
-            (found,) = torch.autograd.grad(self.apply_affine(pattern, x), x, grad)
-        return found
-
-
-OVERFLOW_GUARD = 2.0**1020  # values beyond this are scaled before they are added
-OVERFLOW_SCALE = 2.0**-600  # by so much: products of two numbers of up to 2^800 do not overflow
+            (input_grad,) = torch.autograd.grad(self.apply_affine(pattern, x), x, grad)
+        return input_grad
 
 
 class ErrorBounds(ABC):
-    """How far the values that reach a breaking node can be trusted, point by point."""
+    """Error bounds of the values at the input of a breaking node: a floating-point filter and its refinement.
 
-    same_line: Tensor  # (points - 1,) whether a point and the next lie on one line
-    line_ends: Tensor  # (k,) the points whose next one is on another line
-    several_lines: bool  # whether there are any
-    magnitude: float  # the size of the largest value
+    A value further than `threshold` from a knot is on a known side of it. For the few others, `bound` estimates the
+    error point by point.
+    """
+
+    same_line: Tensor  # (points - 1,) whether a point and its successor lie on the same line
+    line_ends: Tensor  # (k,) points whose successor lies on another line
+    several_lines: bool  # whether line_ends is not empty
+    magnitude: float  # the largest absolute value
     widths: Tensor  # (points - 1,) in alpha
-    threshold: float  # values further than this from a knot are clear without a closer look
-    knot_distances: Sequence[float] | None = (
-        None  # how near to each knot any value comes, where that is known beforehand
-    )
+    threshold: float  # filter: values further than this from a knot need no error bound
+    knot_distances: Sequence[float] | None = None  # smallest distance of any value to each knot, where known
 
     @abstractmethod
     def bound(self, rows: Tensor) -> Tensor:
-        """Error bounds (rows, elements) of the node's input at some points."""
+        """Error bounds (rows, elements) of the node's input at some points (rows,)."""
 
     def thresholds_at(self, elements: Tensor) -> Tensor | float:
-        """The same limit for some elements, smaller for those whose weights are."""
+        """`threshold` for some elements (k,): smaller where the weights of an element are smaller."""
         return self.threshold
 
 
 @dataclass(frozen=True, eq=False)
 class SnappedInput:
-    """A breaking node's input once it is known which values sit on a knot."""
+    """The input of a breaking node after values within their error of a knot were set to the knot."""
 
     x: Tensor  # (points, elements), values on a knot are exactly the knot
-    sides: tuple[tuple[Tensor, Tensor | None], ...] = ()  # per knot: above, and below unless that is all the rest
-    ambiguous: Tensor | None = None  # (points - 1,) units per piece not told from a knot
+    sides: tuple[tuple[Tensor, Tensor | None], ...] = ()  # per knot: masks above and below; None: below is not above
+    ambiguous: Tensor | None = None  # (points - 1,) units per piece whose side of a knot rounding hides
 
 
 @dataclass(frozen=True, eq=False)
 class KnotPasses:
-    """Units that go through a knot exactly at a point: how many at each, and at the outermost points half of it."""
+    """Units that pass a knot exactly at an existing point.
 
-    counts: Tensor  # (points,)
-    first: Tensor  # (k, 3) knot, unit, and the side taken after the first point
-    last: Tensor  # (k, 3) knot, unit, and the side taken before the last point
+    At the first and the last point only one side is known: the engine compares it with the neighbouring part's.
+    """
+
+    counts: Tensor  # (points,) how many units pass a knot at each inner point
+    first: Tensor  # (k, 3) knot, unit, and the side after the first point
+    last: Tensor  # (k, 3) knot, unit, and the side before the last point
 
 
 @dataclass(frozen=True, eq=False)
 class Crossings:
-    """Crossings as parallel arrays: a difference that changes sign inside a piece."""
+    """Crossings as parallel arrays: differences that change sign inside a piece."""
 
-    piece: Tensor  # (k,) the point to the left
-    unit: Tensor  # (k,) which unit of the node
+    piece: Tensor  # (k,) index of the point at the left end
+    unit: Tensor  # (k,) index of the unit in its node
     before: Tensor  # (k,) the difference at the left end
     after: Tensor  # (k,) the difference at the right end
-    element: Tensor  # (k,) the input element that meets ...
-    partner: Tensor  # (k,) ... another element, or -1 for ...
-    level: Tensor  # (k,) ... this constant
+    element: Tensor  # (k,) the input element ...
+    partner: Tensor  # (k,) ... minus this element, or, where it is -1, ...
+    level: Tensor  # (k,) ... minus this constant
 
     @staticmethod
     def join(parts: list[Crossings]) -> Crossings:
-        """Several sets of crossings as one."""
+        """Concatenate several sets of crossings."""
         if len(parts) == 1:
             return parts[0]
         names = [f.name for f in dataclasses.fields(Crossings)]
@@ -206,12 +216,15 @@ class Crossings:
 
 
 def flatten_units(x: Tensor) -> Tensor:
-    """(n, *shape) as (n, elements), also where a point is a single number or nothing."""
+    """Flatten (n, *shape) to (n, elements), also where shape is () or has a size of 0."""
     return x.unsqueeze(-1).flatten(1)
 
 
 def root_sum_squares(call: Callable[[Tensor], Tensor], errors: Tensor, top: float = 1.0) -> Tensor:
-    """Independent errors through a ``call`` with squared coefficients, scaled so that no square overflows."""
+    """Propagate independent errors (n, *in) by the root of a sum of squares, scaled so that no square overflows.
+
+    ``call`` is the linear map with squared coefficients, each divided by the square of ``top``.
+    """
     size = flatten_units(errors).amax(1) if errors.shape[1:].numel() else errors.new_ones(len(errors))
     size = size.clamp(min=torch.finfo(errors.dtype).tiny)
     out = call((errors / size.view(-1, *[1] * (errors.dim() - 1))).square())

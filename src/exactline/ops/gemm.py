@@ -1,6 +1,6 @@
-"""Convolutions as matrix products: on a GPU, float64 kernels for convolutions reach a fraction of what products do.
+"""Convolutions as matrix products (im2col + GEMM): on GPUs several times faster than float64 convolution kernels.
 
-Windows are copied out side by side, a few points at a time, and multiplied straight into the output.
+The windows of a few points at a time are unfolded into columns and multiplied directly into the output.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-GEMM_DEVICES = frozenset({"cuda"})  # kinds of device where products are so much faster
-MAX_UNFOLDED_ELEMENTS = 1 << 25  # numbers that are copied out at a time: 256 MiB
-MIN_OUTPUT_CHANNELS = 16  # outputs of a group: below, copying windows costs more than products save
-MIN_MULTIPLICATIONS = 1 << 24  # multiplications: below, one kernel is better than several
+GEMM_DEVICES = frozenset({"cuda"})  # types of device on which matrix products are the faster way
+MAX_UNFOLDED_ELEMENTS = 1 << 25  # elements unfolded at a time: 256 MiB of float64
+MIN_OUTPUT_CHANNELS = 16  # output channels of a group; with fewer, unfolding costs more than the product saves
+MIN_MULTIPLICATIONS = 1 << 24  # multiplications of a call; with fewer, several kernel launches cost more than one
 
 
 @dataclass(frozen=True)
@@ -27,73 +27,76 @@ class _ConvolutionShape:
     kernel: tuple[int, ...]
     stride: tuple[int, ...]
     dilation: tuple[int, ...]
-    pad: tuple[int, ...]  # as `F.pad` takes it: the last dim first, before and after
-    out: tuple[int, ...]  # spatial
+    pad: tuple[int, ...]  # in the order of `F.pad`: last dim first, before and after
+    out: tuple[int, ...]  # spatial size of the output
     groups: int
 
     @staticmethod
-    def of(x: Tensor, weight: Tensor, known: Mapping[str, Any]) -> _ConvolutionShape:
-        """``known``: stride, padding, padding_end and dilation, one number for each spatial dim, and groups."""
-        kernel, before, after = tuple(weight.shape[2:]), known["padding"], known["padding_end"]
-        sizes = zip(x.shape[2:], kernel, known["stride"], before, after, known["dilation"], strict=True)
+    def of(x: Tensor, weight: Tensor, settings: Mapping[str, Any]) -> _ConvolutionShape:
+        """Compute the sizes; ``settings`` as in `convolve_by_gemm`."""
+        kernel, before, after = tuple(weight.shape[2:]), settings["padding"], settings["padding_end"]
+        stride, dilation = tuple(settings["stride"]), tuple(settings["dilation"])
+        sizes = zip(x.shape[2:], kernel, stride, before, after, dilation, strict=True)
         out = tuple((n + p + q - d * (k - 1) - 1) // s + 1 for n, k, s, p, q, d in sizes)
         pad = tuple(n for both in zip(reversed(before), reversed(after), strict=True) for n in both)
-        return _ConvolutionShape(kernel, tuple(known["stride"]), tuple(known["dilation"]), pad, out, known["groups"])
+        return _ConvolutionShape(kernel, stride, dilation, pad, out, settings["groups"])
 
     @property
     def is_pointwise(self) -> bool:
-        """Whether the windows are the values themselves, in their order."""
+        """Whether this is a 1x1 convolution, which needs no unfolding."""
         return not any(self.pad) and set(self.kernel) == set(self.stride) == {1}
 
 
 def convolve_by_gemm(
     x: Tensor,  # (n, channels, *size)
-    weight: Tensor,  # (outputs, channels / groups, *kernel)
-    bias: Tensor | None,  # (outputs,)
-    known: Mapping[str, Any],
+    weight: Tensor,  # (output channels, channels / groups, *kernel)
+    bias: Tensor | None,  # (output channels,)
+    settings: Mapping[str, Any],
 ) -> Tensor | None:
-    """A convolution by products, (n, outputs, *out); None where torch's own is to be taken.
+    """Convolve by matrix products, to (n, output channels, *out); None where torch's own kernel is the better way.
 
-    ``known`` are its settings, one number for each spatial dim, as `Product.settings` has them.
+    ``settings`` has stride, padding, padding_end and dilation with one number for each spatial dim, groups and
+    transposed, as in `Product.settings`.
     """
-    if x.device.type not in GEMM_DEVICES or x.dtype != torch.float64 or known["transposed"]:
+    if x.device.type not in GEMM_DEVICES or x.dtype != torch.float64 or settings["transposed"]:
         return None
     if x.requires_grad and torch.is_grad_enabled():
-        return None  # products are written in place
-    shape = _ConvolutionShape.of(x, weight, known)
+        return None  # autograd does not follow products that are written into an existing tensor
+    shape = _ConvolutionShape.of(x, weight, settings)
     if not _pays_off(x, weight, shape):
         return None
     out = x.new_empty(len(x), len(weight), prod(shape.out))
     matrix = weight.reshape(shape.groups, len(weight) // shape.groups, -1)
     size = (shape.groups, matrix.shape[2], out.shape[2])
     step = len(x) if shape.is_pointwise else min(len(x), MAX_UNFOLDED_ELEMENTS // prod(size))
-    held = None if shape.is_pointwise else x.new_empty(step, x.shape[1], *shape.kernel, *shape.out)
+    buffer = None if shape.is_pointwise else x.new_empty(step, x.shape[1], *shape.kernel, *shape.out)
     for start in range(0, len(x), step):
-        some = x[start : start + step]
-        columns = some if held is None else held[: len(some)].copy_(_windows(some, shape))
-        columns = columns.reshape(len(some), *size)
-        made = out[start : start + step].view(len(some), shape.groups, matrix.shape[1], -1)
+        batch = x[start : start + step]
+        columns = batch if buffer is None else buffer[: len(batch)].copy_(_unfold(batch, shape))
+        columns = columns.reshape(len(batch), *size)
+        target = out[start : start + step].view(len(batch), shape.groups, matrix.shape[1], -1)
         for group in range(shape.groups):
-            factor = matrix[group].expand(len(some), -1, -1)
-            torch.bmm(factor, columns[:, group], out=made[:, group])
+            factor = matrix[group].expand(len(batch), -1, -1)
+            torch.bmm(factor, columns[:, group], out=target[:, group])
     if bias is not None:
         out += bias[:, None]
     return out.view(len(x), len(weight), *shape.out)
 
 
 def _pays_off(x: Tensor, weight: Tensor, shape: _ConvolutionShape) -> bool:
-    outputs, inputs = len(weight), weight[:1].numel()  # numbers that enter one output
-    places = prod(shape.out)
-    if min(shape.out) < 1 or len(x) * outputs * inputs * places < MIN_MULTIPLICATIONS:
+    """Whether matrix products are expected to be faster than torch's convolution."""
+    channels, terms = len(weight), weight[:1].numel()
+    positions = prod(shape.out)
+    if min(shape.out) < 1 or len(x) * channels * terms * positions < MIN_MULTIPLICATIONS:
         return False
     if shape.is_pointwise and shape.groups == 1:
-        return False  # torch's own is such a product
-    fits = shape.is_pointwise or shape.groups * inputs * places <= MAX_UNFOLDED_ELEMENTS
-    return fits and outputs // shape.groups >= MIN_OUTPUT_CHANNELS
+        return False  # torch's own kernel is a matrix product already
+    fits = shape.is_pointwise or shape.groups * terms * positions <= MAX_UNFOLDED_ELEMENTS
+    return fits and channels // shape.groups >= MIN_OUTPUT_CHANNELS
 
 
-def _windows(x: Tensor, shape: _ConvolutionShape) -> Tensor:
-    """The windows of some points, (n, channels, *kernel, *out): a view that reads most values several times."""
+def _unfold(x: Tensor, shape: _ConvolutionShape) -> Tensor:
+    """The windows (n, channels, *kernel, *out) of some points, as an overlapping view."""
     padded = F.pad(x, shape.pad) if any(shape.pad) else x
     steps = padded.stride()
     within = tuple(s * d for s, d in zip(steps[2:], shape.dilation, strict=True))

@@ -1,4 +1,4 @@
-"""Order statistics: sort, topk, kthvalue and median, which break where a returned value changes its source."""
+"""Order statistics: sort, topk, kthvalue and median. They break where a returned value changes its source."""
 
 from __future__ import annotations
 
@@ -7,17 +7,18 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from .base import OVERFLOW_GUARD, Breaking, Crossings, ErrorBounds, SnappedInput
-from .maximum import AMBIGUITY_SHARE, MAX_WINDOW_ELEMENTS
+from ..tolerances import AMBIGUITY_SHARE, HUGE_VALUE_SCALE, OVERFLOW_GUARD, RANK_TIE_ROUNDINGS
+from .base import Breaking, Crossings, ErrorBounds, SnappedInput
+from .maximum import MAX_WINDOW_ELEMENTS
 
 
 @dataclass(frozen=True, eq=False)
 class Order(Breaking):
-    """Chosen ranks (0 is the largest) of the elements of every window."""
+    """The elements of some ranks in every window; rank 0 is the largest element."""
 
     table: Tensor  # (windows, size) flat positions in the input
     ranks: Tensor  # (returned,)
-    shape: tuple[int, ...]  # of the output, whose elements run over windows, then ranks
+    shape: tuple[int, ...]  # shape of the output; its elements run over windows, then ranks
     name: str = "sort"
 
     @property
@@ -29,25 +30,25 @@ class Order(Breaking):
         return ordered[..., self.ranks].reshape(len(xs[0]), *self.shape)
 
     def jvp(self, x: Tensor, errors: Tensor) -> Tensor:
-        which = self._window_values(x).sort(dim=-1, descending=True, stable=True).indices[..., self.ranks]
-        opened = self._window_values(errors.reshape(-1, *errors.shape[2:])).view(*errors.shape[:2], *self.table.shape)
-        return opened.gather(-1, which.expand(len(errors), *which.shape)).reshape(*errors.shape[:2], *self.shape)
+        source = self._window_values(x).sort(dim=-1, descending=True, stable=True).indices[..., self.ranks]
+        tangents = self._window_values(errors.reshape(-1, *errors.shape[2:])).view(*errors.shape[:2], *self.table.shape)
+        return tangents.gather(-1, source.expand(len(errors), *source.shape)).reshape(*errors.shape[:2], *self.shape)
 
     def units(self, shape: tuple[int, ...]) -> int:
         return len(self.table)
 
-    def snap_to_knots(self, x: Tensor, noise: ErrorBounds) -> SnappedInput:
-        return SnappedInput(x.reshape(len(x), -1), ambiguous=self._count_ambiguous(x, noise))
+    def snap_to_knots(self, x: Tensor, errors: ErrorBounds) -> SnappedInput:
+        return SnappedInput(x.reshape(len(x), -1), ambiguous=self._count_ambiguous(x, errors))
 
-    def crossings(self, settled: SnappedInput, noise: ErrorBounds) -> Crossings:
-        x = settled.x
-        first, second = torch.triu_indices(self.table.shape[1], self.table.shape[1], 1, device=x.device)
-        step = max(1, MAX_WINDOW_ELEMENTS // max(len(first) * len(self.table), 1))
-        empty = torch.zeros(0, dtype=torch.int64, device=x.device)
-        none = torch.zeros(0, dtype=x.dtype, device=x.device)
-        parts = [Crossings(empty, empty, none, none, empty, empty, none)]
-        for at in range(0, len(x) - 1, step):
-            parts.append(self._rank_swaps(x, at, min(at + step, len(x) - 1), first, second, noise))
+    def crossings(self, snapped: SnappedInput, errors: ErrorBounds) -> Crossings:
+        x = snapped.x
+        pairs = self._pairs(x.device)
+        step = max(1, MAX_WINDOW_ELEMENTS // max(pairs.shape[1] * len(self.table), 1))
+        no_indices = torch.zeros(0, dtype=torch.int64, device=x.device)
+        no_values = torch.zeros(0, dtype=x.dtype, device=x.device)
+        parts = [Crossings(no_indices, no_indices, no_values, no_values, no_indices, no_indices, no_values)]
+        for first in range(0, len(x) - 1, step):
+            parts.append(self._rank_swaps(x, first, min(first + step, len(x) - 1), pairs, errors))
         return Crossings.join(parts)
 
     def activation_pattern(self, before: Tensor, after: Tensor) -> Tensor:
@@ -57,61 +58,87 @@ class Order(Breaking):
     def apply_affine(self, pattern: Tensor, x: Tensor) -> Tensor:
         return self._window_values(x).gather(-1, pattern).reshape(len(x), *self.shape)
 
+    def _pairs(self, device: torch.device) -> Tensor:
+        """All pairs of columns of a window, (2, pairs)."""
+        return torch.triu_indices(self.table.shape[1], self.table.shape[1], 1, device=device)
+
     def _window_values(self, x: Tensor) -> Tensor:
         return x.reshape(len(x), -1)[:, self.table]  # (points, windows, size)
 
-    def _count_ambiguous(self, x: Tensor, noise: ErrorBounds) -> Tensor | None:
-        """Windows per piece with two lines that cannot be told apart at either end; looked for where noise is large."""
-        if noise.threshold <= AMBIGUITY_SHARE * noise.magnitude or len(x) < 2:
+    def _count_ambiguous(self, x: Tensor, errors: ErrorBounds) -> Tensor | None:
+        """Windows per piece, (points - 1,), with two lines that are equal up to errors at both ends.
+
+        None where errors are too small for a whole line to hide in them.
+        """
+        if errors.threshold <= AMBIGUITY_SHARE * errors.magnitude or len(x) < 2:
             return None
-        first, second = torch.triu_indices(self.table.shape[1], self.table.shape[1], 1, device=x.device)
-        opened = self._window_values(x)
-        gap = (opened[..., first] - opened[..., second]).abs()
-        bound = noise.bound(torch.arange(len(x), device=x.device))[:, self.table]
+        first, second = self._pairs(x.device)
+        values = self._window_values(x)
+        gap = (values[..., first] - values[..., second]).abs()
+        bound = errors.bound(torch.arange(len(x), device=x.device))[:, self.table]
         near = gap <= bound[..., first] + bound[..., second]
         both = near[:-1] & near[1:] & ((gap[:-1] > 0) | (gap[1:] > 0))
-        return both.any(2).sum(1) * noise.same_line
+        return both.any(2).sum(1) * errors.same_line
 
-    def _rank_swaps(self, x: Tensor, at: int, to: int, first: Tensor, second: Tensor, noise: ErrorBounds) -> Crossings:
-        """Pairs that change order on the pieces ``at`` to ``to``, where a returned rank is concerned."""
-        rows = torch.arange(at, to + 1, device=x.device)
-        opened = x[at : to + 1][:, self.table]
-        if noise.magnitude > OVERFLOW_GUARD:
-            opened = opened * 0.25  # differences of huge values would overflow
-        gap = opened[..., first] - opened[..., second]  # (points, windows, pairs)
-        near = (gap != 0) & (gap.abs() <= 2 * noise.threshold)
+    def _rank_swaps(
+        self,
+        x: Tensor,  # (points, elements)
+        first: int,
+        last: int,
+        pairs: Tensor,  # (2, pairs)
+        errors: ErrorBounds,
+    ) -> Crossings:
+        """Pairs of lines that swap ranks between the points ``first`` and ``last`` and so change a returned value."""
+        rows = torch.arange(first, last + 1, device=x.device)
+        values = x[first : last + 1][:, self.table]
+        if errors.magnitude > OVERFLOW_GUARD:
+            values = values * HUGE_VALUE_SCALE
+        one, two = pairs
+        gap = values[..., one] - values[..., two]  # (points, windows, pairs)
+        near = (gap != 0) & (gap.abs() <= 2 * errors.threshold)
         if bool(near.any()):
-            look = near.flatten(1).any(1)
-            bound = noise.bound(rows[look])[:, self.table]
-            sure = gap[look].abs() > bound[..., first] + bound[..., second]
-            gap[look] = torch.where(sure, gap[look], torch.zeros_like(gap[look]))
+            unclear = near.flatten(1).any(1)
+            bound = errors.bound(rows[unclear])[:, self.table]
+            apart = gap[unclear].abs() > bound[..., one] + bound[..., two]
+            gap[unclear] = torch.where(apart, gap[unclear], torch.zeros_like(gap[unclear]))
         crossed = ((gap[:-1] > 0) & (gap[1:] < 0)) | ((gap[:-1] < 0) & (gap[1:] > 0))
-        crossed &= noise.same_line[at:to, None, None]
+        crossed &= errors.same_line[first:last, None, None]
         piece, window, pair = torch.nonzero(crossed, as_tuple=True)
         before, after = gap[piece, window, pair], gap[piece + 1, window, pair]
-        start, stop = opened[piece, window], opened[piece + 1, window]
-        kept = torch.nonzero(self._changes_result(start, stop, before, after, first[pair]))[:, 0]
-        piece, window, pair, before, after = (v[kept] for v in (piece, window, pair, before, after))
-        places = self.table[window]
-        element = places.gather(1, first[pair][:, None])[:, 0]
-        partner = places.gather(1, second[pair][:, None])[:, 0]
-        return Crossings(piece + at, window, before, after, element, partner, torch.zeros_like(before))
+        start, stop = values[piece, window], values[piece + 1, window]
+        rows = torch.nonzero(self._changes_result(start, stop, (before, after), one[pair]))[:, 0]
+        piece, window, pair, before, after = (v[rows] for v in (piece, window, pair, before, after))
+        elements = self.table[window]
+        element = elements.gather(1, one[pair][:, None])[:, 0]
+        partner = elements.gather(1, two[pair][:, None])[:, 0]
+        return Crossings(piece + first, window, before, after, element, partner, torch.zeros_like(before))
 
-    def _changes_result(self, start: Tensor, stop: Tensor, before: Tensor, after: Tensor, who: Tensor) -> Tensor:
-        """Whether the line at a returned rank changes when the tied lines reverse their order."""
+    def _changes_result(
+        self,
+        start: Tensor,  # (k, size) values of the window's lines at the left end
+        stop: Tensor,  # (k, size) and at the right end
+        gaps: tuple[Tensor, Tensor],  # (k,) difference of the pair that crosses, at both ends
+        column: Tensor,  # (k,) one line of the pair
+    ) -> Tensor:
+        """Whether a swap changes a returned value, (k,): all lines tied at the crossing reverse their order there."""
         size = start.shape[1]
         if len(self.ranks) == size or not len(start):
             return torch.ones(len(start), dtype=torch.bool, device=start.device)
+        before, after = gaps
         part = (before.abs() / (before.abs() + after.abs()))[:, None]
         values = torch.lerp(start, stop, part)
-        common = values.gather(1, who[:, None])
-        slack = 32 * torch.finfo(start.dtype).eps * torch.maximum(start.abs(), stop.abs()).amax(1, keepdim=True)
+        common = values.gather(1, column[:, None])
+        slack = (
+            RANK_TIE_ROUNDINGS
+            * torch.finfo(start.dtype).eps
+            * torch.maximum(start.abs(), stop.abs()).amax(1, keepdim=True)
+        )
         tied = (values - common).abs() <= slack
-        over = ((values > common) & ~tied).sum(1, keepdim=True)
+        larger = ((values > common) & ~tied).sum(1, keepdim=True)
         slope = torch.where(tied, stop - start, torch.full_like(start, torch.inf)).sort(1).values
         count = tied.sum(1, keepdim=True)
-        place = self.ranks[None] - over  # (k, returned) place among the tied
-        inside = (place >= 0) & (place < count)
-        place = place * inside
-        mirrored = (count - 1 - place) * inside
-        return (inside & (slope.gather(1, place) != slope.gather(1, mirrored))).any(1)
+        rank = self.ranks[None] - larger  # (k, returned) rank among the tied lines
+        is_tied = (rank >= 0) & (rank < count)
+        rank = rank * is_tied
+        mirrored = (count - 1 - rank) * is_tied
+        return (is_tied & (slope.gather(1, rank) != slope.gather(1, mirrored))).any(1)

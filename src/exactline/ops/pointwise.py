@@ -1,4 +1,4 @@
-"""Elementwise breaking operators: every one is a list of knots and the slopes between them."""
+"""Elementwise breaking operators: piecewise-linear functions, given by their knots and the slopes between them."""
 
 from __future__ import annotations
 
@@ -9,29 +9,29 @@ from fractions import Fraction
 import torch
 from torch import Tensor
 
-from .base import OVERFLOW_GUARD, Breaking, Crossings, ErrorBounds, KnotPasses, SnappedInput
+from ..tolerances import HUGE_VALUE_SCALE, KNOT_REACH, MAX_ALPHA_ERROR, OVERFLOW_GUARD
+from .base import Breaking, Crossings, ErrorBounds, KnotPasses, SnappedInput
 from .masks import all_true, greater, less, nonzero, xor
 
-MAX_ALPHA_SHIFT = 1e-10  # in alpha: breaks that rounding moves by more are counted as unresolved
-Number = Fraction | Tensor  # exact, or broadcastable to (1, *shape); knots have exactly that shape
+Number = Fraction | Tensor  # one exact number, or a tensor broadcastable to (1, *shape); knots have exactly that shape
 
 
 @dataclass(frozen=True, eq=False)
 class Pointwise(Breaking):
-    """A continuous piecewise-linear function of each coordinate.
+    """A continuous piecewise-linear function of one variable, applied to each element.
 
     >>> relu = Pointwise((Fraction(0),), (Fraction(0), Fraction(1)), Fraction(0))
     >>> relu.evaluate(torch.tensor([[-2.0, 0.0, 3.0]]))
     tensor([[0., 0., 3.]])
     """
 
-    knots: tuple[Number, ...]  # ascending
+    knots: tuple[Number, ...]  # in ascending order
     slopes: tuple[Number, ...]  # one more than knots
-    value: Number  # at the first knot
-    fn: Callable[[Tensor], Tensor] | None = None  # a faster way to the same values
-    inplace_fn: Callable[[Tensor], Tensor] | None = None  # the same, written over its input
+    value: Number  # of the function at the first knot
+    fn: Callable[[Tensor], Tensor] | None = None  # torch's own kernel, if there is one
+    inplace_fn: Callable[[Tensor], Tensor] | None = None  # torch's kernel that overwrites its input
     name: str = "pointwise"
-    flat_slope: Fraction | None = None  # on a knot along a whole piece; None: that of the left branch
+    flat_slope: Fraction | None = None  # slope of a unit that stays on a knot along a piece; None: the left branch's
 
     @property
     def title(self) -> str:
@@ -58,18 +58,18 @@ class Pointwise(Breaking):
         return self.evaluate(x) if self.inplace_fn is None else self.inplace_fn(x)
 
     def jvp(self, x: Tensor, errors: Tensor) -> Tensor:
-        reach = errors.abs().amax(0) * 8
+        reach = errors.abs().amax(0) * KNOT_REACH
         if (_shared_numbers(self.knots), _shared_numbers(self.slopes)) == ([0], [0, 1]):
             return errors * (x + reach >= 0)
         slope = torch.zeros_like(x)
-        for j, each in enumerate(self.slopes):
-            here = torch.ones_like(x, dtype=torch.bool)
+        for j, branch_slope in enumerate(self.slopes):
+            in_reach = torch.ones_like(x, dtype=torch.bool)
             if j > 0:
-                here &= x + reach >= _as_number(self.knots[j - 1])
+                in_reach &= x + reach >= _as_number(self.knots[j - 1])
             if j < len(self.knots):
-                here &= x - reach <= _as_number(self.knots[j])
-            steep = torch.as_tensor(_as_number(each), dtype=x.dtype, device=x.device)
-            slope = torch.where(here & (steep.abs() >= slope.abs()), steep, slope)
+                in_reach &= x - reach <= _as_number(self.knots[j])
+            candidate = torch.as_tensor(_as_number(branch_slope), dtype=x.dtype, device=x.device)
+            slope = torch.where(in_reach & (candidate.abs() >= slope.abs()), candidate, slope)
         return errors * slope
 
     def units(self, shape: tuple[int, ...]) -> int:
@@ -79,92 +79,90 @@ class Pointwise(Breaking):
         gaps = (x - _as_number(k) if isinstance(k, Tensor) or k else x for k in self.knots)
         return torch.stack([torch.linalg.vector_norm(gap, -torch.inf) for gap in gaps])
 
-    def snap_to_knots(self, x: Tensor, noise: ErrorBounds) -> SnappedInput:
+    def snap_to_knots(self, x: Tensor, errors: ErrorBounds) -> SnappedInput:
         flat = x.reshape(len(x), -1)
         sides = []
-        unresolved = None
-        owned = False
-        for place, knot in enumerate(self.knots):
+        ambiguous = None
+        is_copy = False
+        for index, knot in enumerate(self.knots):
             level = knot_level(knot, x)
-            if noise.knot_distances is not None and noise.knot_distances[place] > noise.threshold:
+            if errors.knot_distances is not None and errors.knot_distances[index] > errors.threshold:
                 sides.append((greater(flat, level), None))
                 continue
-            above, below = greater(flat, level + noise.threshold), less(flat, level - noise.threshold)
+            above, below = greater(flat, level + errors.threshold), less(flat, level - errors.threshold)
             clear = xor(above, below)
             if not all_true(clear):
                 rows, columns = nonzero(~clear)
-                if not owned:
-                    flat, owned = flat.clone(), True
-                snapped = _snap(flat, level, rows, columns, above, below, noise)
+                if not is_copy:
+                    flat, is_copy = flat.clone(), True
+                values = _Values(flat, level, above, below)
+                snapped = values.snap(rows, columns, errors)
                 if snapped is None and all_true(xor(above, below)):
                     below = None
                 elif snapped is not None and len(flat) > 1:
-                    extra = snapped.count_along_pieces(above, below, noise) + snapped.count_slow_crossings(
-                        flat, level, above, below, noise
-                    )
-                    unresolved = extra if unresolved is None else unresolved + extra
+                    count = snapped.count_along_pieces(values, errors) + snapped.count_slow_crossings(values, errors)
+                    ambiguous = count if ambiguous is None else ambiguous + count
             else:
                 below = None
             sides.append((above, below))
-        return SnappedInput(flat, tuple(sides), unresolved)
+        return SnappedInput(flat, tuple(sides), ambiguous)
 
-    def crossings(self, settled: SnappedInput, noise: ErrorBounds) -> Crossings:
+    def crossings(self, snapped: SnappedInput, errors: ErrorBounds) -> Crossings:
         parts = []
-        x = settled.x
-        for knot, (above, below) in zip(self.knots, settled.sides, strict=True):
+        x = snapped.x
+        for knot, (above, below) in zip(self.knots, snapped.sides, strict=True):
             if below is None:
                 crossed = xor(above[:-1], above[1:])
             else:
                 crossed = below[:-1] & above[1:]
                 crossed |= above[:-1] & below[1:]
-            if noise.several_lines:
-                crossed.index_fill_(0, noise.line_ends, False)
+            if errors.several_lines:
+                crossed.index_fill_(0, errors.line_ends, False)
             piece, unit = nonzero(crossed)
             level = _knot_level_at(knot, unit, x)
             before, after = x[piece, unit], x[piece + 1, unit]
-            if noise.magnitude > OVERFLOW_GUARD:
-                before, after = before * 0.25 - level * 0.25, after * 0.25 - level * 0.25
+            if errors.magnitude > OVERFLOW_GUARD:
+                before, after = (v * HUGE_VALUE_SCALE - level * HUGE_VALUE_SCALE for v in (before, after))
             elif isinstance(knot, Tensor) or knot:
                 before, after = before - level, after - level
             parts.append(Crossings(piece, unit, before, after, unit, torch.full_like(unit, -1), level))
         return Crossings.join(parts)
 
-    def knot_passes(self, settled: SnappedInput, noise: ErrorBounds) -> KnotPasses | None:
-        if all(below is None for _, below in settled.sides):
+    def knot_passes(self, snapped: SnappedInput, errors: ErrorBounds) -> KnotPasses | None:
+        if all(below is None for _, below in snapped.sides):
             return None
-        counts = torch.zeros(len(settled.x), dtype=torch.int64, device=settled.x.device)
+        counts = torch.zeros(len(snapped.x), dtype=torch.int64, device=snapped.x.device)
         first, last = [counts.new_zeros(0, 3)], [counts.new_zeros(0, 3)]
-        for knot, (above, below) in enumerate(settled.sides):
+        for knot, (above, below) in enumerate(snapped.sides):
             if below is None:
                 continue
             rows, units = nonzero(~(above ^ below))
-            kinds = torch.full_like(units, knot)
-            for edge, here, there in ((first, 0, 1), (last, len(above) - 1, len(above) - 2)):
-                at = rows == here
-                edge.append(
-                    torch.stack([kinds[at], units[at], _side(above, below, rows[at] * 0 + there, units[at])], 1)
-                )
-            inner = (rows > 0) & (rows < len(above) - 1)
-            rows, units = rows[inner], units[inner]
-            both = noise.same_line[rows - 1] & noise.same_line[rows]
-            turned = _side(above, below, rows - 1, units) * _side(above, below, rows + 1, units) < 0
-            counts.index_add_(0, rows, (both & turned).to(torch.int64))
+            knots = torch.full_like(units, knot)
+            for end, point, neighbour in ((first, 0, 1), (last, len(above) - 1, len(above) - 2)):
+                at = rows == point
+                side = _side(above, below, rows[at] * 0 + neighbour, units[at])
+                end.append(torch.stack([knots[at], units[at], side], 1))
+            is_inner = (rows > 0) & (rows < len(above) - 1)
+            rows, units = rows[is_inner], units[is_inner]
+            same_line = errors.same_line[rows - 1] & errors.same_line[rows]
+            passes = _side(above, below, rows - 1, units) * _side(above, below, rows + 1, units) < 0
+            counts.index_add_(0, rows, (same_line & passes).to(torch.int64))
         return KnotPasses(counts, torch.cat(first), torch.cat(last))
 
     def activation_pattern(self, before: Tensor, after: Tensor) -> Tensor:
         if _shared_numbers(self.knots) == [0] and self.flat_slope is None:
-            # both ends are on one side but for rounding, so the larger decides; a sum that overflows keeps its sign
+            # up to rounding both ends are on the same side, so the larger decides; a sum that overflows keeps its sign
             return (before + after > 0).to(torch.int16)
         pattern = torch.zeros(before.shape, dtype=torch.int16, device=before.device)
         for j, knot in enumerate(self.knots):
             level = _as_number(knot)
             start, stop = before - level, after - level
             # compared, not added: a sum could overflow or absorb the smaller
-            rises = torch.where(start.abs() >= stop.abs(), start, stop) > 0
-            pattern += rises
+            is_above = torch.where(start.abs() >= stop.abs(), start, stop) > 0
+            pattern += is_above
             if self.flat_slope is not None:
-                flat = (start == 0) & (stop == 0)
-                pattern = torch.where(flat, torch.full_like(pattern, len(self.slopes) + j), pattern)
+                on_knot = (start == 0) & (stop == 0)
+                pattern = torch.where(on_knot, torch.full_like(pattern, len(self.slopes) + j), pattern)
         return pattern
 
     def apply_affine(self, pattern: Tensor, x: Tensor) -> Tensor:
@@ -177,42 +175,43 @@ class Pointwise(Breaking):
                 value = value + _as_number(self.slopes[j - 1]) * width
             out = torch.where(pattern == j, (x - knot) * _as_number(slope) + value, out)
             if self.flat_slope is not None and j < len(self.knots):
-                at, height = (knot, value) if j == 0 else _next_knot(self, j, knot, value)
-                level = (x - at) * float(self.flat_slope) + height
-                out = torch.where(pattern == len(self.slopes) + j, level, out)
+                flat_knot, knot_value = (knot, value) if j == 0 else _next_knot(self, j, knot, value)
+                flat = (x - flat_knot) * float(self.flat_slope) + knot_value
+                out = torch.where(pattern == len(self.slopes) + j, flat, out)
         return out
 
     def other_side(self, before: Tensor, after: Tensor) -> Tensor | None:
-        pattern, found = self.activation_pattern(before, after), False
+        pattern, any_on_knot = self.activation_pattern(before, after), False
         for j, knot in enumerate(self.knots):
             level = _as_number(knot)
-            stuck = (before == level) & (after == level)
-            if bool(stuck.any()):
-                other = torch.full_like(pattern, j + 1)
-                pattern, found = torch.where(stuck, other, pattern), True
-        return pattern if found else None
+            on_knot = (before == level) & (after == level)
+            if bool(on_knot.any()):
+                right_branch = torch.full_like(pattern, j + 1)
+                pattern, any_on_knot = torch.where(on_knot, right_branch, pattern), True
+        return pattern if any_on_knot else None
 
     def vjp(self, pattern: Tensor, grad: Tensor, shape: Sequence[int]) -> Tensor:
         if self.flat_slope is None and _shared_numbers(self.slopes) == [0, 1]:
             return grad.masked_fill(pattern == 0, 0.0)
         slopes = torch.zeros_like(grad)
-        for j, slope in enumerate(self.slopes):  # numbers fill: as tensors a device would wait for each
-            here, steep = pattern == j, _as_number(slope)
-            slopes = torch.where(here, steep, slopes) if isinstance(steep, Tensor) else slopes.masked_fill_(here, steep)
+        for j, branch_slope in enumerate(self.slopes):
+            here, slope = pattern == j, _as_number(branch_slope)
+            # a number is filled in: as a tensor it would be copied to the device, which synchronises
+            slopes = torch.where(here, slope, slopes) if isinstance(slope, Tensor) else slopes.masked_fill_(here, slope)
         if self.flat_slope is not None:
             slopes.masked_fill_(pattern >= len(self.slopes), float(self.flat_slope))
         return grad * slopes
 
 
 def _side(above: Tensor, below: Tensor, rows: Tensor, units: Tensor) -> Tensor:
-    """1 above the knot, -1 below it, 0 on it."""
+    """1 above the knot, -1 below it, 0 on it; (k,) for k points and units."""
     return above[rows, units].to(torch.int64) - below[rows, units].to(torch.int64)
 
 
 def _next_knot(
     op: Pointwise, j: int, knot: float | Tensor, value: float | Tensor
 ) -> tuple[float | Tensor, float | Tensor]:
-    """The knot that ends segment j, and the function there."""
+    """The knot at the right end of branch j, and the value of the function there."""
     stop = _as_number(op.knots[j])
     return stop, value + _as_number(op.slopes[j]) * (stop - knot)
 
@@ -222,12 +221,12 @@ def _as_number(value: Number) -> float | Tensor:
 
 
 def _shared_numbers(values: tuple[Number, ...]) -> list[Fraction]:
-    """Those that are the same for every unit."""
+    """The numbers, if none of them differs between units; otherwise an empty list."""
     return [v for v in values if isinstance(v, Fraction)] if all(isinstance(v, Fraction) for v in values) else []
 
 
 def knot_level(knot: Number, x: Tensor) -> float | Tensor:
-    """A knot as a number, or as one number per flat unit."""
+    """A knot as one number, or as one number for each unit, (1, units); ``x`` is the input (points, *shape)."""
     if isinstance(knot, Fraction):
         return float(knot)
     return knot.expand(1, *x.shape[1:]).reshape(1, -1)
@@ -239,64 +238,69 @@ def _knot_level_at(knot: Number, unit: Tensor, x: Tensor) -> Tensor:
     return knot.reshape(-1)[unit]
 
 
-def _snap(
-    flat: Tensor,  # (points, units), written
-    level: float | Tensor,
-    rows: Tensor,  # (k,) the values that need a closer look
-    columns: Tensor,  # (k,)
-    above: Tensor,  # (points, units), written
-    below: Tensor,  # (points, units), written
-    noise: ErrorBounds,
-) -> _SnappedValues | None:
-    """Put values that cannot be told from the knot on it; the entries that were moved."""
-    at = level[0, columns] if isinstance(level, Tensor) else level
-    gap = flat[rows, columns] - at
-    clear = gap.abs() > noise.thresholds_at(columns)
-    if bool(clear.any()):  # units that training left with tiny weights are near the knot everywhere, and yet clear
-        above[rows[clear], columns[clear]] = gap[clear] > 0
-        below[rows[clear], columns[clear]] = gap[clear] < 0
-    near = (gap != 0) & ~clear
-    if not bool(near.any()):
-        return None
-    rows, columns, gap = rows[near], columns[near], gap[near]
-    points, place = torch.unique(rows, return_inverse=True)
-    bound = noise.bound(points)[place, columns]
-    on_knot = gap.abs() <= bound
-    above[rows, columns] = (gap > 0) & ~on_knot
-    below[rows, columns] = (gap < 0) & ~on_knot
-    rows, columns = rows[on_knot], columns[on_knot]
-    flat[rows, columns] = level[0, columns] if isinstance(level, Tensor) else level
-    return _SnappedValues(rows, columns, bound[on_knot])
+@dataclass(frozen=True)
+class _Values:
+    """The values of all units at all points, and the side of one knot on which each is."""
+
+    x: Tensor  # (points, units)
+    level: float | Tensor  # the knot; (1, units) where it differs between units
+    above: Tensor  # (points, units)
+    below: Tensor  # (points, units); a value that is neither above nor below is on the knot
+
+    def level_at(self, columns: Tensor) -> float | Tensor:
+        """The knot of some units (k,)."""
+        return self.level[0, columns] if isinstance(self.level, Tensor) else self.level
+
+    def snap(self, rows: Tensor, columns: Tensor, errors: ErrorBounds) -> _SnappedValues | None:
+        """Set those of some values (k,) that are within their error of the knot to the knot, in place.
+
+        Returns the values that were changed; None if all of them are on a known side or exactly on the knot.
+        """
+        gap = self.x[rows, columns] - self.level_at(columns)
+        clear = gap.abs() > errors.thresholds_at(columns)
+        if bool(clear.any()):  # units of tiny weights are near the knot everywhere, and yet on a known side
+            self.above[rows[clear], columns[clear]] = gap[clear] > 0
+            self.below[rows[clear], columns[clear]] = gap[clear] < 0
+        near = (gap != 0) & ~clear
+        if not bool(near.any()):
+            return None
+        rows, columns, gap = rows[near], columns[near], gap[near]
+        points, point = torch.unique(rows, return_inverse=True)
+        bound = errors.bound(points)[point, columns]
+        on_knot = gap.abs() <= bound
+        self.above[rows, columns] = (gap > 0) & ~on_knot
+        self.below[rows, columns] = (gap < 0) & ~on_knot
+        rows, columns = rows[on_knot], columns[on_knot]
+        self.x[rows, columns] = self.level_at(columns)
+        return _SnappedValues(rows, columns, bound[on_knot])
 
 
 @dataclass(frozen=True)
 class _SnappedValues:
-    """Values that were put on a knot because they could not be told from it."""
+    """Values that were set to a knot because they are within their error of it."""
 
     rows: Tensor  # (k,)
     columns: Tensor  # (k,)
     bound: Tensor  # (k,)
 
-    def count_along_pieces(self, above: Tensor, below: Tensor, noise: ErrorBounds) -> Tensor:
-        """Units per piece that are on the knot at both ends, by rounding rather than exactly."""
-        on_knot = ~(above ^ below)
-        moved = torch.zeros_like(above)
-        moved[self.rows, self.columns] = True
-        whole = on_knot[:-1] & on_knot[1:] & (moved[:-1] | moved[1:])
-        return whole.sum(1) * noise.same_line
+    def count_along_pieces(self, values: _Values, errors: ErrorBounds) -> Tensor:
+        """Units per piece, (points - 1,), that are on the knot at both ends, and not exactly so."""
+        on_knot = ~(values.above ^ values.below)
+        snapped = torch.zeros_like(values.above)
+        snapped[self.rows, self.columns] = True
+        along_piece = on_knot[:-1] & on_knot[1:] & (snapped[:-1] | snapped[1:])
+        return along_piece.sum(1) * errors.same_line
 
-    def count_slow_crossings(
-        self, flat: Tensor, level: float | Tensor, above: Tensor, below: Tensor, noise: ErrorBounds
-    ) -> Tensor:
-        """Units per piece that leave the knot so slowly that rounding may hide where."""
-        counts = torch.zeros_like(noise.same_line, dtype=torch.int64)
+    def count_slow_crossings(self, values: _Values, errors: ErrorBounds) -> Tensor:
+        """Units per piece, (points - 1,), that leave the knot so slowly that the alpha error exceeds its limit."""
+        counts = torch.zeros_like(errors.same_line, dtype=torch.int64)
         for step in (-1, 0):  # the piece to the left, then the one to the right
             piece = self.rows + step
-            there = self.rows + (1 if step == 0 else -1)
-            inside = (there >= 0) & (there < len(flat))
-            piece, there, columns, bound = (v[inside] for v in (piece, there, self.columns, self.bound))
-            at = level[0, columns] if isinstance(level, Tensor) else level
-            away = (flat[there, columns] - at).abs()
-            blurred = (bound * noise.widths[piece] > MAX_ALPHA_SHIFT * away) & (above ^ below)[there, columns]
-            counts.index_add_(0, piece, (blurred & noise.same_line[piece]).to(torch.int64))
+            neighbour = self.rows + (1 if step == 0 else -1)
+            inside = (neighbour >= 0) & (neighbour < len(values.x))
+            piece, neighbour, columns, bound = (v[inside] for v in (piece, neighbour, self.columns, self.bound))
+            distance = (values.x[neighbour, columns] - values.level_at(columns)).abs()
+            off_knot = (values.above ^ values.below)[neighbour, columns]
+            is_slow = (bound * errors.widths[piece] > MAX_ALPHA_ERROR * distance) & off_knot
+            counts.index_add_(0, piece, (is_slow & errors.same_line[piece]).to(torch.int64))
         return counts

@@ -1,4 +1,4 @@
-"""Which elements every window of a pooling or reducing operator holds."""
+"""Index tables of windows: which elements each window of a pooling or a reduction contains."""
 
 from __future__ import annotations
 
@@ -10,16 +10,17 @@ from torch import Tensor
 
 
 def pool_windows(
-    size: Sequence[int],  # of the input's spatial dims
-    out: Sequence[int],  # of the output's
+    size: Sequence[int],  # spatial size of the input
+    out: Sequence[int],  # spatial size of the output
     kernel: Sequence[int],
     stride: Sequence[int],
     padding: Sequence[int],
     dilation: Sequence[int],
 ) -> Tensor:
-    """Flat spatial positions (windows, kernel elements); places outside repeat one that is inside.
+    """Windows of a pooling: flat spatial positions (windows, kernel elements).
 
-    A window that is wholly outside is -1 throughout.
+    Padding is replaced by an element of the window, so that it never wins a maximum. A window that contains nothing
+    but padding is -1 throughout.
 
     >>> pool_windows([4], [2], [2], [2], [0], [1])
     tensor([[0, 1],
@@ -36,7 +37,10 @@ def pool_windows(
 
 
 def adaptive_windows(size: Sequence[int], out: Sequence[int]) -> Tensor:
-    """Windows of an adaptive pool: from floor(i n / m) to ceil((i + 1) n / m)."""
+    """Windows of an adaptive pooling: flat spatial positions (windows, elements).
+
+    In a dim of n inputs and m outputs, window i runs from floor(i n / m) to ceil((i + 1) n / m).
+    """
     per_dim = []
     for n, m in zip(size, out, strict=True):
         i = torch.arange(m)
@@ -47,25 +51,25 @@ def adaptive_windows(size: Sequence[int], out: Sequence[int]) -> Tensor:
 
 
 def repeat_for_channels(windows: Tensor, channels: int, size: Sequence[int]) -> Tensor:
-    """The same windows on every channel of a (channels, *size) tensor."""
-    steps = torch.arange(channels)[:, None, None] * prod(size)
-    return (windows[None] + steps).reshape(-1, windows.shape[1])
+    """Repeat windows (windows, elements) for every channel of a (channels, *size) tensor."""
+    offsets = torch.arange(channels)[:, None, None] * prod(size)
+    return (windows[None] + offsets).reshape(-1, windows.shape[1])
 
 
 def reduction_windows(shape: Sequence[int], dims: Sequence[int]) -> Tensor:
-    """Windows of a reduction over some dims: one for each place of the others.
+    """Windows of a reduction over some dims: one window for each index of the other dims.
 
     >>> reduction_windows((2, 2), [0])
     tensor([[0, 2],
             [1, 3]])
     """
     positions = torch.arange(prod(shape)).view(shape)
-    kept = [d for d in range(len(shape)) if d not in dims]
-    return positions.permute(*kept, *dims).reshape(prod(shape[d] for d in kept), -1)
+    others = [d for d in range(len(shape)) if d not in dims]
+    return positions.permute(*others, *dims).reshape(prod(shape[d] for d in others), -1)
 
 
 def _combine_dims(per_dim: list[Tensor], size: Sequence[int]) -> Tensor:
-    """Combine the positions of each dim, (out, kernel) each with -1 or beyond for outside."""
+    """Combine the positions in each dim, (out, kernel) each; those below 0 or beyond the size are padding."""
     position = torch.zeros(1, 1, dtype=torch.int64)
     inside = torch.ones(1, 1, dtype=torch.bool)
     for steps, n in zip(per_dim, size, strict=True):

@@ -1,4 +1,4 @@
-"""What the paper's tables are made from: the published networks and images of a folder, or those that ship with us."""
+"""Networks and images of the studies: those that the paper published, or the bundled digits networks."""
 
 from __future__ import annotations
 
@@ -14,25 +14,23 @@ from torch import Tensor
 from ..arrays import Floats
 from ..errors import FileError
 from ..formats import load
-from ..formats.graph_builder import Sketch
-from ..formats.open_file import opened
+from ..formats.open_file import read_file
 from ..network import Network, as_network
-from ..network.builder import Value
-from .encounter import joined
+from .compose import prepend_normalization
 
-KINDS = {"normal": "Point", "DiffAI": "DiffAI", "PGD": "PGDK"}  # our word for a training, and the files'
-SHAPES = {"mnist": (28, 28, 1), "cifar10": (32, 32, 3)}  # height, width, channel
-TITLES = {"mnist": "MNIST", "cifar10": "CIFAR10"}
-MNIST = (0.1307, 0.3081)  # mean and deviation that the MNIST networks expect their input normalised by
-TRAINED = {"convmedium": "cifar10_convMed_nat", "convbig": "cifar10_convBig_nat"}
-MOST = {"convbig": 5}  # an image of which takes minutes
-OTHER = "the paper's shape, other weights: the paper's are not public any more"
-MANY = 100  # of our own digits, as many as the paper takes
-HINT = "Give a folder with eran/, images/ and trained/ as docs/paper.md describes, or leave out --data."
+TRAINING_FILES = {"normal": "Point", "DiffAI": "DiffAI", "PGD": "PGDK"}  # training method: its name in file names
+IMAGE_SHAPES = {"mnist": (28, 28, 1), "cifar10": (32, 32, 3)}  # height, width, channel
+DATASET_TITLES = {"mnist": "MNIST", "cifar10": "CIFAR10"}
+MNIST_NORMALIZATION = (0.1307, 0.3081)  # mean and standard deviation that the MNIST networks expect
+RETRAINED_FILES = {"convmedium": "cifar10_convMed_nat", "convbig": "cifar10_convBig_nat"}
+MAX_IMAGES = {"convbig": 5}  # images studied by default, for networks that take minutes per image
+RETRAINED_NOTE = "the paper's architecture with other weights, because the paper's are no longer public"
+PAPER_IMAGES = 100  # images of each data set in the paper
+DATA_HINT = "Give a folder with eran/, images/ and trained/ as docs/paper.md describes, or omit --data."
 
 
 @dataclass(frozen=True, eq=False)
-class Images:
+class PixelImages:
     """Labelled images in pixel units."""
 
     name: str
@@ -43,130 +41,137 @@ class Images:
         return len(self.labels)
 
     def point(self, index: int) -> Tensor:  # (channel, height, width)
-        """One image as networks take it: pixels / 255."""
+        """Return one image as a network input: pixels / 255."""
         return torch.from_numpy(self.pixels[index] / 255)
 
-    def first(self, count: int | None) -> Images:
-        """The first so many of them."""
-        return self if count is None else Images(self.name, self.pixels[:count], self.labels[:count])
+    def take(self, count: int | None) -> PixelImages:
+        """Return the first images; all of them for None."""
+        return self if count is None else PixelImages(self.name, self.pixels[:count], self.labels[:count])
 
-    def mark(self, index: int) -> str:
-        """A name for one image and its label that no other has."""
+    def digest(self, index: int) -> str:
+        """Return a hash of one image and its label."""
         return sha256(self.pixels[index].tobytes() + bytes([self.labels[index]])).hexdigest()
 
 
 @dataclass(frozen=True, eq=False)
-class Subject:
-    """One network of a study."""
+class NamedNetwork:
+    """A network of a study."""
 
-    name: str  # how it was trained, or how large it is
+    name: str  # its training method or its size
     network: Network
-    note: str  # which file, and whether it is the paper's
-    papers: bool = False  # whether the paper has numbers of these very weights
-    most: int | None = None  # images that are taken unless more are asked for, where an image takes minutes
+    note: str  # its file, and whether it is the paper's network
+    has_published_results: bool = False  # whether the paper reports numbers for these weights
+    max_images: int | None = None  # images studied by default, where one takes minutes
 
     @cached_property
-    def mark(self) -> str:
-        """A name for the function that the network computes."""
+    def digest(self) -> str:
+        """A hash of the function that the network computes."""
         shapes = "".join(repr(node) for node in self.network.nodes)
         return f"{self.network.checksum()}-{sha256(shapes.encode()).hexdigest()}"
 
 
 @dataclass(frozen=True, eq=False)
-class Suite:
-    """Networks that are compared on the same images."""
+class NetworkSuite:
+    """Networks that are compared on one set of images."""
 
-    images: Images
-    subjects: tuple[Subject, ...]
-    ours: bool  # the networks that ship with exactline, not the paper's
+    images: PixelImages
+    networks: tuple[NamedNetwork, ...]
+    bundled: bool  # whether these are the bundled networks, not the paper's
 
     @property
     def name(self) -> str:
-        """Of the images."""
+        """The name of the images."""
         return self.images.name
 
 
-def linearity_suites(folder: Path | None) -> list[Suite]:
-    """Normal, DiffAI and PGD networks: the paper's for MNIST and CIFAR10, or ours for small digits."""
+def load_linearity_suites(folder: Path | None) -> list[NetworkSuite]:
+    """Load normal, DiffAI and PGD networks: the paper's for MNIST and CIFAR10, or the bundled ones for digits."""
     if folder is None:
-        return [digits_suite()]
-    found: list[Suite] = []
-    for name in SHAPES:
-        files = {kind: folder / "eran" / name / f"convSmallRELU__{word}.onnx" for kind, word in KINDS.items()}
-        subjects = tuple(Subject(kind, _network(path, name), path.name) for kind, path in files.items())
-        found.append(Suite(read_images(folder, name), subjects, ours=False))
-    return found
+        return [load_digits_suite()]
+    suites: list[NetworkSuite] = []
+    for name in IMAGE_SHAPES:
+        files = {kind: folder / "eran" / name / f"convSmallRELU__{word}.onnx" for kind, word in TRAINING_FILES.items()}
+        networks = tuple(NamedNetwork(kind, _load_network(path, name), path.name) for kind, path in files.items())
+        suites.append(NetworkSuite(read_images(folder, name), networks, bundled=False))
+    return suites
 
 
-def ig_suite(folder: Path | None) -> Suite:
-    """Networks of three sizes for CIFAR10, or ours for small digits."""
+def load_ig_suite(folder: Path | None) -> NetworkSuite:
+    """Load networks of three sizes for CIFAR10, or the bundled networks for digits."""
     if folder is None:
-        return digits_suite()
+        return load_digits_suite()
     path = folder / "eran" / "cifar10" / "convSmallRELU__Point.onnx"
-    subjects = [Subject("convsmall", _network(path, "cifar10"), f"{path.name}, the paper's", papers=True)]
-    for name, stem in TRAINED.items():
+    networks = [
+        NamedNetwork(
+            "convsmall", _load_network(path, "cifar10"), f"{path.name}, the paper's", has_published_results=True
+        )
+    ]
+    for name, stem in RETRAINED_FILES.items():
         path = folder / "trained" / f"{stem}.onnx"
         if path.exists():
-            subjects.append(Subject(name, _network(path, "cifar10"), f"{path.name}: {OTHER}", most=MOST.get(name)))
-    return Suite(read_images(folder, "cifar10"), tuple(subjects), ours=False)
+            networks.append(
+                NamedNetwork(
+                    name,
+                    _load_network(path, "cifar10"),
+                    f"{path.name}: {RETRAINED_NOTE}",
+                    max_images=MAX_IMAGES.get(name),
+                )
+            )
+    return NetworkSuite(read_images(folder, "cifar10"), tuple(networks), bundled=False)
 
 
-def digits_suite() -> Suite:
-    """The three networks that ship with exactline, and a hundred digits they were not trained on."""
-    from ..zoo.digit_set import digits_set
-    from ..zoo.robust import robust
+def load_digits_suite() -> NetworkSuite:
+    """Load the three bundled digits networks and 100 test digits."""
+    from ..zoo.digits import digits_set
+    from ..zoo.robust import robust_network
 
-    images, labels = (part[:MANY] for part in digits_set("test"))
-    subjects = tuple(
-        Subject(name, as_network(robust(name.lower()), [images[0]]), "ships with exactline, not the paper's")
-        for name in KINDS
+    images, labels = (part[:PAPER_IMAGES] for part in digits_set("test"))
+    networks = tuple(
+        NamedNetwork(
+            name, as_network(robust_network(name.lower()), [images[0]]), "bundled with exactline, not the paper's"
+        )
+        for name in TRAINING_FILES
     )
-    return Suite(Images("digits", images.double().numpy() * 255, tuple(labels.tolist())), subjects, ours=True)
+    return NetworkSuite(
+        PixelImages("digits", images.double().numpy() * 255, tuple(labels.tolist())), networks, bundled=True
+    )
 
 
-def read_images(folder: Path, name: str) -> Images:
-    """The images of ``images/NAME_test.csv``: one in each row, the label first, then height, width, channel.
+def read_images(folder: Path, name: str) -> PixelImages:
+    """Read ``images/NAME_test.csv``: one image per row, its label first, then its pixels by height, width, channel.
 
-    Raises FileError for a file that is missing or holds anything else.
+    Raises FileError if the file is missing or malformed.
     """
     path = folder / "images" / f"{name}_test.csv"
-    height, width, channels = SHAPES[name]
+    height, width, channels = IMAGE_SHAPES[name]
     try:
-        rows = [[int(cell) for cell in row.split(b",")] for row in opened(path).split()]
+        rows = [[int(cell) for cell in row.split(b",")] for row in read_file(path).split()]
         table = np.array(rows, dtype=np.int64)
-        sound = table.ndim == 2 and table.shape[1] == 1 + height * width * channels and len(table) > 0
-        sound = sound and bool(((table >= 0) & (table <= 255)).all()) and bool((table[:, 0] < 10).all())
+        valid = table.ndim == 2 and table.shape[1] == 1 + height * width * channels and len(table) > 0
+        valid = valid and bool(((table >= 0) & (table <= 255)).all()) and bool((table[:, 0] < 10).all())
     except (ValueError, OverflowError):
-        table, sound = np.zeros((0, 1), dtype=np.int64), False
-    if not sound:
+        table, valid = np.zeros((0, 1), dtype=np.int64), False
+    if not valid:
         raise FileError(
-            f"It should hold a label and {height * width * channels} pixels from 0 to 255 in each row.",
+            f"Each row must hold a label and {height * width * channels} pixels from 0 to 255.",
             where=str(path),
-            hint=HINT,
+            hint=DATA_HINT,
         )
     pixels = table[:, 1:].reshape(-1, height, width, channels).transpose(0, 3, 1, 2)
-    return Images(TITLES[name], np.ascontiguousarray(pixels, dtype=np.float64), tuple(table[:, 0].tolist()))
+    return PixelImages(
+        DATASET_TITLES[name], np.ascontiguousarray(pixels, dtype=np.float64), tuple(table[:, 0].tolist())
+    )
 
 
-def _network(path: Path, name: str) -> Network:
-    """A published network that takes pixels / 255; the MNIST files leave the normalisation to their reader."""
+def _load_network(path: Path, name: str) -> Network:
+    """Load a published network that takes pixels / 255; the MNIST files leave out their normalization."""
     if not path.exists():
-        raise FileError("This published network is not there.", where=str(path), hint=HINT)
-    network, (height, width, channels) = load(path), SHAPES[name]
+        raise FileError("The published network is missing.", where=str(path), hint=DATA_HINT)
+    network, (height, width, channels) = load(path), IMAGE_SHAPES[name]
     if network.input_shape != (channels, height, width) or network.output_shape != (10,):
         raise FileError(
-            f"The network takes {network.input_shape} and gives {network.output_shape}.",
+            f"The network maps {network.input_shape} to {network.output_shape}.",
             where=str(path),
-            hint=f"It should take ({channels}, {height}, {width}) and give 10 scores.",
+            hint=f"Give a network that maps ({channels}, {height}, {width}) to 10 scores.",
         )
-    return network if name != "mnist" else normalised(network, *MNIST)
-
-
-def normalised(network: Network, mean: float, deviation: float) -> Network:
-    """The network behind (x - mean) / deviation, as one graph."""
-    front = Sketch("the study")
-    x: Value = front.input("image", network.nodes[network.inputs[0]].shape)
-    for name, operator, number in (("mean", "sub.Tensor", mean), ("std", "div.Tensor", deviation)):
-        front.at(f"normalize.{name}")
-        x = front.call(operator, x, torch.full((1, *x.shape), number, dtype=torch.float64))
-    return joined(front.network([x]), network)
+    return network if name != "mnist" else prepend_normalization(network, *MNIST_NORMALIZATION)

@@ -1,3 +1,3 @@
-"""What one looks at: pictures and tables of results. Nothing here computes."""
+"""Pictures, web pages and tables of results. Nothing here computes: it draws what the library has found."""
 
-from .line import save_picture as save_picture
+from .figure import save_picture as save_picture

@@ -1,4 +1,4 @@
-"""The frame of every page: one self-contained file whose names cannot break out and which may fetch nothing."""
+"""Web pages: one self-contained file each, which fetches nothing and shows user-supplied names as plain text."""
 
 from __future__ import annotations
 
@@ -16,99 +16,104 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-# Layers from the first to the last, as inks on light paper and as lights on dark.
-INKS = ("#440154", "#3B528B", "#21918C", "#5DC863")
-LIGHTS = ("#FDE725", "#90D743", "#35B779", "#3FA7D6")
+from ..arrays import Ints
+from ..files import write_atomically
+
+# Colours of layers from the first to the last, on light and on dark pages.
+LIGHT_PAGE_PALETTE = ("#440154", "#3B528B", "#21918C", "#5DC863")
+DARK_PAGE_PALETTE = ("#FDE725", "#90D743", "#35B779", "#3FA7D6")
 
 
-def write_page(path: str | Path, data: dict[str, Any], title: str, parts: Sequence[str]) -> Path:
+def write_page(path: str | Path, data: dict[str, Any], title: str, scripts: Sequence[str]) -> Path:
     """Write a page, whole or not at all.
 
-    ``parts`` are its scripts in order; the first also names its body and its style.
+    Args:
+        path: the file.
+        data: what the scripts show; JSON can hold it.
+        title: of the page.
+        scripts: names of assets in order, without endings; the first also names the HTML body and the CSS.
     """
-    from ..files import write_atomically
-
-    write_atomically(Path(path), _page(data, title, parts))
+    write_atomically(Path(path), _build_page(data, title, scripts))
     return Path(path)
 
 
-def packed(values: NDArray[Any]) -> dict[str, str]:
-    """An array, flat, without loss: differences of neighbours' bits, bytes of one weight together, deflated.
+def encode_array(values: NDArray[Any]) -> dict[str, str]:
+    """A flattened array without loss of bits: integers as int32, others as float64.
 
-    Real numbers stay float64, whole ones become int32.
+    The bits of neighbours are subtracted, bytes of equal significance are stored together, and all is deflated.
     """
     flat = np.ascontiguousarray(values).reshape(-1)
     if flat.dtype.kind == "f":
         kind, bits = "f8", flat.astype("<f8").view("<u8")
     else:
         kind, bits = "i4", flat.astype("<i4").view("<u4")
-    steps = np.diff(bits, prepend=bits.dtype.type(0))  # of unsigned numbers: they wrap around, and back again
+    steps = np.diff(bits, prepend=bits.dtype.type(0))  # unsigned: differences wrap around, and sums wrap back
     planes = steps.view(np.uint8).reshape(len(steps), bits.dtype.itemsize).T
     return {"kind": kind, "data": b64encode(zlib.compress(planes.tobytes(), 6)).decode()}
 
 
-def along(stops: Sequence[str], share: float) -> str:
-    """The colour at a share of the way through several.
+def interpolate_palette(stops: Sequence[str], share: float) -> str:
+    """The colour at a share of the way through several colours.
 
-    >>> along(("#000000", "#0000ff", "#ffffff"), 0.75)
+    >>> interpolate_palette(("#000000", "#0000ff", "#ffffff"), 0.75)
     '#8080ff'
     """
-    place = min(int(share * (len(stops) - 1)), len(stops) - 2)
-    return mixed(stops[place], stops[place + 1], share * (len(stops) - 1) - place)
+    first = min(int(share * (len(stops) - 1)), len(stops) - 2)
+    return mix_colours(stops[first], stops[first + 1], share * (len(stops) - 1) - first)
 
 
-def mixed(start: str, end: str, share: float) -> str:
-    """The colour at a share of the way from one to another."""
+def mix_colours(start: str, end: str, share: float) -> str:
+    """The colour at a share of the way from one colour to another."""
     one, two = ([int(colour[i : i + 2], 16) for i in (1, 3, 5)] for colour in (start, end))
     return "#" + "".join(f"{round(a + share * (b - a)):02x}" for a, b in zip(one, two, strict=True))
 
 
-def bearers(births: NDArray[np.int64], names: Sequence[str]) -> list[dict[str, Any]]:
-    """Nodes that bore breaks or edges, in order: how many, and their colours on light and dark pages."""
-    nodes, tally = np.unique(births, return_counts=True)
-    some = [(node, count) for node, count in zip(nodes.tolist(), tally.tolist(), strict=True) if node >= 0]
-    last = max(len(some) - 1, 1)
+def list_nodes(origins: Ints, names: Sequence[str]) -> list[dict[str, Any]]:  # origins is (n,) node or -1
+    """The nodes that caused breaks or edges, in order: how many each, and its colours on light and dark pages."""
+    nodes, counts = np.unique(origins, return_counts=True)
+    rows = [(node, count) for node, count in zip(nodes.tolist(), counts.tolist(), strict=True) if node >= 0]
+    last = max(len(rows) - 1, 1)
     return [
         {
             "node": node,
             "name": names[node],
             "count": count,
-            "light": along(INKS, i / last),
-            "dark": along(LIGHTS, i / last),
+            "light": interpolate_palette(LIGHT_PAGE_PALETTE, i / last),
+            "dark": interpolate_palette(DARK_PAGE_PALETTE, i / last),
         }
-        for i, (node, count) in enumerate(some)
+        for i, (node, count) in enumerate(rows)
     ]
 
 
-def _page(data: dict[str, Any], title: str, parts: Sequence[str]) -> bytes:
-    scripts = [_part(f"{name}.js") for name in ("report_frame", *parts)]
-    script = "\n".join(["(async () => {", '"use strict";', *scripts, "})();"])
-    style = "\n".join(_part(f"{name}.css") for name in ("report_frame", parts[0]))
-    filled = {
+def _build_page(data: dict[str, Any], title: str, scripts: Sequence[str]) -> bytes:
+    sources = [_read_asset(f"{name}.js") for name in ("page", *scripts)]
+    script = "\n".join(["(async () => {", '"use strict";', *sources, "})();"])
+    style = "\n".join(_read_asset(f"{name}.css") for name in ("page", scripts[0]))
+    parts = {
         "SCRIPT_HASH": _hash(script),
         "STYLE_HASH": _hash(style),
         "TITLE": html.escape(title).encode("ascii", "xmlcharrefreplace").decode(),
         "STYLE": style,
-        "BODY": _part(f"{parts[0]}.html"),
-        "DATA": _json(data),
+        "BODY": _read_asset(f"{scripts[0]}.html"),
+        "DATA": _escape_json(data),
         "SCRIPT": script,
     }
-    frame = _part("report_frame.html")  # filled in one pass, so that no name is taken for a place
-    return re.sub(r"%([A-Z_]+)%", lambda place: filled[place[1]], frame).encode("ascii")
+    # one pass over the template, so that no user-supplied name is taken for a placeholder
+    return re.sub(r"%([A-Z_]+)%", lambda match: parts[match[1]], _read_asset("page.html")).encode("ascii")
 
 
-def _json(data: dict[str, Any]) -> str:
-    """JSON in ASCII in which no sign can end the element around it."""
+def _escape_json(data: dict[str, Any]) -> str:
+    """JSON in ASCII that cannot end the HTML element around it."""
     text = json.dumps(data, allow_nan=False, separators=(",", ":"))
-    for sign in "<>&":
-        text = text.replace(sign, f"\\u{ord(sign):04x}")
+    for character in "<>&":
+        text = text.replace(character, f"\\u{ord(character):04x}")
     return text
 
 
-def _part(name: str) -> str:
+def _read_asset(name: str) -> str:
     return resources.files("exactline.plot").joinpath("assets", name).read_text("utf-8").strip()
 
 
 def _hash(text: str) -> str:
-    """What a browser compares a script or a style with before it obeys it."""
+    """The hash by which the content security policy allows a script or a style."""
     return f"sha256-{b64encode(sha256(text.encode()).digest()).decode()}"

@@ -1,4 +1,4 @@
-"""What a page shows of the input along a line: an image where it is one, else a table of features."""
+"""What the page of a line shows of the input: an image where it has the shape of one, else a table of features."""
 
 from __future__ import annotations
 
@@ -12,35 +12,44 @@ from numpy.typing import NDArray
 from ..errors import ArgumentError
 from ..humanize import count_noun
 from ..lines import Lines
-from .heat import image_of, place_name
-from .page import packed
+from .attribution import as_image
+from .page import encode_array
+from .style import format_index
 
-LEAST = 4  # pixels on the shorter side of what is taken for an image unasked
-ROWS = 200  # of a table
+MIN_IMAGE_PIXELS = 4  # on the shorter side of what is taken for an image by default
+MAX_TABLE_ROWS = 200
 
 
-def inputs_of(
+def encode_inputs(
     lines: Lines, features: Sequence[str] | None, image: bool | tuple[int, ...] | None
 ) -> list[dict[str, Any]]:
-    """One entry for each input; ``features`` names the numbers of all of them, one after another."""
+    """One entry for each input.
+
+    Args:
+        lines: one line.
+        features: names for the numbers of all inputs, one after another.
+        image: True or a shape asks for an image, False for a table; by default the shape decides.
+
+    Raises ArgumentError for names or a shape that do not fit.
+    """
     shapes = [tuple(t.shape[1:]) for t in lines.starts]
-    names = _names(features, sum(map(prod, shapes)))
-    found: list[dict[str, Any]] = []
+    names = _check_features(features, sum(map(prod, shapes)))
+    entries: list[dict[str, Any]] = []
     for start, end, shape in zip(lines.starts, lines.ends, shapes, strict=True):
-        mine, names = (None, None) if names is None else (names[: prod(shape)], names[prod(shape) :])
+        own, names = (None, None) if names is None else (names[: prod(shape)], names[prod(shape) :])
         ends = [t[0].detach().cpu().double().numpy() for t in (start, end)]
-        entry = {"name": f"input {len(found)}" if len(shapes) > 1 else "input"}
-        found.append(entry | _entry(ends, shape, mine, image))
-    if image is not None and image is not False and not any(entry["kind"] == "image" for entry in found):
+        entry = {"name": f"input {len(entries)}" if len(shapes) > 1 else "input"}
+        entries.append(entry | _encode_input(ends, shape, own, image))
+    if image is not None and image is not False and not any(entry["kind"] == "image" for entry in entries):
         raise ArgumentError(
-            f"The input has shape {shapes[0]}, which is no image{'' if image is True else f' of shape {image}'}.",
+            f"The input has shape {shapes[0]}, which is not an image{'' if image is True else f' of shape {image}'}.",
             where="argument image",
             hint="Give (H, W), (1, H, W) or (3, H, W) with as many numbers as the input has, or leave it out.",
         )
-    return found
+    return entries
 
 
-def _names(features: Sequence[str] | None, count: int) -> list[str] | None:
+def _check_features(features: Sequence[str] | None, count: int) -> list[str] | None:
     if features is not None and len(features) != count:
         raise ArgumentError(
             f"That is {count_noun(len(features), 'name')} for {count_noun(count, 'feature')}.",
@@ -50,44 +59,49 @@ def _names(features: Sequence[str] | None, count: int) -> list[str] | None:
     return None if features is None else [str(name) for name in features]
 
 
-def _entry(
+def _encode_input(
     ends: list[NDArray[np.float64]],
     shape: tuple[int, ...],
     names: list[str] | None,
     image: bool | tuple[int, ...] | None,
 ) -> dict[str, Any]:
-    seen = [None, None] if image is False else [_image(end, image, names) for end in ends]
-    if seen[0] is not None and seen[1] is not None:
-        both = np.stack([seen[0], seen[1]])
+    first, last = (None, None) if image is False else (_as_shown_image(end, image, names) for end in ends)
+    if first is not None and last is not None:
+        both = np.stack([first, last])
         low, high = float(both.min()), float(both.max())
         low, high = (0.0, 1.0) if low >= 0 and high <= 1 else (low, high if high > low else low + 1.0)
-        size = {"high": seen[0].shape[0], "wide": seen[0].shape[1], "channels": seen[0].shape[2]}
-        return size | {"kind": "image", "range": [low, high], "start": packed(both[0]), "end": packed(both[1])}
+        size = {"high": first.shape[0], "wide": first.shape[1], "channels": first.shape[2]}
+        return size | {
+            "kind": "image",
+            "range": [low, high],
+            "start": encode_array(both[0]),
+            "end": encode_array(both[1]),
+        }
     start, end = (e.reshape(-1) for e in ends)
-    some = np.arange(len(start))
-    if len(start) > ROWS:
+    rows = np.arange(len(start))
+    if len(start) > MAX_TABLE_ROWS:
         with np.errstate(over="ignore"):
-            some = np.sort(np.argsort(-np.abs(end - start), kind="stable")[:ROWS])
+            rows = np.sort(np.argsort(-np.abs(end - start), kind="stable")[:MAX_TABLE_ROWS])
     return {
         "kind": "table",
         "count": len(start),
-        "names": [names[i] if names else place_name(i, shape) for i in some.tolist()],
+        "names": [names[i] if names else format_index(i, shape) for i in rows.tolist()],
         "changed": int((start != end).sum()),
-        "start": packed(start[some]),
-        "end": packed(end[some]),
+        "start": encode_array(start[rows]),
+        "end": encode_array(end[rows]),
     }
 
 
-def _image(
+def _as_shown_image(
     end: NDArray[np.float64], image: bool | tuple[int, ...] | None, names: list[str] | None
 ) -> NDArray[np.float64] | None:  # (H, W, 1 or 3)
-    """A picture of the input, unless it is none; unasked, small and named inputs are tables."""
+    """The image of an input, or None for a table; by default small inputs and inputs with names are tables."""
     if isinstance(image, (tuple, list)):
         if prod(image) != end.size or any(side < 1 for side in image):
             return None
         end = end.reshape(image)
-    found = image_of(end)
+    found = as_image(end)
     if found is None or found.shape[2] not in (1, 3):
         return None
-    small = image is None and (min(found.shape[:2]) < LEAST or names is not None)
-    return None if small else found
+    is_table = image is None and (min(found.shape[:2]) < MIN_IMAGE_PIXELS or names is not None)
+    return None if is_table else found

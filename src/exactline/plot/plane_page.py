@@ -1,4 +1,4 @@
-"""A plane as one self-contained web page: move, zoom, and read what is under the pointer. Nothing is fetched."""
+"""A plane as one self-contained web page: move, zoom, and read what is under the pointer."""
 
 from __future__ import annotations
 
@@ -10,23 +10,29 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..errors import ArgumentError, ExactlineError
-from . import page as report_frame
-from .band import checked_names
-from .page import bearers, mixed, packed
-from .plane import INK, STYLES, TINTS
-from .plane_style import FILLS, checked_colors, marked, outputs_of, percent, stretch
+from ..errors import ExactlineError
+from .page import encode_array, list_nodes, mix_colours, write_page
+from .plane import INK, TINTS
+from .plane_style import (
+    CLASS_COLOURS,
+    check_colors,
+    check_plane_style,
+    count_outputs,
+    locate_points,
+    vertical_stretch,
+)
+from .style import check_labels, format_share
 
 if TYPE_CHECKING:
     from ..decide.regions import Region, Regions
     from ..results.plane import PlaneRestriction
 
-SHADES = ("#20232A", "#2A2522", "#202823", "#2A2820", "#28222A", "#242424")  # of polygons on a dark page
-PARTS = ("report_plane", "report_plane_draw", "report_plane_ask")
-PATTERNS, TIE = 8, 6  # that a page knows, and the one for ties
+DARK_TINTS = ("#20232A", "#2A2522", "#202823", "#2A2820", "#28222A", "#242424")  # of polygons on a dark page
+SCRIPTS = ("plane", "plane_chart", "plane_controls")
+HATCH_COUNT, TIE_HATCH = 8, 6  # patterns in page.js, and the number of the one for ties
 
 
-def write_page(
+def write_plane_page(
     plane: PlaneRestriction,
     path: str | Path,
     *,
@@ -36,121 +42,115 @@ def write_page(
     colors: Sequence[str] | None = None,
     points: Any = None,
     title: str = "plane",
-    decided: Regions | None = None,
+    regions: Regions | None = None,
 ) -> Path:
-    """Write the page, whole or not at all; the options are those of ``plot_plane``.
+    """Write the page, whole or not at all.
 
-    Where the values were not kept the page has no classes, unless style ``decisions`` asks for them.
+    The arguments are those of `plot_plane`, and the title. Where the values were not kept the page has no classes,
+    unless ``style="decisions"`` asks for them.
 
-    Raises ArgumentError for options that do not fit, FileError where the file cannot be written.
+    Raises ArgumentError for arguments that do not fit, FileError where the file cannot be written.
     """
-    if style not in STYLES:
-        raise ArgumentError(
-            f"There is no style {style!r}.", where="argument style", hint="Give 'regions' or 'decisions'."
-        )
-    if decided is None:
-        decided = _decided(plane, style, order)
-    data = _data(plane, decided, labels, colors)
-    data |= {
+    check_plane_style(style)
+    if regions is None:
+        regions = _find_regions(plane, style, order)
+    data = _encode_plane(plane) | {
+        "decisions": None if regions is None else _encode_decisions(plane, regions, labels, colors),
         "style": style,
         "title": title,
-        "points": [{"name": n, "at": at} for n, at in marked(plane, points).items()],
+        "points": [{"name": name, "at": at} for name, at in locate_points(plane, points).items()],
     }
-    return report_frame.write_page(path, data, title, PARTS)
+    return write_page(path, data, title, SCRIPTS)
 
 
-def _decided(plane: PlaneRestriction, style: str, order: str) -> Regions | None:
+def _find_regions(plane: PlaneRestriction, style: str, order: str) -> Regions | None:
     if style == "decisions":
         return plane.decisions(order)
     try:
         return None if plane.stored_values is None else plane.decisions(order)
-    except ExactlineError:  # several outputs, or no network any more: the page does without
+    except ExactlineError:  # several outputs, or no network: the page has no classes
         return None
 
 
-def _data(
-    plane: PlaneRestriction, decided: Regions | None, labels: Sequence[str] | None, colors: Sequence[str] | None
-) -> dict[str, Any]:
+def _encode_plane(plane: PlaneRestriction) -> dict[str, Any]:
     low, high = plane.outline.min(0).values.tolist(), plane.outline.max(0).values.tolist()
     return {
         "facts": str(plane),
         "box": [*low, *high],
-        "stretch": stretch(plane),
-        "corners": packed(plane.corners.numpy()),
-        "areas": packed(plane.areas.numpy()),
-        "offsets": packed(plane.offsets.numpy()),
-        "rings": packed(plane.rings.numpy()),
-        "edges": packed(plane.edges.numpy()),
-        "sides": packed(plane.sides.numpy()),
-        "births": packed(plane.origin_table.numpy()),
+        "stretch": vertical_stretch(plane),
+        "corners": encode_array(plane.corners.numpy()),
+        "areas": encode_array(plane.areas.numpy()),
+        "offsets": encode_array(plane.offsets.numpy()),
+        "rings": encode_array(plane.rings.numpy()),
+        "edges": encode_array(plane.edges.numpy()),
+        "sides": encode_array(plane.sides.numpy()),
+        "origins": encode_array(plane.origin_table.numpy()),
         "names": list(plane.names),
-        "nodes": bearers(plane.origin_table[:, 0].numpy(), plane.names),
+        "nodes": list_nodes(plane.origin_table[:, 0].numpy(), plane.names),
         "light": list(TINTS),
-        "dark": list(SHADES),
-        "decisions": None if decided is None else _classes(plane, decided, labels, colors),
+        "dark": list(DARK_TINTS),
     }
 
 
-def _classes(
-    plane: PlaneRestriction, decided: Regions, labels: Sequence[str] | None, colors: Sequence[str] | None
+def _encode_decisions(
+    plane: PlaneRestriction, regions: Regions, labels: Sequence[str] | None, colors: Sequence[str] | None
 ) -> dict[str, Any]:
-    count = outputs_of(plane)
-    names = checked_names(labels, count)
-    colors = checked_colors(colors, count)
-    rings = [ring.numpy() for region in decided for ring in region.rings]
-    ends = np.cumsum([0, *map(len, rings)]).tolist()
-    spans = pairwise(ends)
+    count = count_outputs(plane)
+    names = check_labels(labels, count)
+    colors = check_colors(colors, count)
+    rings = [ring.numpy() for region in regions for ring in region.rings]
+    spans = pairwise(np.cumsum([0, *map(len, rings)]).tolist())  # of each ring in the array of all corners
     groups: dict[tuple[tuple[int, ...], str, str], list[Region]] = {}
-    for r in decided:
-        groups.setdefault(((r.label, *r.tied), _name(r, names), _colour(r, colors)), []).append(r)
+    for r in regions:
+        groups.setdefault(((r.label, *r.tied), _format_name(r, names), _choose_colour(r, colors)), []).append(r)
     return {
-        "title": f"classes: the {'largest' if decided.order == 'max' else 'smallest'} output",
-        "rings": packed(np.concatenate(rings)),
-        "boundaries": packed(decided.boundaries.numpy()),
+        "title": f"classes: the {'largest' if regions.order == 'max' else 'smallest'} output",
+        "rings": encode_array(np.concatenate(rings)),
+        "boundaries": encode_array(regions.boundaries.numpy()),
         "regions": [
             {
-                "name": _name(region, names),
-                "color": _colour(region, colors),
-                "hatch": _hatch(region),
-                "area": _told(region.area),
+                "name": _format_name(region, names),
+                "color": _choose_colour(region, colors),
+                "hatch": _choose_hatch(region),
+                "area": _encode_area(region.area),
                 "box": [*region.rings[0].min(0).values.tolist(), *region.rings[0].max(0).values.tolist()],
                 "rings": [next(spans) for _ in region.rings],
             }
-            for region in decided
+            for region in regions
         ],
         "classes": [
             {
                 "name": name,
                 "color": colour,
-                "hatch": _hatch(some[0]),
-                "area": _told(sum(r.area for r in some)),
-                "share": percent(sum(r.share for r in some)),
+                "hatch": _choose_hatch(members[0]),
+                "area": _encode_area(sum(r.area for r in members)),
+                "share": format_share(sum(r.share for r in members)),
             }
-            for (_, name, colour), some in sorted(groups.items(), key=lambda item: item[0])
+            for (_, name, colour), members in sorted(groups.items(), key=lambda item: item[0])
         ],
     }
 
 
-def _told(area: float) -> float | str:
-    """An area for the page, whose data know no infinity."""
+def _encode_area(area: float) -> float | str:
+    """An area as JSON can hold it, which has no infinity."""
     return area if isfinite(area) else "infinite"
 
 
-def _name(region: Region, names: Sequence[str]) -> str:
+def _format_name(region: Region, names: Sequence[str]) -> str:
     return " = ".join(names[i] for i in region.tied) if region.tied else names[region.label]
 
 
-def _hatch(region: Region) -> int:
-    """The pattern of a class, which tells it from others where colours do not."""
-    return TIE if region.tied else region.label % PATTERNS
+def _choose_hatch(region: Region) -> int:
+    """The pattern of a class, which tells it from others of a similar colour."""
+    return TIE_HATCH if region.tied else region.label % HATCH_COUNT
 
 
-def _colour(region: Region, colors: Sequence[str] | None) -> str:
-    """A class's own colour, darker where the colours have been used up; a tie's lies between those of its classes."""
+def _choose_colour(region: Region, colors: Sequence[str] | None) -> str:
+    """The colour of a class, darker where the colours are used up; that of a tie is between those of its classes."""
     if colors is not None:
         return colors[region.label]
     one, two = (
-        mixed(FILLS[i % len(FILLS)], INK, min(0.25 * (i // len(FILLS)), 0.75))
+        mix_colours(CLASS_COLOURS[i % len(CLASS_COLOURS)], INK, min(0.25 * (i // len(CLASS_COLOURS)), 0.75))
         for i in (region.tied[:2] or (region.label, region.label))
     )
-    return mixed(one, two, 0.5)
+    return mix_colours(one, two, 0.5)

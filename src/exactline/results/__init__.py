@@ -1,1 +1,1 @@
-"""What a restriction returns: lines, planes, their storage and their checks."""
+"""Results of restrictions: lines and planes, their storage and their checks."""

@@ -1,12 +1,13 @@
-"""How far the answer is from the network itself, measured, and how far it may be, estimated."""
+"""Compare a result with the network's own forward pass, and estimate the error of its values."""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -15,28 +16,30 @@ from ..errors import ArgumentError, MissingError
 from ..fp_context import full_precision
 from ..lines import Lines
 from ..network.graph import Network
+from .evaluate import batch_size, evaluate_in_batches
 
 if TYPE_CHECKING:
+    from .plane import PlaneRestriction
     from .restriction import Restriction
 
-MAX_BATCH_NUMBERS = 1 << 24  # numbers in one batch
-MAX_ESTIMATED_BREAKS = 64  # breaks whose error is estimated
+MAX_ESTIMATED_BREAKS = 64  # breaks of a line whose error is estimated
 
 
 @dataclass(frozen=True)
 class Check:
-    """Largest distances between interpolated values and the network's own, by kind of place."""
+    """The largest differences between a line and the network's own forward pass, by kind of point."""
 
     breaks: float
     midpoints: float
     neighbours: float  # one float to either side of each break
     random: float
-    scale: float  # the largest value met
-    points: int  # how many places were compared
-    against: str  # whose forward pass: the module's or the captured network's
+    scale: float  # the largest absolute value at any of the points
+    points: int  # number of points that were compared
+    against: str  # whose forward pass it was: the module's or the captured network's
 
     @property
     def worst(self) -> float:
+        """The largest difference at any point."""
         return max(self.breaks, self.midpoints, self.neighbours, self.random)
 
     def __str__(self) -> str:
@@ -47,9 +50,50 @@ class Check:
         )
 
 
+@dataclass(frozen=True)
+class PlaneCheck:
+    """The largest differences between a plane and the network's own forward pass, by kind of point."""
+
+    corners: float
+    centres: float
+    random: float
+    scale: float  # the largest absolute value at any of the points
+    area: float  # difference between the sum of all polygons' areas and the whole, relative to the whole
+    points: int  # number of points that were compared
+    against: str  # whose forward pass it was: the module's or the captured network's
+
+    @property
+    def worst(self) -> float:
+        """The largest difference at any point."""
+        return max(self.corners, self.centres, self.random)
+
+    def __str__(self) -> str:
+        return (
+            f"largest distance {self.worst:.1e} from {self.against} at {self.points:,} points,"
+            f" values up to {self.scale:.3g} (corners {self.corners:.1e}, centres {self.centres:.1e},"
+            f" random {self.random:.1e}); areas sum to the whole within {self.area:.1e}"
+        )
+
+
+@dataclass
+class _Differences:
+    """The largest differences found so far, by kind of point."""
+
+    worst: dict[str, float]
+    scale: float = 0.0
+    points: int = 0
+
+    def add(self, kind: str, values: Tensor | tuple[Tensor, ...], reference: Iterable[Tensor]) -> None:
+        """Compare the values at some points, (n, *out) for each output, with those of the reference."""
+        for a, b in zip(values if isinstance(values, tuple) else (values,), reference, strict=True):
+            if a.numel():
+                self.worst[kind] = max(self.worst[kind], float((a - b).abs().max()))
+                self.scale = max(self.scale, float(b.abs().max()))
+
+
 def check_line(line: Restriction, network: Network, samples: int, seed: int) -> Check:
-    """Compare a restriction with a forward pass at breaks, midpoints, one-float neighbours and random alphas."""
-    check_sample_count(samples)
+    """Compare a line with a forward pass at breaks, midpoints, one-float neighbours and random alphas."""
+    _check_sample_count(samples)
     alphas = line.alphas
     if not len(line):
         raise MissingError(
@@ -59,81 +103,93 @@ def check_line(line: Restriction, network: Network, samples: int, seed: int) -> 
         )
     low, high = float(alphas[0]), line.reached
     generator = torch.Generator().manual_seed(seed)
-    spread = _spread(alphas, samples)
-    places = {
-        "breaks": spread,
+    breaks = _spread(alphas, samples)
+    neighbours = torch.cat([torch.nextafter(breaks, breaks - 1), torch.nextafter(breaks, breaks + 1)])
+    kinds = {
+        "breaks": breaks,
         "midpoints": _spread((alphas[1:] + alphas[:-1]) / 2, samples),
-        "neighbours": torch.cat([torch.nextafter(spread, spread - 1), torch.nextafter(spread, spread + 1)]).clamp(
-            low, high
-        ),
+        "neighbours": neighbours.clamp(low, high),
         "random": low + (high - low) * torch.rand(samples, generator=generator, dtype=torch.float64),
     }
-    theirs_at, against = reference_network(network)
-    tail = against == "the module"
-    worst, scale, count = dict.fromkeys(places, 0.0), 0.0, 0
-    for kind, asked in places.items():
-        count += len(asked)
-        for some in asked.split(_step(network)):
-            ours = line.at(some, tail=tail)
-            theirs = theirs_at(line.lines.at(torch.zeros(len(some), dtype=torch.int64), some)[0])
-            for a, b in zip(ours if isinstance(ours, tuple) else (ours,), theirs, strict=True):
-                if a.numel():
-                    worst[kind] = max(worst[kind], float((a - b).abs().max()))
-                    scale = max(scale, float(b.abs().max()))
-    return Check(**worst, scale=scale, points=count, against=against)
+    reference, against = _reference_function(network)
+    differences = _Differences(dict.fromkeys(kinds, 0.0))
+    for kind, chosen in kinds.items():
+        differences.points += len(chosen)
+        for batch in chosen.split(batch_size(network)):
+            values = line.at(batch, tail=against == "the module")
+            differences.add(kind, values, reference(line.lines.at_alphas(batch)[0]))
+    return Check(**differences.worst, scale=differences.scale, points=differences.points, against=against)
 
 
-def check_sample_count(samples: int) -> None:
-    """Refuse what is no number of samples."""
+def check_plane(plane: PlaneRestriction, samples: int, seed: int) -> PlaneCheck:
+    """Compare a plane with a forward pass at corners, at the centres of polygons and at random points."""
+    _check_sample_count(samples)
+    reference, against = _reference_function(plane.require_network("plane.check"))
+    generator = np.random.default_rng(seed)
+    first, size = plane.offsets[:-1].numpy(), np.diff(plane.offsets.numpy())
+    centres = np.add.reduceat(plane.weights[plane.rings].numpy(), first) / size[:, None]
+    kinds = {  # convex weights of the vertices
+        "corners": _spread(plane.weights, samples),
+        "centres": _spread(torch.from_numpy(centres), samples),
+        "random": torch.from_numpy(generator.dirichlet(np.ones(len(plane.outline)), samples)),
+    }
+    differences = _Differences(dict.fromkeys(kinds, 0.0))
+    with full_precision():
+        for kind, weights in kinds.items():
+            differences.points += len(weights)
+            values = plane.at(weights @ plane.outline, tail=against == "the module")
+            differences.add(kind, values, reference(plane.input_points(weights)))
+    return PlaneCheck(
+        **differences.worst,
+        scale=differences.scale,
+        area=abs(float(plane.shares.sum()) - 1),
+        points=differences.points,
+        against=against,
+    )
+
+
+def estimate_value_error(network: Network, lines: Lines, alphas: Tensor, dtype: torch.dtype) -> float:
+    """The largest estimated error of an output, over breaks that are spread evenly along a line.
+
+    Args:
+        network: The network in the precision of the sweep.
+        lines: One line.
+        alphas: Its breaks, (breaks,).
+        dtype: The precision of the sweep.
+    """
+    worst = 0.0
+    with full_precision():
+        points, errors = lines.to(torch.device("cpu"), dtype).at_alphas(_spread(alphas, MAX_ESTIMATED_BREAKS))
+        for output in network.outputs:
+            size = estimate_errors(network, output, points, errors)
+            worst = max(worst, float(size.max()) if size.numel() else 0.0)
+    return worst
+
+
+def _check_sample_count(samples: int) -> None:
     if isinstance(samples, bool) or not isinstance(samples, int) or samples < 0:
         raise ArgumentError(
             f"samples must be a whole number from 0, not {samples!r}.", where="argument samples", hint="Try 1000."
         )
 
 
-def reference_network(network: Network) -> tuple[Callable[[list[Tensor]], tuple[Tensor, ...]], str]:
-    """Whom to compare with, at batches of input points: the user's module in float64, or the captured network."""
-    module = _double(network)
+def _spread(rows: Tensor, count: int) -> Tensor:
+    """At most ``count`` rows of a tensor (n, ...), spread evenly."""
+    if len(rows) <= count:
+        return rows
+    return rows[torch.linspace(0, len(rows) - 1, max(count, 1), dtype=torch.float64).round().to(torch.int64)]
+
+
+def _reference_function(network: Network) -> tuple[Callable[[list[Tensor]], tuple[Tensor, ...]], str]:
+    """The forward pass to compare with, and its name: the user's module in float64, or the captured network."""
+    module = _copy_module_in_float64(network)
     if module is None:
         return (lambda points: evaluate_in_batches(network, points)), "the captured network"
-    return (lambda points: _outputs(module, points)), "the module"
+    return (lambda points: _run_module(module, points)), "the module"
 
 
-def evaluate_in_batches(network: Network, points: list[Tensor]) -> tuple[Tensor, ...]:
-    """The captured network's outputs at some points, in batches."""
-    found = []
-    with full_precision():
-        for some in zip(*(p.split(_step(network)) for p in points), strict=True):
-            values = network.evaluate(some, network.outputs)
-            found.append([values[i] for i in network.outputs])
-    return tuple(torch.cat(outs) for outs in zip(*found, strict=True))
-
-
-def value_error(network: Network, lines: Lines, alphas: Tensor, dtype: torch.dtype) -> float:
-    """The largest estimated error of an output, over breaks spread along a line."""
-    worst = 0.0
-    some = _spread(alphas, MAX_ESTIMATED_BREAKS)
-    with full_precision():
-        points, errors = lines.to(torch.device("cpu"), dtype).at(torch.zeros(len(some), dtype=torch.int64), some)
-        for place in network.outputs:
-            size = estimate_errors(network, place, points, errors)
-            worst = max(worst, float(size.max()) if size.numel() else 0.0)
-    return worst
-
-
-def _spread(alphas: Tensor, count: int) -> Tensor:
-    if len(alphas) <= count:
-        return alphas
-    return alphas[torch.linspace(0, len(alphas) - 1, max(count, 1), dtype=torch.float64).round().to(torch.int64)]
-
-
-def _step(network: Network) -> int:
-    wide = max(torch.Size(node.shape).numel() for node in network.nodes)
-    return max(1, MAX_BATCH_NUMBERS // max(wide, 1))
-
-
-def _double(network: Network) -> nn.Module | None:
-    """The user's own module in float64, as a copy; None where there is none to be had."""
+def _copy_module_in_float64(network: Network) -> nn.Module | None:
+    """A copy of the user's module; None if it no longer exists or cannot be copied."""
     module = network.source()
     if module is None:
         return None
@@ -143,7 +199,7 @@ def _double(network: Network) -> nn.Module | None:
         return None
 
 
-def _outputs(module: nn.Module, points: list[Tensor]) -> tuple[Tensor, ...]:
+def _run_module(module: nn.Module, points: list[Tensor]) -> tuple[Tensor, ...]:
     with full_precision():
         out = module(*points)
     return tuple(out) if isinstance(out, (tuple, list)) else (out,)

@@ -1,7 +1,7 @@
-"""Results as named arrays and a header of facts: the one list of fields that files, stores and messages share.
+"""Results as named arrays and a header of facts: one list of fields for files, stores and messages.
 
-The names on the left are those in files and messages. They stay what the first version wrote, so that everything
-written since can be read.
+The first name of each field is its name in files and messages. It stays what the first version wrote, even where the
+attribute was renamed, so that old files can be read.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from .restriction import Restriction
 if TYPE_CHECKING:
     from ..engines.assemble import BreakTable
     from ..engines.dense.sweep import SweepPart
+    from .restrictions import Restrictions
 
 DTYPES = {"float64": torch.float64, "float32": torch.float32}
 Arrays = dict[str, Tensor]
@@ -27,7 +28,7 @@ Arrays = dict[str, Tensor]
 
 @dataclass(frozen=True)
 class ArrayField:
-    """An array of a result: its name in files, the attribute that holds it, and what a row of it is."""
+    """An array of a result: its name in files, the attribute that holds it, and the type and shape of its rows."""
 
     name: str
     attribute: str
@@ -37,14 +38,14 @@ class ArrayField:
 
 @dataclass(frozen=True)
 class Fact:
-    """A plain value of a result: its name in files, the attribute that holds it, and its types."""
+    """A plain value of a result: its name in files, the attribute that holds it, and its possible types."""
 
     name: str
     attribute: str
     types: tuple[type, ...]
 
 
-LINE_ARRAYS = (  # one row for each break; `ambiguous_per_piece` has one row less
+LINE_ARRAYS = (  # one row for each break, except `ambiguous_per_piece`, which has one for each piece
     ArrayField("alphas", "alphas", torch.float64),
     ArrayField("births", "origin_table", torch.int64, (3,)),
     ArrayField("doubts", "ambiguous_per_piece", torch.int64),
@@ -76,71 +77,105 @@ LINE_FACTS = (
     Fact("is_minimal", "is_minimal", (bool,)),
     Fact("engine", "engine", (str,)),
     Fact("stored_error", "stored_error", (int, float)),
-    Fact("weights", "weights", (str,)),
+    Fact("weights", "checksum", (str,)),
 )
+STORE_ORIGINS = ("break/node", "break/unit", "break/crossings")  # the columns of `Restriction.origin_table`
 PLANE_FACTS = (*_SHARED_FACTS, Fact("unresolved", "ambiguous", (int,)), Fact("checksum", "checksum", (str,)))
 
 
-def number_arrays(kind: str, tensors: tuple[Tensor, ...] | None) -> Arrays:
-    """Several tensors as the arrays kind.0, kind.1 and so on."""
+def pack_tensors(kind: str, tensors: tuple[Tensor, ...] | None) -> Arrays:
+    """Name several tensors kind.0, kind.1 and so on."""
     return {f"{kind}.{i}": t for i, t in enumerate(tensors or ())}
 
 
-def numbered_arrays(arrays: Mapping[str, Tensor], kind: str) -> tuple[Tensor, ...]:
-    """The arrays kind.0, kind.1 and so on as a tuple."""
+def unpack_tensors(arrays: Mapping[str, Tensor], kind: str) -> tuple[Tensor, ...]:
+    """Collect the arrays kind.0, kind.1 and so on."""
     count = sum(name.startswith(f"{kind}.") for name in arrays)
     return tuple(arrays[f"{kind}.{i}"] for i in range(count))
 
 
 def encode_line(line: Restriction) -> tuple[Arrays, dict[str, Any]]:
-    """A line as arrays and facts; the facts can be written as JSON."""
+    """Convert a line to arrays and facts; the facts can be written as JSON."""
     arrays = {field.name: getattr(line, field.attribute) for field in LINE_ARRAYS}
-    arrays |= number_arrays("start", line.lines.starts) | number_arrays("end", line.lines.ends)
-    arrays |= number_arrays("value", line.stored_values)
+    arrays |= pack_tensors("start", line.lines.starts) | pack_tensors("end", line.lines.ends)
+    arrays |= pack_tensors("value", line.stored_values)
     facts = _encode_facts(line, LINE_FACTS) | {"stored_error": line.error}
-    facts["weights"] = line.weights if line.network is None else line.network.checksum()
+    facts["weights"] = line.checksum if line.network is None else line.network.checksum()
     return arrays, facts | {"values": line.stored_values is not None}
 
 
 def decode_line(arrays: Mapping[str, Tensor], facts: Mapping[str, Any]) -> Restriction:
-    """The line that `encode_line` made arrays and facts of; KeyError where one is missing."""
-    lines = Lines(numbered_arrays(arrays, "start"), numbered_arrays(arrays, "end"))
+    """Convert the arrays and facts of `encode_line` back to a line; KeyError if one is missing."""
+    lines = Lines(unpack_tensors(arrays, "start"), unpack_tensors(arrays, "end"))
     fields = {field.attribute: arrays[field.name] for field in LINE_ARRAYS}
-    values = numbered_arrays(arrays, "value") if facts["values"] else None
+    values = unpack_tensors(arrays, "value") if facts["values"] else None
     return Restriction(lines=lines, stored_values=values, **fields, **_decode_facts(facts, LINE_FACTS))
 
 
 def encode_plane(plane: PlaneRestriction) -> tuple[Arrays, dict[str, Any]]:
-    """A plane as arrays and facts; the facts can be written as JSON."""
+    """Convert a plane to arrays and facts; the facts can be written as JSON."""
     arrays = {field.name: getattr(plane, field.attribute) for field in PLANE_ARRAYS}
-    arrays |= number_arrays("vertex", plane.vertices) | number_arrays("value", plane.stored_values)
+    arrays |= pack_tensors("vertex", plane.vertices) | pack_tensors("value", plane.stored_values)
     facts = _encode_facts(plane, PLANE_FACTS)
     facts["checksum"] = plane.checksum if plane.network is None else plane.network.checksum()
     return arrays, facts | {"values": plane.stored_values is not None}
 
 
 def decode_plane(arrays: Mapping[str, Tensor], facts: Mapping[str, Any]) -> PlaneRestriction:
-    """The plane that `encode_plane` made arrays and facts of; KeyError where one is missing."""
+    """Convert the arrays and facts of `encode_plane` back to a plane; KeyError if one is missing."""
     fields = {field.attribute: arrays[field.name] for field in PLANE_ARRAYS}
-    values = numbered_arrays(arrays, "value") if facts["values"] else None
-    vertices = numbered_arrays(arrays, "vertex")
+    values = unpack_tensors(arrays, "value") if facts["values"] else None
+    vertices = unpack_tensors(arrays, "vertex")
     return PlaneRestriction(vertices=vertices, stored_values=values, **fields, **_decode_facts(facts, PLANE_FACTS))
 
 
-def break_rows(table: BreakTable | SweepPart) -> list[Tensor]:
-    """The breaks of many lines as arrays with one row for each break: those of `LINE_ARRAYS`, then the values."""
+def break_arrays(table: BreakTable | SweepPart) -> list[Tensor]:
+    """The breaks of many lines as arrays with one row for each break: `LINE_ARRAYS`, then the values."""
     return [table.alphas, table.origins, table.ambiguous, *(table.values or ())]
 
 
+def encode_store_lines(answer: Restrictions, *, values: bool) -> Arrays:
+    """Convert the breaks of many lines to columns of a store (see `scale`) with one row for each break of each line.
+
+    ``line/count.break`` has one row for each line: its number of breaks. `encode_store_ends` has the end points.
+    """
+    table = answer.breaks
+    columns = {"line/count.break": answer.offsets.diff(), "break/alpha": table.alphas, "break/doubt": table.ambiguous}
+    columns |= dict(zip(STORE_ORIGINS, table.origins.unbind(1), strict=True))
+    return columns | pack_tensors("break/value", table.values if values else None)
+
+
+def encode_store_ends(lines: Lines) -> Arrays:
+    """Convert the end points of many lines to columns of a store with one row for each line."""
+    return pack_tensors("line/start", lines.starts) | pack_tensors("line/end", lines.ends)
+
+
+def decode_store_line(columns: Mapping[str, Tensor], facts: Mapping[str, Any]) -> Restriction:
+    """Convert the rows of a store that belong to one line back to the line; ``facts`` are some of `LINE_FACTS`."""
+    alphas = columns["break/alpha"].clone()
+    starts, ends = (
+        tuple(t[None].clone() for t in unpack_tensors(columns, f"line/{side}")) for side in ("start", "end")
+    )
+    values = tuple(t.clone() for t in unpack_tensors(columns, "break/value"))
+    return Restriction(
+        alphas=alphas,
+        lines=Lines(starts, ends),
+        origin_table=torch.stack([columns[name] for name in STORE_ORIGINS], 1),
+        ambiguous_per_piece=columns["break/doubt"][: max(len(alphas) - 1, 0)].clone(),
+        stored_values=values or None,
+        **_decode_facts(facts, tuple(fact for fact in LINE_FACTS if fact.name in facts)),
+    )
+
+
 def _encode_facts(result: Any, facts: tuple[Fact, ...]) -> dict[str, Any]:
-    found = {fact.name: getattr(result, fact.attribute) for fact in facts}
-    return found | {"dtype": str(result.dtype).removeprefix("torch.")}
+    values = {fact.name: getattr(result, fact.attribute) for fact in facts}
+    return values | {"dtype": str(result.dtype).removeprefix("torch.")}
 
 
 def _decode_facts(facts: Mapping[str, Any], fields: tuple[Fact, ...]) -> dict[str, Any]:
     convert: dict[str, Callable[[Any], Any]] = {"names": tuple, "dtype": DTYPES.__getitem__}
-    return {field.attribute: convert.get(field.name, _same)(facts[field.name]) for field in fields}
+    return {field.attribute: convert.get(field.name, _identity)(facts[field.name]) for field in fields}
 
 
-def _same(value: Any) -> Any:
+def _identity(value: Any) -> Any:
     return value

@@ -1,4 +1,4 @@
-"""What methods of results call in the layers above: decisions and pictures, imported on first use."""
+"""Functions behind methods of results that need later modules: decisions, plots and files, imported on first use."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from ..decide.extrema import Crossings, Extrema
+    from ..decide.extrema import Extrema, LevelSet
     from ..decide.intervals import Decisions, ManyDecisions
     from ..decide.regions import Regions
     from .plane import PlaneRestriction
@@ -19,37 +19,37 @@ if TYPE_CHECKING:
 
 def decide_line(line: Restriction, order: str, top: int, output: int | None) -> Decisions:
     """`Restriction.decisions`."""
-    from ..decide.decisions import decisions_of_line
+    from ..decide.decisions import find_decisions
 
-    return decisions_of_line(line, order, top, output)
+    return find_decisions(line, order, top, output)
 
 
 def decide_lines(lines: Restrictions, order: str, top: int, output: int | None) -> ManyDecisions:
     """`Restrictions.decisions`."""
-    from ..decide.decisions import decisions_of_lines
+    from ..decide.decisions import find_decisions_of_lines
 
-    return decisions_of_lines(lines, order, top, output)
+    return find_decisions_of_lines(lines, order, top, output)
 
 
 def line_extrema(line: Restriction, weights: Any, output: int | None) -> Extrema:
     """`Restriction.extrema`."""
-    from ..decide.extrema import extrema_of_line
+    from ..decide.extrema import find_extrema
 
-    return extrema_of_line(line, weights, output)
+    return find_extrema(line, weights, output)
 
 
-def line_level(line: Restriction, weights: Any, c: float, output: int | None) -> Crossings:
+def line_level(line: Restriction, weights: Any, c: float, output: int | None) -> LevelSet:
     """`Restriction.level`."""
-    from ..decide.extrema import level_of_line
+    from ..decide.extrema import find_level_set
 
-    return level_of_line(line, weights, c, output)
+    return find_level_set(line, weights, c, output)
 
 
 def decide_plane(plane: PlaneRestriction, order: str) -> Regions:
     """`PlaneRestriction.decisions`."""
-    from ..decide.regions import regions
+    from ..decide.regions import find_regions
 
-    return regions(plane, order)
+    return find_regions(plane, order)
 
 
 def plot_line(line: Restriction, ax: Axes | None, output: int, labels: Sequence[str] | None) -> Axes:
@@ -61,9 +61,9 @@ def plot_line(line: Restriction, ax: Axes | None, output: int, labels: Sequence[
 
 def write_line_page(line: Restriction, path: str | Path, **options: Any) -> Path:
     """`Restriction.to_html`."""
-    from ..plot.line_page import write_report
+    from ..plot.line_page import write_line_page
 
-    return write_report(line, path, **options)
+    return write_line_page(line, path, **options)
 
 
 def plot_plane(plane: PlaneRestriction, ax: Axes | None, **options: Any) -> Axes:
@@ -75,27 +75,55 @@ def plot_plane(plane: PlaneRestriction, ax: Axes | None, **options: Any) -> Axes
 
 def write_plane_page(plane: PlaneRestriction, path: str | Path, **options: Any) -> Path:
     """`PlaneRestriction.to_html`."""
-    from ..plot.plane_page import write_page
+    from ..plot.plane_page import write_plane_page
 
-    return write_page(plane, path, **options)
+    return write_plane_page(plane, path, **options)
+
+
+def save_line(line: Restriction, path: str | Path) -> None:
+    """`Restriction.save`."""
+    from .storage import save_line as save
+
+    save(line, Path(path))
+
+
+def load_line(path: str | Path, model: Any) -> Restriction:
+    """`Restriction.load`."""
+    from .storage import load_line as load
+
+    return load(Path(path), model)
+
+
+def save_plane(plane: PlaneRestriction, path: str | Path) -> None:
+    """`PlaneRestriction.save`."""
+    from .storage import save_plane as save
+
+    save(plane, Path(path))
+
+
+def load_plane(path: str | Path, model: Any) -> PlaneRestriction:
+    """`PlaneRestriction.load`."""
+    from .storage import load_plane as load
+
+    return load(Path(path), model)
 
 
 def line_html(line: Restriction) -> str:
     """`Restriction._repr_html_`."""
-    from ..plot.repr_html import line_html as html
+    from ..plot.tables import line_html as html
 
     return html(line)
 
 
 def lines_html(lines: Restrictions) -> str:
     """`Restrictions._repr_html_`."""
-    from ..plot.repr_html import lines_html as html
+    from ..plot.tables import lines_html as html
 
     return html(lines)
 
 
 def plane_html(plane: PlaneRestriction) -> str:
     """`PlaneRestriction._repr_html_`."""
-    from ..plot.repr_html import plane_html as html
+    from ..plot.tables import plane_html as html
 
     return html(plane)

@@ -1,4 +1,4 @@
-"""Which node and unit gave rise to each break of a line, or to each edge of a plane."""
+"""Origins: the node and the unit that gave rise to each break of a line, or to each edge of a plane."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Origin:
-    """What gave rise to a break."""
+    """The node and the unit that gave rise to a break."""
 
-    node: str  # the first node in sweep order that crosses here
-    unit: int  # its lowest flat index there
-    count: int  # how many crossings share the break
+    node: str  # the first node, in the order of the sweep, that has a crossing at the break
+    unit: int  # the lowest flat index of a unit that crosses there
+    count: int  # number of crossings that share the break
 
 
 @dataclass(frozen=True)
 class Origins(Sequence["Origin | None"]):
-    """The birth of every break; None at the ends of the line."""
+    """The origins of all breaks or edges; None at the ends of a line and on the outline of a plane."""
 
-    table: Tensor  # (breaks, 3) node or -1, unit, count
-    names: tuple[str, ...]
+    rows: Tensor  # (breaks, 3) node or -1, unit, count
+    names: tuple[str, ...]  # names of the network's nodes
 
     def __len__(self) -> int:
-        return len(self.table)
+        return len(self.rows)
 
     @overload
     def __getitem__(self, index: int) -> Origin | None: ...
@@ -34,10 +34,11 @@ class Origins(Sequence["Origin | None"]):
     def __getitem__(self, index: slice) -> Origins: ...
     def __getitem__(self, index: int | slice) -> Origin | Origins | None:
         if isinstance(index, slice):
-            return Origins(self.table[index], self.names)
-        node, unit, count = self.table[index].tolist()
-        return None if node < 0 else Origin(self.names[node], unit, count)
+            return Origins(self.rows[index], self.names)
+        return self._origin(*self.rows[index].tolist())
 
     def __iter__(self) -> Iterator[Origin | None]:
-        for node, unit, count in self.table.tolist():
-            yield None if node < 0 else Origin(self.names[node], unit, count)
+        return (self._origin(node, unit, count) for node, unit, count in self.rows.tolist())
+
+    def _origin(self, node: int, unit: int, count: int) -> Origin | None:
+        return None if node < 0 else Origin(self.names[node], unit, count)

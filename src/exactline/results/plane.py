@@ -1,4 +1,4 @@
-"""The answer for a plane: its polygons, the values at their corners, and what one asks of them."""
+"""The result for a plane: its polygons, the values at their corners, and methods to analyse them."""
 
 from __future__ import annotations
 
@@ -7,38 +7,37 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from operator import index as as_index
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from ..arrays import Floats, Ints
 from ..engines.polygons.polygon_input import as_coordinate_rows, as_coordinates
-from ..errors import ArgumentError, LineError, MissingError, PlaneError
+from ..errors import ArgumentError, LineError, PlaneError
 from ..humanize import count_noun, format_seconds, format_units
-from ..lines import Lines, as_points
+from ..lines import as_points
 from ..network.graph import Network
 from . import methods
-from .locate import Locator
+from .check import PlaneCheck, check_plane
+from .evaluate import evaluate_in_batches, require_network, require_values
+from .origins import Origins
+from .plane_geometry import PlaneGeometry
 from .polygon import Polygon
-from .restriction import Origins, Restriction
-from .triangles import polygon_area, triangulate
+from .restriction import Restriction, Values
+from .transversal import line_in_plane
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from ..decide.regions import Regions
-    from .plane_check import PlaneCheck
-
-Values = Tensor | tuple[Tensor, ...]
 
 
 @dataclass(frozen=True, eq=False)
 class PlaneRestriction:
-    """A network on a convex polygon of a plane, exactly: ``len(plane)`` convex polygons on which it is affine.
+    """A network restricted to a convex polygon: ``len(plane)`` convex polygons, on each of which it is affine.
 
-    Plane coordinates are orthonormal, in the units of the input space.
+    Each polygon lies in one linear region of the network. Plane coordinates are orthonormal, in the units of the input
+    space.
 
     >>> import exactline as xl
     >>> plane = xl.restrict_plane(torch.nn.ReLU(), [[-1.0, -1.0], [1.0, -1.0], [1.0, 1.0], [-1.0, 1.0]])
@@ -46,28 +45,28 @@ class PlaneRestriction:
     (4, [1.0, 1.0, 1.0, 1.0], [[0.5, 0.0]])
     """
 
-    vertices: tuple[Tensor, ...]  # (k, *in) each: the corners of the whole
-    outline: Tensor  # (k, 2) the same in plane coordinates
-    origin: Tensor  # (n,) all inputs in one row: where plane coordinates are 0
-    axes: Tensor  # (2, n)
-    weights: Tensor  # (corners, k) every corner as a mixture of the vertices
-    edges: Tensor  # (edges, 2) corners
-    origin_table: Tensor  # (edges, 3) node or -1, unit, count
+    vertices: tuple[Tensor, ...]  # (k, *in) for each input: the corners of the whole
+    outline: Tensor  # (k, 2) plane coordinates of the vertices
+    origin: Tensor  # (n,) the point, all inputs flattened and concatenated, whose plane coordinates are 0
+    axes: Tensor  # (2, n) the directions of the plane coordinates
+    weights: Tensor  # (corners, k) every corner as a convex combination of the vertices
+    edges: Tensor  # (edges, 2) corners at both ends
+    origin_table: Tensor  # (edges, 3) node or -1, unit, count: see `origins`
     sides: Tensor  # (edges, 2) polygons to the left and to the right of an edge, -1 outside
-    offsets: Tensor  # (polygons + 1,) where the corners of each polygon begin
-    rings: Tensor  # corners of all polygons, counterclockwise, one polygon after another
-    stored_values: tuple[Tensor, ...] | None  # (corners, *out) each; None where values were not kept
-    names: tuple[str, ...]  # of the network's nodes
-    network: Network | None = None
-    units: dict[str, int] = field(default_factory=dict)
-    several_inputs: bool = False
-    several_outputs: bool = False
-    dtype: torch.dtype = torch.float64
-    seconds: float = 0.0
-    ambiguous: int = 0  # pairs of a polygon and a unit that cannot be told from a knot on it
-    rewrite: bool = True
-    until: str | None = None
-    checksum: str = ""  # of the network's numbers, where the network itself is not known
+    offsets: Tensor  # (polygons + 1,) first entry of each polygon in rings
+    rings: Tensor  # corners of all polygons, counterclockwise, concatenated
+    stored_values: tuple[Tensor, ...] | None  # (corners, *out) for each output; None if values=False
+    names: tuple[str, ...]  # names of the network's nodes
+    network: Network | None = None  # None after loading without the model
+    units: dict[str, int] = field(default_factory=dict)  # number of units that can break, by kind of operator
+    several_inputs: bool = False  # whether points are tuples of tensors
+    several_outputs: bool = False  # whether values are tuples of tensors
+    dtype: torch.dtype = torch.float64  # precision of the sweep
+    seconds: float = 0.0  # duration of the sweep
+    ambiguous: int = 0  # pairs of a polygon and a unit whose side of a knot rounding hides on it
+    rewrite: bool = True  # option of the sweep
+    until: str | None = None  # option of the sweep
+    checksum: str = ""  # of the network's weights, where the network is not known
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -75,10 +74,26 @@ class PlaneRestriction:
     def __iter__(self) -> Iterator[Polygon]:
         return (self.polygon(i) for i in range(len(self)))
 
+    @property
+    def status(self) -> Literal["exact"]:
+        """How far the result can be trusted: always "exact".
+
+        Exact means that the polygons are all intersections of the plane with linear regions of the network, that values
+        are computed in float64 (or `dtype`), and that units whose side of a knot rounding hides are counted in
+        `ambiguous`; `check` measures the error. Nothing is sampled.
+        """
+        return "exact"
+
     def polygon(self, index: int) -> Polygon:
-        """One polygon: where it lies, its values and its affine map."""
+        """One polygon: its corners, its activation pattern and its affine map.
+
+        Args:
+            index: From 0 to ``len(plane) - 1``; negative numbers count from the end.
+
+        Raises ArgumentError.
+        """
         try:
-            number = as_index(index)  # whole numbers of any kind, as locate() gives them
+            number = as_index(index)  # integers of any type, such as the tensors of locate()
         except TypeError:
             number = len(self)
         if not -len(self) <= number < len(self):
@@ -91,64 +106,63 @@ class PlaneRestriction:
 
     @cached_property
     def corners(self) -> Tensor:
-        """(corners, 2) plane coordinates."""
+        """Plane coordinates of the corners of all polygons, (corners, 2)."""
         return self.weights @ self.outline
 
     @property
     def points(self) -> Values:
-        """(corners, *in) input points of the corners."""
-        return self.mix(self.weights)
+        """Input points of the corners, (corners, *in)."""
+        return self.combine_vertices(self.weights)
 
     @property
     def values(self) -> Values:
-        """(corners, *out) the network's values there, before any smooth tail."""
-        if self.stored_values is None:
-            raise MissingError(
-                "The values were not kept.",
-                where="plane.values",
-                hint="Call restrict_plane with values=True, or ask plane.at(points).",
-            )
-        return self.stored_values if self.several_outputs else self.stored_values[0]
+        """The network's values at the corners, (corners, *out), before any smooth tail.
+
+        Raises MissingError if the plane was restricted with values=False.
+        """
+        hint = "Call restrict_plane with values=True, or use plane.at(points)."
+        values = require_values(self.stored_values, where="plane.values", hint=hint)
+        return values if self.several_outputs else values[0]
 
     @property
     def origins(self) -> Origins:
-        """Which node and unit gave rise to each edge; None on the outline."""
+        """The node and the unit that gave rise to each edge; None on the outline."""
         return Origins(self.origin_table, self.names)
 
     @property
     def areas(self) -> Tensor:
-        """(polygons,) in squared units of the input space."""
-        return self._unit_areas * self.extent * self.extent
+        """The area of each polygon, (polygons,), in squared units of the input space."""
+        return self.geometry.unit_areas * self.extent * self.extent
 
     @property
     def shares(self) -> Tensor:
-        """(polygons,) each area as a share of the whole."""
-        return self._unit_areas / polygon_area(self.outline / self.extent)
-
-    @cached_property
-    def _unit_areas(self) -> Tensor:
-        ring, first = self._unit[self.rings.numpy()], self.offsets[:-1].numpy()
-        count = np.diff(self.offsets.numpy())
-        base = ring - ring[first].repeat(count, 0)  # about one of its corners, so that small polygons keep their digits
-        after = np.arange(len(ring)) + 1
-        after[first + count - 1] = first
-        cross = base[:, 0] * base[after, 1] - base[:, 1] * base[after, 0]
-        return torch.from_numpy(np.add.reduceat(cross, first) / 2)
+        """The area of each polygon as a share of the whole, (polygons,)."""
+        return self.geometry.unit_areas / self.geometry.unit_area
 
     @property
     def area(self) -> float:
-        """Of the whole."""
-        return polygon_area(self.outline / self.extent) * self.extent * self.extent
+        """The area of the whole polygon, in squared units of the input space."""
+        return self.geometry.unit_area * self.extent * self.extent
 
     def coordinates(self, points: Any) -> Tensor:
-        """Plane coordinates (n, 2) of input points (n, *in), dropped straight onto the plane."""
+        """Plane coordinates of input points, projected orthogonally onto the plane, (n, 2).
+
+        Args:
+            points: Input points, (n, *in); a tuple of such tensors if the model takes several inputs.
+
+        Raises PlaneError.
+        """
         try:
-            given = as_points(points, "points")
+            inputs = as_points(points, "points")
         except LineError as problem:
             raise PlaneError(problem.problem, where=problem.where, hint=problem.hint) from problem
-        if any(p.dim() == 0 for p in given) or len({len(p) for p in given}) != 1:
-            raise PlaneError("How many points?", where="argument points", hint="Give points of shape (n, *in).")
-        rows = torch.cat([p.reshape(len(p), p.shape[1:].numel()) for p in given], 1)
+        if any(p.dim() == 0 for p in inputs) or len({len(p) for p in inputs}) != 1:
+            raise PlaneError(
+                "The number of points is missing or differs between inputs.",
+                where="argument points",
+                hint="Give points of shape (n, *in).",
+            )
+        rows = torch.cat([p.reshape(len(p), p.shape[1:].numel()) for p in inputs], 1)
         if rows.shape[1] != len(self.origin):
             raise PlaneError(
                 f"Input points have {len(self.origin)} numbers, not {rows.shape[1]}.",
@@ -158,96 +172,88 @@ class PlaneRestriction:
         return (rows - self.origin) @ self.axes.T
 
     def locate(self, points: Any) -> Tensor:
-        """The polygon that holds each point (n, 2) of the plane, (n,); on an edge one of its two.
+        """The polygon that contains each point, (n,); on an edge, one of the two.
+
+        Args:
+            points: Plane coordinates, (n, 2).
 
         >>> import exactline as xl
         >>> plane = xl.restrict_plane(torch.nn.ReLU(), [[-1.0, -1.0], [1.0, -1.0], [1.0, 1.0], [-1.0, 1.0]])
         >>> plane.locate(plane.coordinates([[0.5, -0.5]]))
         tensor([2])
+
+        Raises PlaneError for points outside the plane.
         """
-        return torch.from_numpy(self._locate(as_coordinate_rows(points)))
+        return torch.from_numpy(self.geometry.locate(as_coordinate_rows(points)))
 
     def at(self, points: Any, *, tail: bool = False) -> Values:
-        """The network's exact values (n, *out) at points (n, 2) of the plane.
+        """The network's values at points of the plane, (n, *out).
+
+        Args:
+            points: Plane coordinates, (n, 2).
+            tail: Whether to apply the smooth last operator of the network, such as a softmax.
 
         >>> import exactline as xl
         >>> plane = xl.restrict_plane(torch.nn.ReLU(), [[-1.0, -1.0], [1.0, -1.0], [1.0, 1.0], [-1.0, 1.0]])
         >>> plane.at(plane.coordinates([[0.5, -0.5]]))
         tensor([[0.5000, 0.0000]], dtype=torch.float64)
+
+        Raises PlaneError for points outside the plane, MissingError.
         """
-        places = as_coordinate_rows(points)
-        triangle, share = self._triangles(places, self._locate(places))
-        outs = tuple(
-            sum((share[:, k].to(v.dtype).view(-1, *[1] * (v.dim() - 1)) * v[i] for k, (v, i) in enumerate(row)))
-            for row in zip(*(self._outputs(triangle[:, k]) for k in range(3)), strict=True)
-        )
-        found = tuple(torch.as_tensor(o) for o in outs)
+        triangle, weight = self.geometry.corner_weights(as_coordinate_rows(points))
+        tables = zip(*(self._outputs(triangle[:, k]) for k in range(3)), strict=True)
+        outputs = tuple(_combine_rows(three, weight) for three in tables)
         if tail:
             tails = self.require_network("plane.at(tail=True)").tails
-            found = tuple(o if t is None else t.apply(o) for o, t in zip(found, tails, strict=True))
-        return found if self.several_outputs else found[0]
+            outputs = tuple(o if t is None else t.apply(o) for o, t in zip(outputs, tails, strict=True))
+        return outputs if self.several_outputs else outputs[0]
 
-    def mix(self, weights: Tensor) -> Values:
-        """Input points (n, *in) as mixtures (n, k) of the vertices."""
+    def combine_vertices(self, weights: Tensor) -> Values:
+        """Convex combinations of the vertices with weights (n, k): input points (n, *in)."""
         points = self.input_points(weights)
         return tuple(points) if self.several_inputs else points[0]
 
     def input_points(self, weights: Tensor) -> list[Tensor]:
-        """The same, one tensor for each input."""
+        """Convex combinations of the vertices with weights (n, k): a list with (n, *in) for each input."""
         return [(weights @ v.reshape(len(v), -1)).view(len(weights), *v.shape[1:]) for v in self.vertices]
 
     def values_at(self, corners: Tensor) -> Values:
-        """Values (n, *out) at some corners."""
-        found = tuple(v[i] for v, i in self._outputs(corners))
-        return found if self.several_outputs else found[0]
+        """The network's values at some corners (n,), (n, *out)."""
+        values = tuple(v[row] for v, row in self._outputs(corners))
+        return values if self.several_outputs else values[0]
 
     def lift(self, points: Any) -> Values:
-        """Input points (n, *in) of points (n, 2) of the plane."""
-        return self.mix(torch.from_numpy(self._shares(as_coordinate_rows(points))))
+        """Input points of points of the plane, (n, *in).
+
+        Args:
+            points: Plane coordinates, (n, 2).
+
+        Raises PlaneError for points outside the plane.
+        """
+        return self.combine_vertices(self.geometry.vertex_weights(as_coordinate_rows(points)))
 
     def line(self, a: Any, b: Any) -> Restriction:
-        """The network on the line between two points (2,) of the plane, read off the polygons.
+        """Restrict the network to the line between two points of the plane, without a new sweep.
+
+        Args:
+            a: Plane coordinates of the start, (2,).
+            b: Plane coordinates of the end, (2,).
 
         >>> import exactline as xl
         >>> plane = xl.restrict_plane(torch.nn.ReLU(), [[-1.0, -1.0], [1.0, -1.0], [1.0, 1.0], [-1.0, 1.0]])
         >>> len(plane.line([0.1, 0.2], [1.9, 1.7]))
         3
-        """
-        from .transversal import edges_crossed
 
+        Raises PlaneError for points outside the plane.
+        """
         ends = as_coordinate_rows([as_coordinates(a, "a"), as_coordinates(b, "b")])
-        self._locate(ends)
-        unit = ends / self.extent
-        alpha, edge, count = edges_crossed(self._unit, self.edges.numpy(), self.sides.numpy(), unit[0], unit[1])
-        alphas = torch.from_numpy(np.concatenate([[0.0], alpha, [1.0]]))
-        births = torch.tensor([[-1, 0, 0]]).repeat(len(alphas), 1)
-        births[1:-1] = self.origin_table[torch.from_numpy(edge)]
-        births[1:-1, 2] = torch.maximum(births[1:-1, 2], torch.from_numpy(count) // 2)
-        starts, stops = zip(
-            *((p[:1], p[1:]) for p in self.input_points(torch.from_numpy(self._shares(ends)))), strict=True
-        )
-        places = ends[0] + alphas.numpy()[:, None] * (ends[1] - ends[0])
-        values = self.at(places) if self.stored_values is not None else None
-        kept = None if values is None else values if isinstance(values, tuple) else (values,)
-        return Restriction(
-            alphas,
-            Lines(tuple(starts), tuple(stops)),
-            births,
-            torch.zeros(len(alphas) - 1, dtype=torch.int64),
-            kept,
-            self.names,
-            network=self.network,
-            units=self.units,
-            several_inputs=self.several_inputs,
-            several_outputs=self.several_outputs,
-            dtype=self.dtype,
-            rewrite=self.rewrite,
-            until=self.until,
-            weights=self.checksum,
-        )
+        return line_in_plane(self, ends)
 
     def decisions(self, order: str = "max") -> Regions:
-        """Where which output is the largest (or smallest): exact regions, those of one class that touch merged.
+        """The regions on which each output leads, with exact boundaries; neighbouring polygons of a class are merged.
+
+        Args:
+            order: "max" if the largest output decides, "min" for the smallest.
 
         >>> import exactline as xl
         >>> plane = xl.restrict_plane(torch.nn.ReLU(), [[-1.0, -1.0], [1.0, -1.0], [1.0, 1.0], [-1.0, 1.0]])
@@ -257,23 +263,37 @@ class PlaneRestriction:
         return methods.decide_plane(self, order)
 
     def check(self, samples: int = 1000, seed: int = 0) -> PlaneCheck:
-        """How far this answer is from the network's own forward pass, and whether its polygons fill the whole."""
-        from .plane_check import check_plane
+        """The largest difference between this result and the network's own forward pass in float64.
 
+        Also compares the sum of the polygons' areas with the area of the whole.
+
+        Args:
+            samples: The largest number of points of each kind: corners, centres of polygons, random.
+            seed: For the random points.
+        """
         return check_plane(self, samples, seed)
 
     def save(self, path: str | Path) -> None:
-        """Write everything but the network to a safetensors file, atomically."""
-        from .storage import save_plane
+        """Write everything but the network to a safetensors file, atomically.
 
-        save_plane(self, Path(path))
+        Args:
+            path: The file to write.
+
+        Raises FileError.
+        """
+        methods.save_plane(self, path)
 
     @staticmethod
     def load(path: str | Path, model: Any = None) -> PlaneRestriction:
-        """Read a saved plane; give the model again for what needs the network."""
-        from .storage import load_plane
+        """Read a saved plane.
 
-        return load_plane(Path(path), model)
+        Args:
+            path: The file.
+            model: The model that was restricted, for methods that need the network; it must have the same weights.
+
+        Raises FileError.
+        """
+        return methods.load_plane(path, model)
 
     def plot(
         self,
@@ -285,25 +305,39 @@ class PlaneRestriction:
         colors: Sequence[str] | None = None,
         points: Any = None,
     ) -> Axes:
-        """Draw the polygons: their edges by the node that bore them, or the classes with ``style="decisions"``."""
+        """Plot the polygons with matplotlib.
+
+        Args:
+            ax: The axes to draw into; None makes new ones.
+            style: "regions" colours edges by the node of their origin, "decisions" fills the regions of each class.
+            order: "max" if the largest output decides, "min" for the smallest.
+            labels: Names of the outputs.
+            colors: Colours of the outputs.
+            points: Input points to mark, by name.
+        """
         return methods.plot_plane(self, ax, style=style, order=order, labels=labels, colors=colors, points=points)
 
     def to_html(self, path: str | Path, **options: Any) -> Path:
-        """Write one web page to move and zoom in; the options are those of ``plot``, and ``title``."""
+        """Write a self-contained web page to pan and zoom in the plane.
+
+        Args:
+            path: The file to write.
+            **options: The options of `plot` except ax, and title.
+        """
         return methods.write_plane_page(self, path, **options)
 
     def with_network(self, network: Network) -> PlaneRestriction:
-        """The same answer, with the network to ask further."""
+        """Attach a network, for methods that need it.
+
+        Args:
+            network: The network that was restricted.
+        """
         return replace(self, network=network)
 
-    def require_network(self, what: str) -> Network:
-        if self.network is None:
-            raise MissingError(
-                "The network is not known: neither a saved file nor a server sends it along.",
-                where=what,
-                hint="Load with PlaneRestriction.load(path, model), or give it with plane.with_network(network).",
-            )
-        return self.network
+    def require_network(self, where: str) -> Network:
+        """The network; raises MissingError if it is not known. ``where`` names the method that needs it."""
+        hint = "Load with PlaneRestriction.load(path, model), or attach it with plane.with_network(network)."
+        return require_network(self.network, where=where, hint=hint)
 
     def __str__(self) -> str:
         return ", ".join(
@@ -312,7 +346,7 @@ class PlaneRestriction:
                 f"{len(self.weights):,} corners",
                 format_units(self.units),
                 format_seconds(self.seconds),
-                f"{self.ambiguous:,} unresolved",
+                f"{self.ambiguous:,} ambiguous",
             ]
         )
 
@@ -323,54 +357,28 @@ class PlaneRestriction:
         return methods.plane_html(self)
 
     @cached_property
+    def geometry(self) -> PlaneGeometry:
+        """The polygons without the network's values."""
+        return PlaneGeometry(self.outline, self.weights, self.edges, self.sides, self.offsets, self.rings)
+
+    @property
     def extent(self) -> float:
-        """The larger side of the box around the whole, in plane coordinates."""
-        return float((self.outline.amax(0) - self.outline.amin(0)).max())
-
-    @cached_property
-    def _unit(self) -> Floats:
-        """(corners, 2) scaled so that the whole has an extent of 1: products of what is huge would overflow."""
-        return (self.weights @ (self.outline / self.extent)).numpy()
-
-    @cached_property
-    def _locator(self) -> Locator:
-        return Locator(self._unit, *(t.numpy() for t in (self.edges, self.sides, self.offsets, self.rings)))
-
-    def _locate(self, places: Floats) -> Ints:
-        found, deep = self._locator(places / self.extent)
-        slack = 1e-12
-        if (deep < -slack).any():
-            where = places[deep < -slack][0].tolist()
-            raise PlaneError(
-                f"The point ({where[0]:g}, {where[1]:g}) is outside the polygon.",
-                where="argument points",
-                hint="Points off the polygon are not covered; plane.outline has its corners.",
-            )
-        return found
-
-    def _triangles(self, places: Floats, polygon: Ints) -> tuple[Tensor, Tensor]:
-        """Three corners of the polygon around each point, (n, 3), and the shares of each, (n, 3)."""
-        rings, offsets = self.rings.numpy(), self.offsets.numpy()
-        count = offsets[polygon + 1] - offsets[polygon]
-        return triangulate(places / self.extent, rings, offsets[polygon], count, self._unit)
-
-    def _shares(self, places: Floats) -> Floats:
-        """Mixtures (n, k) of the vertices for points of the plane."""
-        self._locate(places)
-        count = len(self.outline)
-        ring, none = np.arange(count), np.zeros(len(places), dtype=np.int64)
-        outline = (self.outline / self.extent).numpy()
-        triangle, share = triangulate(places / self.extent, ring, none, none + count, outline)
-        made = np.zeros((len(places), count))
-        np.put_along_axis(made, triangle.numpy(), share.numpy(), 1)
-        return made
+        """The larger side of the bounding box of the whole, in plane coordinates."""
+        return self.geometry.extent
 
     def _outputs(self, corners: Tensor) -> list[tuple[Tensor, Tensor]]:
-        """For each output a table of values and the rows in it of some corners."""
+        """For each output, a table of values and the rows of some corners (n,) in it."""
         if self.stored_values is not None:
             return [(v, corners) for v in self.stored_values]
-        from .check import evaluate_in_batches
-
         network = self.require_network("plane.at")
-        some, rows = torch.unique(corners, return_inverse=True)
-        return [(v, rows) for v in evaluate_in_batches(network, self.input_points(self.weights[some]))]
+        distinct, rows = torch.unique(corners, return_inverse=True)
+        return [(v, rows) for v in evaluate_in_batches(network, self.input_points(self.weights[distinct]))]
+
+
+def _combine_rows(tables: tuple[tuple[Tensor, Tensor], ...], weights: Tensor) -> Tensor:
+    """Combine rows of three tables of values with weights (n, 3), to (n, *out); a table comes with its rows (n,)."""
+    terms = (
+        weights[:, k].to(values.dtype).view(-1, *[1] * (values.dim() - 1)) * values[rows]
+        for k, (values, rows) in enumerate(tables)
+    )
+    return torch.as_tensor(sum(terms))

@@ -1,4 +1,4 @@
-"""One polygon of a plane: a single affine map of the whole network."""
+"""One polygon of a plane, on which the network is a single affine map."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Polygon:
-    """A convex polygon on which the network is affine.
+    """A convex polygon of a plane. It lies in one linear region of the network.
 
     >>> import exactline as xl
     >>> plane = xl.restrict_plane(torch.nn.ReLU(), [[-1.0, -1.0], [1.0, -1.0], [1.0, 1.0], [-1.0, 1.0]])
@@ -28,57 +28,64 @@ class Polygon:
     """
 
     plane: PlaneRestriction
-    index: int
+    index: int  # number of the polygon in its plane
 
     @property
     def indices(self) -> Tensor:
-        """(corners,) numbers among the plane's corners, counterclockwise."""
+        """Indices (corners,) into the plane's corners, counterclockwise."""
         first, last = self.plane.offsets[self.index : self.index + 2].tolist()
         return self.plane.rings[first:last]
 
     @property
     def corners(self) -> Tensor:
-        """(corners, 2) in plane coordinates."""
+        """Plane coordinates of the corners, (corners, 2)."""
         return self.plane.corners[self.indices]
 
     @property
     def weights(self) -> Tensor:
-        """(corners, k) as mixtures of the plane's vertices."""
+        """The corners as convex combinations of the plane's vertices, (corners, k)."""
         return self.plane.weights[self.indices]
 
     @property
     def points(self) -> Values:
-        """(corners, *in) in input space."""
-        return self.plane.mix(self.weights)
+        """Input points of the corners, (corners, *in)."""
+        return self.plane.combine_vertices(self.weights)
 
     @property
     def values(self) -> Values:
-        """(corners, *out), before any smooth tail."""
+        """The network's values at the corners, (corners, *out), before any smooth tail."""
         return self.plane.values_at(self.indices)
 
     @property
     def area(self) -> float:
+        """The area in squared units of the input space."""
         return float(self.plane.areas[self.index])
 
     @property
     def centre(self) -> Tensor:
-        """(2,) the mean of the corners, a point inside."""
+        """The mean of the corners, (2,), in plane coordinates."""
         return self.corners.mean(0)
 
     def pattern(self) -> dict[str, Tensor]:
-        """The branch of every unit, by node: segment numbers, or places in a window."""
+        """The activation pattern: the branch of every unit, by the name of the node; see `Piece.pattern`."""
         return self._piece().pattern()
 
     def affine(self) -> tuple[Tensor | tuple[Tensor, ...], Tensor | tuple[Tensor, ...]]:
-        """A and b with f(x) = A x + b here: A is (*out, *in) and b is (*out)."""
+        """The affine map of the network here: A (*out, *in) and b (*out) with f(x) = A x + b; see `Piece.affine`."""
         return self._piece().affine()
 
     def _piece(self) -> Piece:
-        """A stretch inside the polygon, from one side of it to the other through the middle."""
-        network = self.plane.require_network("polygon.affine")
+        """A line inside the polygon through its centre: its activation pattern is that of the polygon."""
         weights = self.weights.numpy()
-        middle = weights.mean(0)
-        far = int(np.abs(weights - middle).max(1).argmax())
-        ends = torch.from_numpy(np.stack([0.75 * weights[far] + 0.25 * middle, 1.25 * middle - 0.25 * weights[far]]))
+        centre = weights.mean(0)
+        far = int(np.abs(weights - centre).max(1).argmax())
+        ends = torch.from_numpy(np.stack([0.75 * weights[far] + 0.25 * centre, 1.25 * centre - 0.25 * weights[far]]))
         starts, stops = zip(*((p[:1], p[1:]) for p in self.plane.input_points(ends)), strict=True)
-        return Piece(network, Lines(tuple(starts), tuple(stops)), self.index, 0.0, 1.0, 0)
+        return Piece(
+            network=self.plane.require_network("polygon.affine"),
+            lines=Lines(tuple(starts), tuple(stops)),
+            index=self.index,
+            start=0.0,
+            stop=1.0,
+            ambiguous=0,
+        )

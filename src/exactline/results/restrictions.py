@@ -1,10 +1,10 @@
-"""The answer for many lines: flat arrays underneath, a Restriction for each line on demand."""
+"""The result for many lines: flat arrays for all of them, and a Restriction for each line on demand."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, overload
+from typing import TYPE_CHECKING, Literal, overload
 
 import torch
 from torch import Tensor
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Restrictions(Sequence[Restriction]):
-    """Lines that were swept together.
+    """A network restricted to many lines: a sequence with a `Restriction` for each line.
 
     >>> import exactline as xl
     >>> lines = xl.restrict_many(torch.nn.ReLU(), [[-1.0], [-2.0]], [[1.0], [-1.0]])
@@ -29,44 +29,60 @@ class Restrictions(Sequence[Restriction]):
     ([2, 1], [0, 3, 5], [0.0, 0.5, 1.0, 0.0, 1.0])
     """
 
-    breaks: BreakTable
-    lines: Lines
+    breaks: BreakTable  # the breaks of all lines
+    lines: Lines  # the end points of all lines
     network: Network
-    seconds: float = 0.0
-    units: dict[str, int] = field(default_factory=dict)
-    dtype: torch.dtype = torch.float64
-    rewrite: bool = True
-    until: str | None = None
-    engine: str = "dense"  # which engine swept, and why
+    seconds: float = 0.0  # duration of the sweep
+    units: dict[str, int] = field(default_factory=dict)  # number of units that can break, by kind of operator
+    dtype: torch.dtype = torch.float64  # precision of the sweep
+    rewrite: bool = True  # option of the sweep
+    until: str | None = None  # option of the sweep
+    engine: str = "dense"  # the engine that ran, and why
+
+    @property
+    def status(self) -> Literal["exact"]:
+        """How far the result can be trusted: always "exact".
+
+        Exact means that `alphas` has all breaks of the network on every line, that values are computed in float64 (or
+        `dtype`), and that ``lines[i].error`` estimates their rounding error. Nothing is sampled.
+        """
+        return "exact"
 
     @property
     def alphas(self) -> Tensor:
-        """The breaks of all lines one after another."""
+        """The breaks of all lines, concatenated, (breaks,)."""
         return self.breaks.alphas
 
     @property
     def offsets(self) -> Tensor:
-        """(lines + 1,): line i has the breaks ``offsets[i]`` to ``offsets[i + 1]``."""
+        """The first break of each line, (lines + 1,): line i has the breaks ``offsets[i]`` to ``offsets[i + 1]``."""
         return self.breaks.offsets
 
     @property
     def values(self) -> Tensor | tuple[Tensor, ...] | None:
-        """Values at all breaks, (breaks, *out)."""
-        kept = self.breaks.values
-        return kept if kept is None or self.network.several_outputs else kept[0]
+        """The network's values at the breaks of all lines, (breaks, *out); None if values=False."""
+        values = self.breaks.values
+        return values if values is None or self.network.several_outputs else values[0]
 
     @property
     def pieces(self) -> Tensor:
-        """(lines,) number of pieces of each line."""
+        """The number of pieces of each line, (lines,)."""
         return (self.offsets[1:] - self.offsets[:-1] - 1).clamp(min=0)
 
     def decisions(self, order: str = "max", top: int = 1, *, output: int | None = None) -> ManyDecisions:
-        """Which output leads on every point of every line; see `Restriction.decisions`.
+        """The output that leads on every point of every line: intervals with exact boundaries, including ties.
+
+        Args:
+            order: "max" if the largest output decides, "min" for the smallest.
+            top: How many of the leading outputs to report, in order.
+            output: Which output tensor decides, if the network has several.
 
         >>> import exactline as xl
         >>> lines = xl.restrict_many(torch.nn.ReLU(), [[1.0, -1.0], [0.0, 1.0]], [[0.0, 2.0], [0.0, 2.0]])
-        >>> [decided.labels for decided in lines.decisions()]
+        >>> [decisions.labels for decisions in lines.decisions()]
         [[0, 1], [1]]
+
+        Raises ArgumentError, MissingError, NumberError.
         """
         return methods.decide_lines(self, order, top, output)
 
@@ -84,7 +100,7 @@ class Restrictions(Sequence[Restriction]):
             raise IndexError(f"there are {len(self)} lines; {index} is not one of them")
         index %= len(self)
         start, stop = self.offsets[index : index + 2].tolist()
-        whole = stop > start and float(self.alphas[stop - 1]) == 1.0
+        is_complete = stop > start and float(self.alphas[stop - 1]) == 1.0
         return Restriction(
             alphas=self.alphas[start:stop],
             lines=Lines(*(tuple(t[index : index + 1] for t in side) for side in (self.lines.starts, self.lines.ends))),
@@ -101,7 +117,7 @@ class Restrictions(Sequence[Restriction]):
             until=self.until,
             engine=self.engine,
             seconds=self.seconds / max(len(self), 1),
-            stopped="" if whole else self.breaks.stopped,
+            stopped="" if is_complete else self.breaks.stopped,
         )
 
     def __iter__(self) -> Iterator[Restriction]:

@@ -1,4 +1,4 @@
-"""Checks of results that come from files: arrays that do not fit together are refused before anyone uses them."""
+"""Validation of results that were read from files: their arrays must be consistent before anything uses them."""
 
 from __future__ import annotations
 
@@ -8,38 +8,37 @@ from typing import Any
 import numpy as np
 import torch
 
+from ..tolerances import GEOMETRY_TOLERANCE, OFF_PLANE_TOLERANCE
 from .codec import LINE_ARRAYS, LINE_FACTS, PLANE_ARRAYS, PLANE_FACTS, Fact
 from .plane import PlaneRestriction
 from .restriction import Restriction
 
-GEOMETRY_TOLERANCE = 1e-6  # relative to the extent: rounding stays far below it, damage hardly ever does
-
 
 def check_line_arrays(line: Restriction) -> None:
-    """Raise ValueError where the arrays of a line do not fit together."""
+    """Raise ValueError if the arrays of a line are inconsistent."""
     count = len(line.alphas)
     for field in LINE_ARRAYS[1:]:
         tensor = getattr(line, field.attribute)
         rows = max(count - 1, 0) if field.attribute == "ambiguous_per_piece" else count
         if tensor.shape != (rows, *field.row_shape) or tensor.dtype != field.dtype:
             raise ValueError(f"{field.name} is {tuple(tensor.shape)}, not {(rows, *field.row_shape)}")
-    rising = bool((line.alphas[1:] > line.alphas[:-1]).all()) and bool(torch.isfinite(line.alphas).all())
-    if line.alphas.dtype != torch.float64 or line.alphas.dim() != 1 or not rising:
-        raise ValueError("alphas do not rise")
+    is_ascending = bool((line.alphas[1:] > line.alphas[:-1]).all()) and bool(torch.isfinite(line.alphas).all())
+    if line.alphas.dtype != torch.float64 or line.alphas.dim() != 1 or not is_ascending:
+        raise ValueError("alphas are not in ascending order")
     values = line.stored_values
     if values is not None and (not values or any(len(v) != count for v in values)):
-        raise ValueError("there is not one value for each break")
+        raise ValueError("the number of values is not the number of breaks")
     starts, ends = line.lines.starts, line.lines.ends
     if not starts or [t.shape for t in starts] != [t.shape for t in ends] or any(len(t) != 1 for t in starts):
-        raise ValueError("the ends of the line are missing")
+        raise ValueError("the end points of the line are missing")
     if not all(bool(torch.isfinite(t).all()) for t in (*starts, *ends, *(values or ()))):
-        raise ValueError("values or ends are not finite")
+        raise ValueError("values or end points are not finite")
     _check_origins(line, count)
     _check_facts(line, LINE_FACTS)
 
 
 def check_plane_arrays(plane: PlaneRestriction) -> None:
-    """Raise ValueError where the arrays of a plane do not fit together."""
+    """Raise ValueError if the arrays of a plane are inconsistent."""
     if not plane.vertices or any(len(v) != len(plane.outline) for v in plane.vertices) or len(plane.outline) < 3:
         raise ValueError("the vertices are missing")
     width = sum(v[0].numel() for v in plane.vertices)
@@ -61,16 +60,16 @@ def check_plane_arrays(plane: PlaneRestriction) -> None:
             raise ValueError(f"{field.name} is {tuple(tensor.shape)}, not {shape}")
         if field.dtype == torch.float64 and not bool(torch.isfinite(tensor).all()):
             raise ValueError(f"{field.name} holds numbers that are not finite")
-    steps = plane.offsets.diff()
-    if count < 1 or int(plane.offsets[0]) != 0 or int(plane.offsets[-1]) != len(plane.rings) or bool((steps < 3).any()):
-        raise ValueError("offsets do not fit")
+    sizes = plane.offsets.diff()
+    if count < 1 or int(plane.offsets[0]) != 0 or int(plane.offsets[-1]) != len(plane.rings) or bool((sizes < 3).any()):
+        raise ValueError("offsets and rings are inconsistent")
     for name, low, high in (("edges", 0, corners), ("rings", 0, corners), ("sides", -1, count)):
         tensor = getattr(plane, name)
         if tensor.numel() and (int(tensor.min()) < low or int(tensor.max()) >= high):
-            raise ValueError(f"{name} refer to what is not there")
+            raise ValueError(f"{name} has indices out of range")
     values = plane.stored_values
     if values is not None and (not values or any(len(v) != corners or v.dtype != plane.dtype for v in values)):
-        raise ValueError("there is not one value for each corner")
+        raise ValueError("the values do not match the corners")
     _check_origins(plane, edges)
     _check_facts(plane, PLANE_FACTS)
     _check_rings(plane)
@@ -80,43 +79,43 @@ def check_plane_arrays(plane: PlaneRestriction) -> None:
 def _check_origins(result: Restriction | PlaneRestriction, count: int) -> None:
     nodes = result.origin_table[:, 0]
     if count and (int(nodes.min()) < -1 or int(nodes.max()) >= len(result.names)):
-        raise ValueError("births refer to nodes that are not there")
+        raise ValueError("births has node indices out of range")
 
 
 def _check_facts(result: Any, facts: tuple[Fact, ...]) -> None:
     wrong = [fact.name for fact in facts if not isinstance(getattr(result, fact.attribute), fact.types)]
-    wrong += ["names"] * (not all(isinstance(word, str) for word in (*result.names, *result.units)))
+    wrong += ["names"] * (not all(isinstance(name, str) for name in (*result.names, *result.units)))
     wrong += ["units"] * (not all(isinstance(count, int) and count >= 0 for count in result.units.values()))
     if wrong or not isfinite(result.seconds):
-        raise ValueError(f"{(wrong or ['seconds'])[0]} is not what it should be")
+        raise ValueError(f"{(wrong or ['seconds'])[0]} has a wrong type or value")
 
 
 def _check_rings(plane: PlaneRestriction) -> None:
-    """Refuse edges that are not the sides of the polygons, one for one."""
+    """Raise ValueError unless the edges are exactly the sides of the polygons."""
     offsets, rings, ends, sides = (getattr(plane, n).numpy() for n in ("offsets", "rings", "edges", "sides"))
-    after = np.arange(len(rings)) + 1
-    after[offsets[1:] - 1] = offsets[:-1]
-    by_ring = np.stack([np.arange(len(offsets) - 1).repeat(np.diff(offsets)), rings, rings[after]], 1)
+    successor = np.arange(len(rings)) + 1
+    successor[offsets[1:] - 1] = offsets[:-1]
+    by_ring = np.stack([np.arange(len(offsets) - 1).repeat(np.diff(offsets)), rings, rings[successor]], 1)
     by_edge = np.concatenate([np.column_stack([sides[:, 0], ends]), np.column_stack([sides[:, 1], ends[:, ::-1]])])
     by_edge = by_edge[by_edge[:, 0] >= 0]
     if len(by_ring) != len(by_edge) or (by_ring[np.lexsort(by_ring.T)] != by_edge[np.lexsort(by_edge.T)]).any():
-        raise ValueError("edges and polygons do not fit")
+        raise ValueError("edges and polygons are inconsistent")
     if (sides[:, 0] == sides[:, 1]).any() or (ends[:, 0] == ends[:, 1]).any():
-        raise ValueError("edges lead nowhere")
+        raise ValueError("an edge is degenerate")
 
 
 def _check_geometry(plane: PlaneRestriction) -> None:
-    """Refuse corners that are not those of the vertices, and polygons that do not fill the outline."""
+    """Raise ValueError if the outline does not match the vertices, or the polygons do not fill it."""
     if any(v.dtype != torch.float64 or not bool(torch.isfinite(v).all()) for v in plane.vertices):
-        raise ValueError("the vertices are not numbers of 64 bits")
+        raise ValueError("the vertices are not finite float64 numbers")
     if not plane.extent > 0:
         raise ValueError("the outline has no extent")
     flat = torch.cat([v.flatten(1) for v in plane.vertices], 1) / plane.extent
     gap = (flat - plane.origin / plane.extent) @ plane.axes.T - plane.outline / plane.extent
-    if not float(gap.abs().max()) <= GEOMETRY_TOLERANCE + 1e-9 * float(flat.abs().max()):
-        raise ValueError("the outline is not that of the vertices")
-    sums, low = (plane.weights.sum(1) - 1).abs().max(), plane.weights.min()
-    if not float(sums) <= GEOMETRY_TOLERANCE or float(low) < -GEOMETRY_TOLERANCE:
-        raise ValueError("weights are no convex combinations")
+    if not float(gap.abs().max()) <= GEOMETRY_TOLERANCE + OFF_PLANE_TOLERANCE * float(flat.abs().max()):
+        raise ValueError("the outline does not match the vertices")
+    excess, low = (plane.weights.sum(1) - 1).abs().max(), plane.weights.min()
+    if not float(excess) <= GEOMETRY_TOLERANCE or float(low) < -GEOMETRY_TOLERANCE:
+        raise ValueError("the weights are not convex combinations")
     if not abs(float(plane.shares.sum()) - 1) <= GEOMETRY_TOLERANCE or float(plane.shares.min()) < -GEOMETRY_TOLERANCE:
         raise ValueError("the polygons do not fill the outline")

@@ -1,8 +1,9 @@
-"""Arrays on the wire: raw bytes, little-endian, C order, checked against what they say of themselves."""
+"""Arrays in messages: raw bytes, little-endian, in C order, checked against the type and shape sent with them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import fields
 from math import prod
 from typing import Any
 
@@ -10,74 +11,87 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ..decide.intervals import IntervalTable
 from ..errors import ArgumentError
 from .protos.exactline.v1 import exactline_pb2 as pb
 
-LITTLE = {pb.FLOAT64: "<f8", pb.FLOAT32: "<f4", pb.INT64: "<i8", pb.BOOL: "|b1"}
-NATIVE = {pb.FLOAT64: np.float64, pb.FLOAT32: np.float32, pb.INT64: np.int64, pb.BOOL: np.bool_}
-KINDS = {torch.float64: pb.FLOAT64, torch.float32: pb.FLOAT32, torch.int64: pb.INT64, torch.bool: pb.BOOL}
-TORCH = {kind: dtype for dtype, kind in KINDS.items()}
-DIMS = 16
+NUMPY_DTYPES = {pb.FLOAT64: "<f8", pb.FLOAT32: "<f4", pb.INT64: "<i8", pb.BOOL: "|b1"}  # little-endian
+WIRE_DTYPES = {torch.float64: pb.FLOAT64, torch.float32: pb.FLOAT32, torch.int64: pb.INT64, torch.bool: pb.BOOL}
+TORCH_DTYPES = {wire_dtype: dtype for dtype, wire_dtype in WIRE_DTYPES.items()}
+MAX_DIMS = 16
+INTERVAL_ARRAYS = (  # the names in messages of the fields of an IntervalTable, in their order
+    *("table.offsets", "table.starts", "table.stops", "table.labels", "table.tied"),
+    *("table.margins", "table.margins_at", "table.start_errors", "table.stop_errors"),
+)
 
 
-def raw(tensor: Tensor) -> bytes:
-    """The bytes of a tensor."""
+def encode_bytes(tensor: Tensor) -> bytes:
+    """Return the bytes of a tensor."""
     array = tensor.detach().cpu().contiguous().numpy()
-    return array.astype(LITTLE[KINDS[tensor.dtype]], copy=False).tobytes()
+    return array.astype(NUMPY_DTYPES[WIRE_DTYPES[tensor.dtype]], copy=False).tobytes()
 
 
-def array_of(tensor: Tensor) -> pb.Array:
-    """A tensor as a message; numbers of other kinds as double precision, which holds them.
+def encode_array(tensor: Tensor) -> pb.Array:
+    """Convert a tensor to a message; a type that messages do not have is converted to float64.
 
-    >>> tensor_of(array_of(torch.tensor([1.0, 2.0])), "x")
+    >>> decode_array(encode_array(torch.tensor([1.0, 2.0])), "x")
     tensor([1., 2.])
     """
-    known = tensor if tensor.dtype in KINDS else tensor.to(torch.float64)
-    return pb.Array(dtype=KINDS[known.dtype], shape=list(known.shape), data=raw(known))
+    supported = tensor if tensor.dtype in WIRE_DTYPES else tensor.to(torch.float64)
+    return pb.Array(dtype=WIRE_DTYPES[supported.dtype], shape=list(supported.shape), data=encode_bytes(supported))
 
 
-def tensor_of(array: pb.Array, where: str) -> Tensor:
-    """A tensor out of a message.
+def decode_array(array: pb.Array, where: str) -> Tensor:
+    """Convert a message to a tensor.
 
-    Raises ArgumentError where its bytes are not what its type and shape say.
+    Raises ArgumentError if the type is unknown or the bytes do not fit the type and shape.
     """
-    if array.dtype not in LITTLE or len(array.shape) > DIMS:
+    if array.dtype not in NUMPY_DTYPES or len(array.shape) > MAX_DIMS:
         raise ArgumentError(
-            "An array is of no type we know, or has too many dims.", where=where, hint="See exactline.proto."
+            "An array has an unknown type or too many dimensions.", where=where, hint="See exactline.proto."
         )
-    return rows_of([array.data], array.dtype, list(array.shape), where)
+    return decode_rows([array.data], array.dtype, list(array.shape), where)
 
 
-def rows_of(data: Sequence[bytes], dtype: pb.DType, shape: Sequence[int], where: str) -> Tensor:
-    """A tensor of this shape out of pieces of its bytes; -1 as first dim for as many rows as there are."""
-    size = np.dtype(LITTLE[dtype]).itemsize
-    whole = b"".join(data) if len(data) != 1 else data[0]
+def decode_rows(pieces: Sequence[bytes], dtype: pb.DType, shape: Sequence[int], where: str) -> Tensor:
+    """Join pieces of bytes into a tensor of a shape; a first dimension of -1 takes as many rows as there are.
+
+    Raises ArgumentError if the bytes do not fit the shape.
+    """
+    numpy_dtype = np.dtype(NUMPY_DTYPES[dtype])
+    data = b"".join(pieces) if len(pieces) != 1 else pieces[0]
     dims = list(shape)
-    row = prod(dims[1:]) * size
+    row_bytes = prod(dims[1:]) * numpy_dtype.itemsize
     if dims and dims[0] == -1:
-        dims[0] = len(whole) // row if row else 0
-    if prod(dims) * size != len(whole):
+        dims[0] = len(data) // row_bytes if row_bytes else 0
+    if prod(dims) * numpy_dtype.itemsize != len(data):
         raise ArgumentError(
-            f"An array of shape {tuple(dims)} comes with {len(whole):,} bytes.",
+            f"An array of shape {tuple(dims)} comes with {len(data):,} bytes.",
             where=where,
             hint="See exactline.proto.",
         )
-    array = np.frombuffer(bytearray(whole), LITTLE[dtype]).astype(NATIVE[dtype], copy=False)
+    array = np.frombuffer(bytearray(data), numpy_dtype).astype(numpy_dtype.newbyteorder("="), copy=False)
     return torch.from_numpy(array.reshape(dims))
 
 
-def point_of(tensors: Sequence[Tensor]) -> pb.Point:
-    """Tensors, one for each input, as a message."""
-    return pb.Point(inputs=[array_of(t) for t in tensors])
+def encode_point(tensors: Sequence[Tensor]) -> pb.Point:
+    """Convert tensors, one for each input of the network, to a message."""
+    return pb.Point(inputs=[encode_array(t) for t in tensors])
 
 
-def tensors_of(point: pb.Point, where: str) -> tuple[Tensor, ...]:
-    """The tensors of a message."""
+def decode_point(point: pb.Point, where: str) -> tuple[Tensor, ...]:
+    """Convert a message to tensors, one for each input of the network."""
     if not point.inputs:
-        raise ArgumentError("No array is given.", where=where, hint="Give one for each input of the network.")
-    return tuple(tensor_of(array, where) for array in point.inputs)
+        raise ArgumentError("An array is missing.", where=where, hint="Give one for each input of the network.")
+    return tuple(decode_array(array, where) for array in point.inputs)
 
 
-def given(value: tuple[Tensor, ...]) -> Any:
-    """One tensor, or a tuple of several, as the library takes points."""
-    return value[0] if len(value) == 1 else value
+def unwrap_single(tensors: tuple[Tensor, ...]) -> Any:
+    """Return the only tensor, or the tuple of several: points as the library takes them."""
+    return tensors[0] if len(tensors) == 1 else tensors
+
+
+def name_interval_arrays(table: IntervalTable) -> dict[str, Tensor]:
+    """Return the arrays of a table of intervals by their names in messages."""
+    arrays = [torch.from_numpy(getattr(table, field.name)) for field in fields(IntervalTable)]
+    return dict(zip(INTERVAL_ARRAYS, arrays, strict=True))

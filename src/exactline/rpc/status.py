@@ -1,4 +1,4 @@
-"""One table between our errors and gRPC's statuses, and how an error travels from a server to a client."""
+"""The gRPC status of every error, and how an error travels from the server to the client."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import grpc
 from ..errors import ERRORS, AccessError, ExactlineError, LimitError, MissingError, ServiceError, UnsupportedError
 
 Code = grpc.StatusCode
-STATUS = {  # by the code of an error
+STATUS_BY_ERROR_CODE = {
     "exactline": Code.INTERNAL,
     "line": Code.INVALID_ARGUMENT,
     "plane": Code.INVALID_ARGUMENT,
@@ -28,69 +28,72 @@ STATUS = {  # by the code of an error
     "late": Code.DEADLINE_EXCEEDED,
     "internal": Code.INTERNAL,
 }
-KEY = "exactline-error-bin"  # of the trailing metadata that carries an error's parts
-PART = 1500  # characters of one part of an error: headers have little room
-NODES = 20  # refused operators that are named
-_KINDS: dict[str, type[ExactlineError]] = {kind.code: kind for kind in ERRORS} | {"late": LimitError}
+ERROR_METADATA_KEY = "exactline-error-bin"  # trailing metadata that carries the fields of an error
+MAX_FIELD_CHARS = 1500  # of one field of an error: the size of headers is limited
+MAX_LISTED_NODES = 20  # unsupported operators that an error lists
+MAX_NODE_CHARS = 100  # of one of them
+_ERROR_TYPES: dict[str, type[ExactlineError]] = {kind.code: kind for kind in ERRORS} | {"late": LimitError}
 
 
-class UnknownModel(MissingError):
-    """The server has no such model."""
+class UnknownModelError(MissingError):
+    """The server has no model of this name."""
 
     code = "unknown-model"
 
 
-def status_of(facts: dict[str, Any]) -> tuple[grpc.StatusCode, str, bytes]:
-    """The status of an error, its message, and its parts for the trailing metadata."""
-    code = str(facts.get("code", "internal"))
-    if code not in STATUS or code == "internal":
-        facts = {
+def encode_error(fields: dict[str, Any]) -> tuple[grpc.StatusCode, str, bytes]:
+    """Return the status of an error, its message, and its fields for the trailing metadata."""
+    code = str(fields.get("code", "internal"))
+    if code not in STATUS_BY_ERROR_CODE or code == "internal":
+        fields = {
             "code": "exactline",
-            "problem": f"Something went wrong on the server that should not: {facts.get('problem', 'unknown')!s:.80}",
-            "hint": "Tell whoever runs it.",
+            "problem": f"The server has an internal error: {fields.get('problem', 'unknown')!s:.80}",
+            "hint": "Report it to the operator of the server.",
         }
-    kept = {name: str(facts.get(name, ""))[:PART] for name in ("code", "problem", "where", "hint")}
-    nodes = [str(node)[:100] for node in facts.get("nodes", [])[:NODES]]
-    message = f"{kept['problem']} ({kept['where']})" if kept["where"] else kept["problem"]
-    return STATUS.get(code, Code.INTERNAL), message, json.dumps(kept | {"nodes": nodes}).encode()
+    texts = {name: str(fields.get(name, ""))[:MAX_FIELD_CHARS] for name in ("code", "problem", "where", "hint")}
+    nodes = [str(node)[:MAX_NODE_CHARS] for node in fields.get("nodes", [])[:MAX_LISTED_NODES]]
+    message = f"{texts['problem']} ({texts['where']})" if texts["where"] else texts["problem"]
+    return STATUS_BY_ERROR_CODE.get(code, Code.INTERNAL), message, json.dumps(texts | {"nodes": nodes}).encode()
 
 
-def error_of(error: grpc.RpcError, where: str) -> ExactlineError:
-    """What a client raises for what a server answered."""
-    told: Any = error  # of a call that waits or of one that does not: both tell the same
-    code, known = code_of(error), hasattr(error, "trailing_metadata")
-    details = str(told.details() or "") if known else str(error)
-    metadata: Any = (told.trailing_metadata() or ()) if known else ()
+def decode_error(error: grpc.RpcError, where: str) -> ExactlineError:
+    """Return the exception that a client raises for a failed call."""
+    call: Any = error  # the error of a call is also the call, of the sync and of the asyncio API
+    code, has_details = status_code(error), hasattr(error, "trailing_metadata")
+    details = str(call.details() or "") if has_details else str(error)
+    metadata: Any = (call.trailing_metadata() or ()) if has_details else ()
     for key, value in metadata:
-        if key == KEY:
-            return _told(value, code)
+        if key == ERROR_METADATA_KEY:
+            return _decode_error_fields(value, code)
     if code in (Code.UNAUTHENTICATED, Code.PERMISSION_DENIED):
         return AccessError(details or "The server refuses the call.", where=where, hint="Give the server's token.")
     if code == Code.RESOURCE_EXHAUSTED:
         return LimitError(details, where=where, hint="Ask for less at a time.")
     if code == Code.DEADLINE_EXCEEDED:
-        return LimitError("The call took longer than it may.", where=where, hint="Allow it more time, or ask for less.")
+        return LimitError("The call exceeded its deadline.", where=where, hint="Allow more time, or ask for less.")
     if code == Code.UNIMPLEMENTED:
         return ServiceError("The server does not know this call.", where=where, hint="Is it an exactline server?")
-    return ServiceError(f"{code.name}: {details}", where=where, hint="Is the server running, and is TLS as it expects?")
+    return ServiceError(
+        f"{code.name}: {details}", where=where, hint="Is the server running, and do both sides agree on TLS?"
+    )
 
 
-def code_of(error: grpc.RpcError) -> grpc.StatusCode:
-    """The status of a failed call."""
-    told: Any = error
-    found = told.code() if hasattr(error, "code") else None
-    return found if isinstance(found, grpc.StatusCode) else Code.UNKNOWN
+def status_code(error: grpc.RpcError) -> grpc.StatusCode:
+    """Return the status of a failed call."""
+    call: Any = error
+    code = call.code() if hasattr(error, "code") else None
+    return code if isinstance(code, grpc.StatusCode) else Code.UNKNOWN
 
 
-def _told(value: Any, code: grpc.StatusCode) -> ExactlineError:
-    """The error that was raised on the server, part by part."""
+def _decode_error_fields(data: Any, code: grpc.StatusCode) -> ExactlineError:
+    """Rebuild the error that the server raised."""
     try:
-        facts = json.loads(value)
-        problem, where, hint = (str(facts[name]) for name in ("problem", "where", "hint"))
-        nodes = tuple(map(str, facts["nodes"]))
-        kind = _KINDS.get(str(facts["code"]), MissingError if code == Code.NOT_FOUND else ServiceError)
+        fields = json.loads(data)
+        problem, where, hint = (str(fields[name]) for name in ("problem", "where", "hint"))
+        nodes = tuple(map(str, fields["nodes"]))
+        kind = _ERROR_TYPES.get(str(fields["code"]), MissingError if code == Code.NOT_FOUND else ServiceError)
     except (ValueError, KeyError, TypeError):
-        return ServiceError(f"{code.name}: the server's error cannot be read.", hint="Is it an exactline server?")
+        return ServiceError(f"{code.name}: the server's error cannot be decoded.", hint="Is it an exactline server?")
     if issubclass(kind, UnsupportedError):
         return kind(problem, nodes=nodes, where=where, hint=hint)
     return kind(problem, where=where, hint=hint)

@@ -1,73 +1,164 @@
-"""From the rows of a shard back to what the library would have answered."""
+"""The answer of each job as columns of a shard, and back: everything that a store knows about names of columns.
+
+Names of columns are part of the file format and never change.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
-from ..decide.intervals import Decisions, Table
-from ..lines import Lines
+from ..decide.intervals import Decisions, IntervalTable
 from ..network.graph import Network
+from ..results.codec import decode_store_line, encode_store_lines, pack_tensors, unpack_tensors
 from ..results.restriction import Restriction
+from ..results.restrictions import Restrictions
 from .columns import Columns
-from .encode import thaw
-from .jobs import INTERVALS
-from .results import LineAttribution, LineDensity
+from .encode import decode_value, encode_value
 from .shard import Shard
 
+INTERVAL_FIELDS = {  # names of columns, and the attributes of `IntervalTable` that they hold
+    "interval/starts": "starts",
+    "interval/stops": "stops",
+    "interval/labels": "labels",
+    "interval/tied": "tied",
+    "interval/margins": "margins",
+    "interval/margins_at": "margins_at",
+    "interval/start_errors": "start_errors",
+    "interval/stop_errors": "stop_errors",
+}
 
-def answer(shard: Shard, number: int, meta: Mapping[str, Any], network: Network | None) -> Any:
-    """The answer of one line; raises the error it failed with."""
-    row = shard.row(number)
-    job = meta["job"]
-    if job["name"] == "restrict":
-        return _restriction(row, meta, shard, network)
-    if job["name"] == "decide":
-        return _decisions(row, meta, _restriction(row, meta, shard, network))
+
+@dataclass(frozen=True, eq=False)
+class LineAttribution:
+    """Integrated gradients along one line, from its start as the baseline to its end.
+
+    >>> import tempfile, torch, exactline as xl
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     store = xl.scale.run(torch.nn.ReLU(), [([-1.0], [3.0])], "attribute", out=folder, target=0)
+    ...     store[0].attributions, store[0].delta
+    (tensor([3.], dtype=torch.float64), 0.0)
+    """
+
+    attributions: Tensor | tuple[Tensor, ...]  # (*in); a tuple where the network takes several inputs
+    target: int  # flat position in the output
+    at_start: float  # the output at the start, after its smooth tail if it has one
+    at_end: float
+    subgradient_range: float  # how much attribution depends on units whose gradient is a convention
+
+    @property
+    def delta(self) -> float:
+        """The convergence delta: the sum of the attributions minus the change of the output."""
+        parts = self.attributions if isinstance(self.attributions, tuple) else (self.attributions,)
+        return float(sum(part.sum() for part in parts)) - (self.at_end - self.at_start)
+
+
+@dataclass(frozen=True)
+class LineDensity:
+    """How many breaks a line has for each unit of its length.
+
+    >>> import tempfile, torch, exactline as xl
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     store = xl.scale.run(torch.nn.ReLU(), [([-1.0], [3.0])], "density", out=folder)
+    ...     store[0].count, store[0].density
+    (3, 0.75)
+    """
+
+    count: int  # breaks, both ends included
+    length: float  # Euclidean
+    origins: dict[str, int]  # breaks inside the line by the node that caused them
+
+    @property
+    def density(self) -> float:
+        """Breaks for each unit of length; infinite for a line of length 0."""
+        return self.count / self.length if self.length else float("inf")
+
+
+def decode_answer(shard: Shard, number: int, manifest: Mapping[str, Any], network: Network | None) -> Any:
+    """The answer of one line, as the job's function in the library would return it.
+
+    Raises the error that the line failed with.
+    """
+    columns = shard.select_line(number)
+    job = manifest["job"]
     if job["name"] == "attribute":
-        parts = _numbered(row, "line/attribution.")
-        start, end, hanging = (float(row[f"line/{name}"]) for name in ("at_start", "at_end", "hanging"))
-        made = parts if meta["several_inputs"] else parts[0]
-        return LineAttribution(made, int(row["line/target"]), start, end, hanging)
+        return _decode_attribution(columns, several_inputs=manifest["several_inputs"])
     if job["name"] == "density":
-        births = dict(zip(meta["breaking"], row["line/births"].tolist(), strict=True))
-        return LineDensity(int(row["line/count"]), float(row["line/length"]), births)
-    return thaw(row["byte/data"].numpy().tobytes())
+        origins = dict(zip(manifest["breaking"], columns["line/births"].tolist(), strict=True))
+        return LineDensity(int(columns["line/count"]), float(columns["line/length"]), origins)
+    if job["name"] == "function":
+        return decode_value(columns["byte/data"].numpy().tobytes())
+    facts = {name: manifest[name] for name in ("names", "units", "several_inputs", "several_outputs")}
+    facts |= {"seconds": shard.seconds_per_line, "engine": shard.engine, "weights": manifest["network"]["checksum"]}
+    line = decode_store_line(columns, facts)
+    line = replace(line, stored_error=float("nan")) if network is None else line.with_network(network)
+    return _decode_decisions(columns, job, line) if job["name"] == "decide" else line
 
 
-def _restriction(row: Columns, meta: Mapping[str, Any], shard: Shard, network: Network | None) -> Restriction:
-    births = torch.stack([row[f"break/{name}"] for name in ("node", "unit", "crossings")], 1)
-    starts, ends = (tuple(t[None].clone() for t in _numbered(row, f"line/{side}.")) for side in ("start", "end"))
-    alphas = row["break/alpha"].clone()
-    values = tuple(t.clone() for t in _numbered(row, "break/value."))
-    line = Restriction(
-        alphas,
-        Lines(starts, ends),
-        births,
-        row["break/doubt"][: max(len(alphas) - 1, 0)].clone(),
-        values or None,
-        tuple(meta["names"]),
-        units=dict(meta["units"]),
-        several_inputs=bool(meta["several_inputs"]),
-        several_outputs=bool(meta["several_outputs"]),
-        seconds=shard.seconds,
-        engine=shard.engine,
-        weights=meta["network"]["checksum"],
-    )
-    return replace(line, stored_error=float("nan")) if network is None else line.with_network(network)
+def encode_restrictions(answer: Restrictions, *, values: bool) -> Columns:
+    """Breaks of many lines, and the network's values there."""
+    return encode_store_lines(answer, values=values)
 
 
-def _decisions(row: Columns, meta: Mapping[str, Any], line: Restriction) -> Decisions:
-    job = meta["job"]
-    columns = {name: row[f"interval/{name}"].numpy() for name in INTERVALS}
-    table = Table(np.array([0, len(columns["starts"])]), **columns)
+def encode_decisions(answer: Restrictions, table: IntervalTable, *, values: bool) -> Columns:
+    """Breaks and class intervals of many lines."""
+    columns = encode_restrictions(answer, values=values)
+    columns["line/count.interval"] = torch.from_numpy(table.offsets).diff()
+    return columns | {name: torch.from_numpy(getattr(table, field)) for name, field in INTERVAL_FIELDS.items()}
+
+
+def _decode_decisions(columns: Columns, job: Mapping[str, Any], line: Restriction) -> Decisions:
+    fields = {field: columns[name].numpy() for name, field in INTERVAL_FIELDS.items()}
+    table = IntervalTable(np.array([0, len(columns["interval/starts"])]), **fields)
     return Decisions(table, 0, line, job["order"], int(job["top"]), int(job["output"] or 0))
 
 
-def _numbered(row: Columns, prefix: str) -> tuple[torch.Tensor, ...]:
-    count = sum(name.startswith(prefix) for name in row)
-    return tuple(row[f"{prefix}{k}"] for k in range(count))
+def encode_attributions(
+    attributions: tuple[Tensor, ...],  # (lines, *in) each
+    *,
+    targets: Tensor,  # (lines,)
+    at_start: Tensor,  # (lines,)
+    at_end: Tensor,  # (lines,)
+    subgradient_range: Tensor,  # (lines,)
+) -> Columns:
+    """Integrated gradients along many lines."""
+    return {
+        **pack_tensors("line/attribution", attributions),
+        "line/at_start": at_start,
+        "line/at_end": at_end,
+        "line/target": targets,
+        "line/hanging": subgradient_range,
+    }
+
+
+def _decode_attribution(columns: Columns, *, several_inputs: bool) -> LineAttribution:
+    parts = unpack_tensors(columns, "line/attribution")
+    return LineAttribution(
+        attributions=parts if several_inputs else parts[0],
+        target=int(columns["line/target"]),
+        at_start=float(columns["line/at_start"]),
+        at_end=float(columns["line/at_end"]),
+        subgradient_range=float(columns["line/hanging"]),
+    )
+
+
+def encode_densities(
+    counts: Tensor,  # (lines,)
+    lengths: Tensor,  # (lines,)
+    origins: Tensor,  # (lines, breaking nodes)
+) -> Columns:
+    """Numbers of breaks of many lines, in all and by the node that caused them."""
+    return {"line/count": counts, "line/length": lengths, "line/births": origins}
+
+
+def encode_values(values: Sequence[Any]) -> Columns:
+    """What a user's function returned for each of many lines."""
+    encoded = [encode_value(value) for value in values]
+    counts = torch.tensor([len(data) for data in encoded], dtype=torch.int64)
+    data = torch.frombuffer(bytearray(b"".join(encoded) or b"\0"), dtype=torch.uint8)[: int(counts.sum())]
+    return {"line/count.byte": counts, "byte/data": data}

@@ -1,8 +1,7 @@
-"""The driver: hands out batches, takes in shards, tries again what failed, and never holds more than is on its way."""
+"""The driver of a run: hands out tasks, records finished shards, and retries what failed, in bounded memory."""
 
 from __future__ import annotations
 
-import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -11,15 +10,16 @@ from typing import Protocol
 import numpy as np
 
 from ..errors import MissingError
-from .batch import Batch
-from .engine import Engine, Outcome
-from .failure import Note
+from .backend import Backend, TaskOutcome
+from .batch import WorkerTask
+from .failure import Failure
 from .planner import Planner
-from .worker import Report
+from .worker import TaskReport
 
-TRIES = 3  # of a line before it is recorded with its error
-TOGETHER = 2  # of a batch before it is split, where its worker died
-HOPELESS = 20  # batches lost one after another without any that came back
+MAX_TRIES = 3  # of a line before it is recorded with its error
+DEATHS_BEFORE_SPLIT = 2  # of workers over one task before it is split
+MAX_LOST_TASKS = 20  # in a row before the run ends
+MAX_LOST_TASKS_PER_WORKER = 4
 
 
 @dataclass(frozen=True)
@@ -27,47 +27,47 @@ class Progress:
     """How far a run is.
 
     >>> import tempfile, torch, exactline as xl
-    >>> told = []
+    >>> reports = []
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     xl.scale.run(torch.nn.ReLU(), [([-1.0], [1.0]), ([-1.0], [3.0])], out=folder, progress=told.append)
+    ...     xl.scale.run(torch.nn.ReLU(), [([-1.0], [1.0]), ([-1.0], [3.0])], out=folder, progress=reports.append)
     <Store: 2 of 2 lines, 6 breaks, 1 shard>
-    >>> told[-1].done, told[-1].total, told[-1].breaks, told[-1].errors
+    >>> reports[-1].done, reports[-1].total, reports[-1].breaks, reports[-1].errors
     (2, 2, 6, 0)
     """
 
-    done: int  # lines in the store, those of earlier runs too
-    total: int | None
+    done: int  # lines in the store, those of earlier runs included
+    total: int | None  # lines of the whole job, where that is known
     breaks: int
     errors: int
     seconds: float  # since this run began
-    fresh: int  # lines of this run
+    new_lines: int  # lines that this run has added
 
     @property
     def rate(self) -> float:
-        """Lines a second in this run."""
-        return self.fresh / self.seconds if self.seconds > 0 else 0.0
+        """Lines per second in this run."""
+        return self.new_lines / self.seconds if self.seconds > 0 else 0.0
 
     @property
-    def left(self) -> float | None:
-        """Seconds until the end at this rate, where the end is known."""
+    def seconds_left(self) -> float | None:
+        """Seconds until the end at the present rate; None where the total is not known."""
         if self.total is None or self.rate == 0:
             return None
         return (self.total - self.done) / self.rate
 
 
-class Keeper(Protocol):
-    """Takes in what is finished."""
+class TaskRecorder(Protocol):
+    """Receives finished tasks; a `StoreWriter`, or a stand-in in tests and simulations."""
 
-    def keep(self, batch: Batch, report: Report) -> None:
-        """Put a shard into the store."""
+    def add(self, task: WorkerTask, report: TaskReport) -> None:
+        """Record the shard of a finished task."""
         ...
 
-    def note(self, batch: Batch, note: Note) -> None:
-        """Record one line that no worker survived."""
+    def add_failure(self, task: WorkerTask, failure: Failure) -> None:
+        """Record a line that killed every worker."""
         ...
 
     def progress(self) -> Progress:
-        """How far we are."""
+        """How far the run is."""
         ...
 
 
@@ -77,79 +77,79 @@ class Driver:
     def __init__(
         self,
         planner: Planner,
-        engine: Engine,
-        keeper: Keeper,
-        progress: Callable[[Progress], None] | None = None,
+        backend: Backend,
+        recorder: TaskRecorder,
+        on_progress: Callable[[Progress], None] | None = None,
     ) -> None:
-        self.planner, self.engine, self.keeper, self.told = planner, engine, keeper, progress
-        self.again = deque[Batch]()
-        self.flying = self.lost = 0
+        self.planner, self.backend, self.recorder, self.on_progress = planner, backend, recorder, on_progress
+        self.retries = deque[WorkerTask]()
+        self.in_flight = self.lost_in_a_row = 0
 
     def run(self) -> None:
-        """Until every line is in the store; raises what makes going on senseless."""
+        """Work until every line is recorded; raises the error of a job that cannot go on."""
         more = True
         while True:
-            while self.engine.room() > 0 and (self.again or more):
-                batch = self.again.popleft() if self.again else self.planner.next()
-                if batch is None:
+            while self.backend.free_slots() > 0 and (self.retries or more):
+                task = self.retries.popleft() if self.retries else self.planner.next_task()
+                if task is None:
                     more = False
                     break
-                self.engine.submit(batch)
-                self.flying += 1
-            if not (self.flying or self.again or more):
+                self.backend.submit(task)
+                self.in_flight += 1
+            if not (self.in_flight or self.retries or more):
                 return
-            for outcome in self.engine.wait():
-                self.flying -= 1
-                self._take(outcome)
-            if self.told is not None:
-                self.told(self.keeper.progress())
+            for outcome in self.backend.wait():
+                self.in_flight -= 1
+                self._handle(outcome)
+            if self.on_progress is not None:
+                self.on_progress(self.recorder.progress())
 
-    def _take(self, outcome: Outcome) -> None:
+    def _handle(self, outcome: TaskOutcome) -> None:
         report = outcome.report
         if report is None:
-            self._lost(outcome)
+            self._handle_loss(outcome)
             return
-        self.lost = 0
-        if report.halt is not None:
-            raise report.halt.error()
-        if len(report.done):
-            self.keeper.keep(outcome.batch, report)
-            self.planner.estimate.learn(len(report.done), outcome.batch.length, report.seconds, report.breaks)
-        if report.failed:
+        self.lost_in_a_row = 0
+        if report.fatal is not None:
+            raise report.fatal.to_error()
+        if len(report.numbers):
+            self.recorder.add(outcome.task, report)
+            self.planner.cost_model.update(len(report.numbers), outcome.task.length, report.seconds, report.breaks)
+        if report.retry:
             self._retry(outcome, report)
 
-    def _retry(self, outcome: Outcome, report: Report) -> None:
-        """The lines that failed once more, together: each fails or succeeds alone in any case."""
-        batch, numbers = outcome.batch, np.array(sorted(report.failed))
-        blocks = [b.only(numbers) for b in batch.blocks]
-        tries = batch.tries + 1
-        self.again.append(
-            Batch(tuple(b for b in blocks if len(b)), 0.0, tries, last=tries >= TRIES, avoid=outcome.worker)
+    def _retry(self, outcome: TaskOutcome, report: TaskReport) -> None:
+        """Queue the failed lines again, as one task: each fails or succeeds on its own."""
+        task, numbers = outcome.task, np.array(sorted(report.retry))
+        batches = [b.select(numbers) for b in task.batches]
+        attempt = task.attempt + 1
+        self.retries.append(
+            WorkerTask(
+                tuple(b for b in batches if len(b)),
+                attempt=attempt,
+                is_last_attempt=attempt >= MAX_TRIES,
+                avoid_worker=outcome.worker,
+            )
         )
 
-    def _lost(self, outcome: Outcome) -> None:
-        """A worker died with the batch in hand: another may do better, or with less of it."""
-        batch = replace(outcome.batch, avoid=outcome.worker)
-        if not outcome.guilty:
-            self.again.append(outcome.batch)
+    def _handle_loss(self, outcome: TaskOutcome) -> None:
+        """A worker died during a task: try another worker, then halves of the task."""
+        if not outcome.was_running:
+            self.retries.append(outcome.task)
             return
-        self.lost += 1
-        if self.lost >= max(HOPELESS, 4 * self.engine.workers):
+        self.lost_in_a_row += 1
+        if self.lost_in_a_row >= max(MAX_LOST_TASKS, MAX_LOST_TASKS_PER_WORKER * self.backend.workers):
             raise MissingError(
-                f"{self.lost} workers died one after another: {outcome.reason}",
-                where="engine ray",
+                f"{self.lost_in_a_row} workers died one after another: {outcome.reason}",
+                where="backend ray",
                 hint="Look at Ray's logs; give fewer workers or more memory, and run again with resume=True.",
             )
-        batch = replace(batch, deaths=batch.deaths + 1)
-        if len(batch) == 1 and batch.deaths >= TRIES:
-            reason = f"The worker died {batch.deaths} times over this line: {outcome.reason}"
-            self.keeper.note(batch, Note("failed", reason, hint="Run this line alone.", tries=batch.deaths))
-        elif batch.deaths < TOGETHER or len(batch) == 1:
-            self.again.append(batch)
+        task = replace(outcome.task, avoid_worker=outcome.worker, deaths=outcome.task.deaths + 1)
+        if len(task) == 1 and task.deaths >= MAX_TRIES:
+            problem = f"The worker died {task.deaths} times over this line: {outcome.reason}"
+            failure = Failure("failed", problem, hint="Run this line alone.", tries=task.deaths)
+            self.recorder.add_failure(task, failure)
+        elif task.deaths < DEATHS_BEFORE_SPLIT or len(task) == 1:
+            self.retries.append(task)
         else:
-            self.again.extend(replace(half, deaths=0) for half in batch.halves())
-
-
-def now() -> float:
-    """The clock runs are timed by."""
-    return time.perf_counter()
+            self.retries.extend(replace(half, deaths=0) for half in task.split())

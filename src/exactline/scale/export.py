@@ -12,22 +12,25 @@ from numpy.typing import NDArray
 
 from ..errors import ArgumentError, FileError
 from ..optional import require_package
-from .columns import Columns
+from .columns import COUNT_PREFIX
+from .shard import NUMBERS
 
 if TYPE_CHECKING:
     from .shard import Shard
     from .store import Store
 
-ROWS = 1 << 16  # of one chunk of a zarr array
+ZARR_CHUNK_ROWS = 1 << 16
 
 
 def export(store: Store, path: Path) -> None:
     """See `Store.export`."""
-    writers = {".parquet": _parquet, ".zarr": _zarr}
+    writers = {".parquet": _write_parquet, ".zarr": _write_zarr}
     writer = writers.get(path.suffix.lower())
     if writer is None:
         raise ArgumentError(
-            f"Stores are exported to {' or '.join(writers)}.", where=f"argument path {path}", hint="Name it so."
+            f"Stores are exported to {' or '.join(writers)}.",
+            where=f"argument path {path}",
+            hint="Give a path with one of these endings.",
         )
     hidden = path.with_name(f".{path.name}.tmp")
     try:
@@ -52,22 +55,21 @@ def _remove(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def _in_order(store: Store) -> Iterator[Shard]:
-    """Sound shards with an answer in them; lines of one shard ascend, shards follow each other by their first."""
-    return (shard for _, shard in store.records() if len(shard.numbers))
+def _shards_with_answers(store: Store) -> Iterator[Shard]:
+    """Undamaged shards that hold an answer, in order of their first line; lines of one shard ascend."""
+    return (shard for _, shard in store.shards() if len(shard.numbers))
 
 
-def _parquet(store: Store, path: Path) -> None:
-    """One row for each line that has an answer; what a line has several of is a list in its row."""
+def _write_parquet(store: Store, path: Path) -> None:
+    """One row for each line that has an answer; breaks and intervals are lists in the row of their line."""
     with require_package("Parquet needs pyarrow.", where="store.export", hint='pip install "exactline[parquet]"'):
         import pyarrow
         import pyarrow.parquet as parquet
     writer: Any = None
     try:
-        for shard in _in_order(store):
-            table = pyarrow.table(
-                {"line": pyarrow.array(shard.numbers), **dict(_lists(pyarrow, shard))},
-            )
+        for shard in _shards_with_answers(store):
+            columns = dict(_parquet_columns(pyarrow, shard))
+            table = pyarrow.table({"line": pyarrow.array(shard.numbers), **columns})
             writer = writer or parquet.ParquetWriter(path, table.schema)
             writer.write_table(table)
         if writer is None:
@@ -78,62 +80,57 @@ def _parquet(store: Store, path: Path) -> None:
             writer.close()
 
 
-def _lists(pyarrow: Any, shard: Shard) -> Iterator[tuple[str, Any]]:
-    rows = len(shard.numbers)
+def _parquet_columns(pyarrow: Any, shard: Shard) -> Iterator[tuple[str, Any]]:
     for name, column in shard.columns.items():
-        group, _, plain = name.partition("/")
-        if plain.startswith("count."):
+        if name.startswith(COUNT_PREFIX):
             continue  # the lists have lengths of their own
+        group, _, title = name.replace(".", "_").partition("/")
         array = column.numpy()
-        flat, width = array.reshape(-1), int(np.prod(array.shape[1:], dtype=np.int64))
-        made = pyarrow.array(flat)
+        values = pyarrow.array(array.reshape(-1))
+        if array.ndim > 1:
+            values = pyarrow.FixedSizeListArray.from_arrays(values, int(np.prod(array.shape[1:], dtype=np.int64)))
         if group == "line":
-            if array.ndim > 1:
-                made = pyarrow.FixedSizeListArray.from_arrays(made, width)
-            yield plain.replace(".", "_"), made
+            yield title, values
             continue
         offsets = shard.offsets[group].numpy()
-        if array.ndim > 1:
-            made = pyarrow.FixedSizeListArray.from_arrays(made, width)
-        if len(offsets) != rows + 1:
+        if len(offsets) != len(shard.numbers) + 1:
             raise ValueError(f"{name} does not fit its lines")
-        yield f"{group}_{plain.replace('.', '_')}", pyarrow.LargeListArray.from_arrays(offsets, made)
+        yield f"{group}_{title}", pyarrow.LargeListArray.from_arrays(offsets, values)
 
 
-def _zarr(store: Store, path: Path) -> None:
-    """Arrays one line after another, and for breaks and the like where those of each line begin."""
+def _write_zarr(store: Store, path: Path) -> None:
+    """Arrays one line after another; offsets say where the breaks and intervals of each line begin."""
     with require_package("zarr is not installed.", where="store.export", hint='pip install "exactline[zarr]"'):
         import zarr
     group: Any = zarr.open_group(str(path), mode="w")
-    group.attrs.update({"job": dict(store.meta["job"]), "names": list(store.meta["names"])})
+    group.attrs.update({"job": dict(store.manifest["job"]), "names": list(store.manifest["names"])})
     arrays: dict[str, Any] = {}
-    ends: dict[str, int] = {}
-    for shard in _in_order(store):
-        _append(group, arrays, "line/number", shard.numbers)
-        for name, column in _with_offsets(shard, ends).items():
+    row_counts: dict[str, int] = {}
+    for shard in _shards_with_answers(store):
+        _append(group, arrays, NUMBERS, shard.numbers)
+        for name, column in _zarr_columns(shard, row_counts).items():
             _append(group, arrays, name, column)
 
 
-def _with_offsets(shard: Shard, ends: dict[str, int]) -> dict[str, NDArray[Any]]:
-    """A shard's arrays, counts replaced by where the rows of the whole store begin."""
-    found: dict[str, NDArray[Any]] = {}
-    columns: Columns = shard.columns
-    for name, column in columns.items():
-        if not name.startswith("line/count."):
-            found[name] = column.numpy()
+def _zarr_columns(shard: Shard, row_counts: dict[str, int]) -> dict[str, NDArray[Any]]:
+    """A shard's arrays, with offsets into the whole store instead of counts; ``row_counts`` is brought up to date."""
+    arrays: dict[str, NDArray[Any]] = {}
+    for name, column in shard.columns.items():
+        if not name.startswith(COUNT_PREFIX):
+            arrays[name] = column.numpy()
             continue
-        kind = name.removeprefix("line/count.")
-        base = ends.get(kind)
-        whole = shard.offsets[kind].numpy() + (base or 0)
-        found[f"line/{kind}_offsets"] = whole if base is None else whole[1:]
-        ends[kind] = int(whole[-1])
-    return found
+        kind = name.removeprefix(COUNT_PREFIX)
+        base = row_counts.get(kind)
+        offsets = shard.offsets[kind].numpy() + (base or 0)
+        arrays[f"line/{kind}_offsets"] = offsets if base is None else offsets[1:]
+        row_counts[kind] = int(offsets[-1])
+    return arrays
 
 
 def _append(group: Any, arrays: dict[str, Any], name: str, rows: NDArray[Any]) -> None:
     if name not in arrays:
         arrays[name] = group.create_array(
-            name, shape=(0, *rows.shape[1:]), chunks=(ROWS, *rows.shape[1:]), dtype=rows.dtype
+            name, shape=(0, *rows.shape[1:]), chunks=(ZARR_CHUNK_ROWS, *rows.shape[1:]), dtype=rows.dtype
         )
     array = arrays[name]
     before = array.shape[0]

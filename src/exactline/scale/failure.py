@@ -1,4 +1,4 @@
-"""What went wrong with one line, in a form that files and other processes can hold."""
+"""The error of one line in a form that files and other processes can hold."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from typing import Any
 
 from ..errors import ERRORS, ExactlineError
 
-LONGEST = 500  # characters of a foreign error's message that are kept
+MAX_MESSAGE_CHARACTERS = 500  # of an error that is not exactline's
 
 
 @dataclass(frozen=True)
-class Note:
+class Failure:
     """An error without its traceback.
 
     >>> from exactline.errors import LineError
-    >>> note = Note.of(LineError("Q holds NaN.", where="argument Q"))
-    >>> note.code, type(note.error()).__name__, Note.of(ValueError("too far")).problem
+    >>> failure = Failure.from_error(LineError("start holds NaN.", where="argument start"))
+    >>> failure.code, type(failure.to_error()).__name__, Failure.from_error(ValueError("too far")).problem
     ('line', 'LineError', 'ValueError: too far')
     """
 
@@ -27,18 +27,18 @@ class Note:
     tries: int = 1  # how often the line was tried
 
     @staticmethod
-    def of(error: BaseException) -> Note:
-        """The note of an error of ours, or of anybody else's."""
+    def from_error(error: BaseException) -> Failure:
+        """Describe any exception; exactline's own keep problem, where and hint."""
         if isinstance(error, ExactlineError):
-            return Note(error.code, error.problem, error.where, error.hint)
-        first = (str(error).strip().splitlines() or ["no reason given"])[0]
-        return Note("failed", f"{type(error).__name__}: {first[:LONGEST]}", hint="Run this line alone to see where.")
+            return Failure(error.code, error.problem, error.where, error.hint)
+        first = (str(error).strip().splitlines() or ["no reason given"])[0][:MAX_MESSAGE_CHARACTERS]
+        return Failure("failed", f"{type(error).__name__}: {first}", hint="Run this line alone to see where.")
 
-    def error(self) -> ExactlineError:
-        """The error again, of the same type where it was one of ours."""
+    def to_error(self) -> ExactlineError:
+        """An exception to raise, of the original type where that was one of exactline's."""
         kind = next((known for known in ERRORS if known.code == self.code), ExactlineError)
         return kind(self.problem, where=self.where, hint=self.hint)
 
-    def facts(self) -> dict[str, Any]:
-        """As JSON holds it."""
+    def to_json(self) -> dict[str, Any]:
+        """The fields as shards store them."""
         return asdict(self)

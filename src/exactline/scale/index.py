@@ -1,7 +1,7 @@
-"""The index of a store: one line of text for each shard, appended when the shard is safe, each with its checksum.
+"""The index of a store: one line of text with a checksum for each shard, appended once the shard is on the disk.
 
-A run that is killed while it appends leaves half a line at the end; its checksum tells, and it is as if it had never
-been begun. Nothing is ever changed in place: a shard that was found damaged is dropped by a further line.
+A run that is killed while it appends leaves half a record at the end; its checksum does not match, and it is ignored.
+Records are never changed: a damaged shard is dropped by a further record.
 """
 
 from __future__ import annotations
@@ -11,33 +11,40 @@ import os
 import zlib
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..errors import FileError
-from .shard import Written, full
+from .shard import ShardFile, write_error
 
-NAME = "index"
-Run = tuple[int, int, int]  # first line, one past the last, digest of the lines between
+INDEX_FILE = "index"
+
+
+class LineRange(NamedTuple):
+    """Consecutive lines, and a checksum of their end points."""
+
+    first: int
+    stop: int  # one past the last
+    digest: int
 
 
 @dataclass(frozen=True)
-class Record:
+class ShardRecord:
     """One shard: its file, and what it holds."""
 
-    file: Written
-    runs: tuple[Run, ...]
+    file: ShardFile
+    ranges: tuple[LineRange, ...]
     lines: int
     breaks: int
     errors: int
     seconds: float  # of a worker
 
-    def facts(self) -> dict[str, Any]:
-        """As the index writes it."""
+    def to_json(self) -> dict[str, Any]:
+        """The fields as the index stores them."""
         return {
             "shard": self.file.name,
             "bytes": self.file.bytes,
             "crc": self.file.crc,
-            "runs": [list(run) for run in self.runs],
+            "runs": [list(part) for part in self.ranges],
             "lines": self.lines,
             "breaks": self.breaks,
             "errors": self.errors,
@@ -45,98 +52,100 @@ class Record:
         }
 
     @staticmethod
-    def of(facts: dict[str, Any]) -> Record:
-        """A record as it was written."""
-        file = Written(str(facts["shard"]), int(facts["bytes"]), int(facts["crc"]))
-        runs = tuple((int(a), int(b), int(c)) for a, b, c in facts["runs"])
+    def from_json(facts: dict[str, Any]) -> ShardRecord:
+        """The record with the fields of `to_json`."""
+        file = ShardFile(str(facts["shard"]), int(facts["bytes"]), int(facts["crc"]))
+        ranges = tuple(LineRange(int(a), int(b), int(c)) for a, b, c in facts["runs"])
         lines, breaks, errors = (int(facts[name]) for name in ("lines", "breaks", "errors"))
-        return Record(file, runs, lines, breaks, errors, float(facts["seconds"]))
+        return ShardRecord(file, ranges, lines, breaks, errors, float(facts["seconds"]))
 
 
 @dataclass
 class Index:
     """All shards of a store."""
 
-    records: dict[str, Record] = field(default_factory=dict[str, Record])  # by the shard's name
-    total: int | None = None  # lines of the whole job, once its end was reached
-    torn: int = 0  # records that were not whole
-    good: int = 0  # bytes up to the end of the last whole record
+    records: dict[str, ShardRecord] = field(default_factory=dict[str, ShardRecord])  # by the shard's name
+    total_lines: int | None = None  # of the whole job, once its end was reached
+    torn_records: int = 0  # records whose checksum does not match
+    valid_bytes: int = 0  # up to the end of the last whole record
 
-    def take(self, facts: dict[str, Any]) -> None:
-        """Follow one record."""
+    def apply(self, facts: dict[str, Any]) -> None:
+        """Carry out one record: add a shard, drop one, or note the end."""
         if "shard" in facts:
-            record = Record.of(facts)
+            record = ShardRecord.from_json(facts)
             self.records[record.file.name] = record
         elif "drop" in facts:
             self.records.pop(str(facts["drop"]), None)
-            self.total = None
+            self.total_lines = None
         elif "end" in facts:
-            self.total = int(facts["end"])
+            self.total_lines = int(facts["end"])
 
 
-def framed(facts: dict[str, Any]) -> bytes:
-    """A record with its checksum in front."""
-    text = json.dumps(facts, separators=(",", ":")).encode()
-    return b"%08x %s\n" % (zlib.crc32(text), text)
-
-
-def read(folder: Path) -> Index:
+def read_index(folder: Path) -> Index:
     """The index as far as it is whole.
 
     Raises FileError where it cannot be read.
     """
-    found, place = Index(), 0
+    index, position = Index(), 0
     try:
-        with (folder / NAME).open("rb") as file:
+        with (folder / INDEX_FILE).open("rb") as file:
             for line in file:
-                place += len(line)
-                facts = _unframed(line)
+                position += len(line)
+                facts = _parse_record(line)
                 if facts is None:
-                    found.torn += 1
+                    index.torn_records += 1
                     continue
-                found.take(facts)
-                found.good = place
+                index.apply(facts)
+                index.valid_bytes = position
     except FileNotFoundError:
-        return found
+        return index
     except OSError as problem:
         raise FileError(
-            f"The index cannot be read: {problem.strerror}.", where=str(folder / NAME), hint="Look at its rights."
+            f"The index cannot be read: {problem.strerror}.",
+            where=str(folder / INDEX_FILE),
+            hint="Check its permissions.",
         ) from problem
-    return found
+    return index
 
 
-def _unframed(line: bytes) -> dict[str, Any] | None:
+def _format_record(facts: dict[str, Any]) -> bytes:
+    """A line of the index: a checksum, then JSON."""
+    text = json.dumps(facts, separators=(",", ":")).encode()
+    return b"%08x %s\n" % (zlib.crc32(text), text)
+
+
+def _parse_record(line: bytes) -> dict[str, Any] | None:
     try:
         if not line.endswith(b"\n") or int(line[:8], 16) != zlib.crc32(line[9:-1]):
             return None
         facts = json.loads(line[9:])
-        Index().take(facts)  # a record that cannot be followed is none
+        Index().apply(facts)  # raises where a field is missing
         return facts
     except (ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError):
         return None
 
 
-class Appender:
-    """The end of the index, where one process writes."""
+class IndexWriter:
+    """Appends to the index of a store; one process at a time."""
 
-    def __init__(self, folder: Path, good: int) -> None:
-        self.path = folder / NAME
+    def __init__(self, folder: Path, valid_bytes: int) -> None:
+        self.path = folder / INDEX_FILE
         try:
-            self.file = self.path.open("ab", buffering=0)  # half a record must not wait in a buffer
-            self.file.truncate(good)  # half a record at the end would swallow the next
+            self.file = self.path.open("ab", buffering=0)  # a buffer could hold back half a record
+            self.file.truncate(valid_bytes)  # half a record at the end would spoil the next
         except OSError as problem:
-            raise full(problem, self.path) from problem
+            raise write_error(problem, self.path) from problem
 
     def append(self, facts: dict[str, Any]) -> None:
-        """Add a record; once this returns it is on the disk."""
+        """Add a record and flush it to the disk."""
         try:
-            data = framed(facts)
+            data = _format_record(facts)
             while data:
                 data = data[self.file.write(data) :]
             os.fsync(self.file.fileno())
         except OSError as problem:
-            raise full(problem, self.path) from problem
+            raise write_error(problem, self.path) from problem
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self.file.close()

@@ -1,187 +1,160 @@
-"""What is asked of every line: its restriction, decisions, attribution, density, or a function of the user's."""
+"""Jobs: what is computed for every line. Restrictions, decisions, attributions, densities, or a user's function."""
 
 from __future__ import annotations
 
 import zlib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import prod
 from types import CodeType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from ..api import restrict_many
+from ..attr import IntegratedGradients
+from ..attr.inputs import evaluate_nodes, evaluate_targets, flatten_targets, single_output_shape
 from ..errors import ArgumentError
 from ..lines import Lines
 from ..network.graph import Network
+from ..results.codec import encode_store_ends
+from ..results.restriction import Restriction
+from ..results.restrictions import Restrictions
+from .answers import encode_attributions, encode_decisions, encode_densities, encode_restrictions, encode_values
 from .columns import Columns
-from .encode import freeze
 
-if TYPE_CHECKING:
-    from ..results.restriction import Restriction
-    from ..results.restrictions import Restrictions
+JOB_NAMES = ("restrict", "decide", "attribute", "density")
 
-NAMES = ("restrict", "decide", "attribute", "density")
-INTERVALS = ("starts", "stops", "labels", "tied", "margins", "margins_at", "start_errors", "stop_errors")
+
+@dataclass(frozen=True, eq=False)
+class BatchAnswers:
+    """The answers for lines that were swept together."""
+
+    columns: Columns
+    breaks: int  # of all lines
+    engine: str  # the engine that swept them, and why
 
 
 @dataclass(frozen=True)
 class Job:
-    """One question, the same for all lines."""
+    """What to compute, the same for all lines."""
 
-    name: str  # one of NAMES, or "function"
+    name: str  # one of JOB_NAMES, or "function"
     values: bool = True  # whether the network's values at the breaks are stored
     order: str = "max"
     top: int = 1
     output: int | None = None
-    target: int | None = None  # None: the largest output at R
+    target: int | None = None  # None: the largest output at the end of the line
     function: Callable[[Restriction], Any] | None = None
     memory: int | None = None
 
-    def facts(self) -> dict[str, Any]:
-        """What makes it this job and no other, as JSON holds it."""
-        found: dict[str, Any] = {"name": self.name}
+    def to_json(self) -> dict[str, Any]:
+        """The options that decide the answers, as the manifest stores them."""
+        facts: dict[str, Any] = {"name": self.name}
         if self.name in ("restrict", "decide"):
-            found["values"] = self.values
+            facts["values"] = self.values
         if self.name == "decide":
-            found |= {"order": self.order, "top": self.top, "output": self.output}
+            facts |= {"order": self.order, "top": self.top, "output": self.output}
         if self.name == "attribute":
-            found["target"] = self.target
+            facts["target"] = self.target
         if self.function is not None:
-            found["function"] = told(self.function)
-        return found
+            facts["function"] = identify_function(self.function)
+        return facts
 
-    def compute(self, network: Network, lines: Lines, device: str | None = None) -> tuple[Columns, int, str]:
-        """The answers for some lines that are swept together, how many breaks they have, and by which engine."""
-        if self.name == "attribute":
-            found, breaks = _attribution(network, lines, self.target, self.memory, device)
-            engine = "dense"
-        else:
-            found, breaks, engine = self._restricted(network, lines, device)
-        for side, group in (("start", lines.starts), ("end", lines.ends)):
-            found |= {f"line/{side}.{k}": t for k, t in enumerate(group)}
-        return found, breaks, engine
+    def compute(self, network: Network, lines: Lines, device: str | None = None) -> BatchAnswers:
+        """The answers for some lines, swept together."""
+        compute = self._attribute if self.name == "attribute" else self._restrict
+        answers = compute(network, lines, device)
+        return replace(answers, columns=answers.columns | encode_store_ends(lines))
 
-    def _restricted(self, network: Network, lines: Lines, device: str | None) -> tuple[Columns, int, str]:
-        from ..api import restrict_many
-
+    def _restrict(self, network: Network, lines: Lines, device: str | None) -> BatchAnswers:
         wanted = self.values if self.name == "restrict" else self.name != "density"
         answer = restrict_many(network, lines.starts, lines.ends, values=wanted, memory=self.memory, device=device)
-        breaks = len(answer.alphas)
+        return BatchAnswers(self._encode(answer), len(answer.alphas), answer.engine)
+
+    def _encode(self, answer: Restrictions) -> Columns:
         if self.function is not None:
-            return _asked(self.function, answer), breaks, answer.engine
+            return encode_values([self.function(line) for line in answer])
         if self.name == "density":
-            return _density(answer), breaks, answer.engine
-        found = _breaks(answer, self.values)
+            return encode_densities(answer.offsets.diff(), line_lengths(answer.lines), _count_origins(answer))
         if self.name == "decide":
-            found |= _intervals(answer, self.order, self.top, self.output)
-        return found, breaks, answer.engine
+            table = answer.decisions(self.order, self.top, output=self.output).table
+            return encode_decisions(answer, table, values=self.values)
+        return encode_restrictions(answer, values=self.values)
+
+    def _attribute(self, network: Network, lines: Lines, device: str | None) -> BatchAnswers:
+        count, shape = len(lines), single_output_shape(network)
+        if self.target is None:
+            (values,) = evaluate_nodes(network, lines.ends, network.outputs[:1])
+            targets = values.reshape(count, -1).argmax(1)
+        else:
+            targets = flatten_targets(self.target, torch.Size([prod(shape)]), count)
+        method = IntegratedGradients(network)
+        indices = [tuple(int(i) for i in torch.unravel_index(t, shape)) for t in targets] if shape else [()] * count
+        attributions = method.attribute(
+            lines.ends, baselines=lines.starts, target=indices, memory=self.memory, device=device
+        )
+        report = method.report
+        columns = encode_attributions(
+            attributions,
+            targets=targets,
+            at_start=evaluate_targets(network, lines.starts, targets).cpu(),
+            at_end=evaluate_targets(network, lines.ends, targets).cpu(),
+            subgradient_range=torch.zeros(count) if report is None else report.subgradient_range,
+        )
+        return BatchAnswers(columns, (0 if report is None else report.pieces) + count, "dense")
 
 
-def job_of(job: Any, **options: Any) -> Job:
-    """A user's job, checked.
+def make_job(job: Any, **options: Any) -> Job:
+    """The job that a user names or gives as a function.
 
-    Raises ArgumentError for a name that is none.
+    Raises ArgumentError for an unknown name.
     """
-    if isinstance(job, str) and job in NAMES:
+    if isinstance(job, str) and job in JOB_NAMES:
         return Job(job, **options)
     if callable(job):
         return Job("function", **options, function=job)
     raise ArgumentError(
-        f"job is {job!r}.", where="argument job", hint=f"Give {', '.join(NAMES)}, or a function of a Restriction."
+        f"job is {job!r}.", where="argument job", hint=f"Give {', '.join(JOB_NAMES)}, or a function of a Restriction."
     )
 
 
-def told(function: Any) -> str:
-    """A function by its name and its code, to know it again after a restart."""
+def identify_function(function: Any) -> str:
+    """The name of a function and a checksum of its code, equal in every process."""
     name = f"{getattr(function, '__module__', '')}.{getattr(function, '__qualname__', type(function).__qualname__)}"
     code = getattr(function, "__code__", None)
-    return f"{name}:{_code(code, 0):08x}" if isinstance(code, CodeType) else name
+    return f"{name}:{_code_crc(code, 0):08x}" if isinstance(code, CodeType) else name
 
 
-def _code(code: CodeType, before: int) -> int:
-    total = zlib.crc32(code.co_code, before)
-    total = zlib.crc32(repr((code.co_names, code.co_varnames)).encode(), total)
+def _code_crc(code: CodeType, crc: int) -> int:
+    crc = zlib.crc32(code.co_code, crc)
+    crc = zlib.crc32(repr((code.co_names, code.co_varnames)).encode(), crc)
     for constant in code.co_consts:
-        inner = isinstance(constant, CodeType)
-        total = _code(constant, total) if inner else zlib.crc32(_steady(constant).encode(), total)
-    return total
+        is_code = isinstance(constant, CodeType)
+        crc = _code_crc(constant, crc) if is_code else zlib.crc32(_stable_repr(constant).encode(), crc)
+    return crc
 
 
-def _steady(constant: Any) -> str:
-    """The same text in every process: sets print in no order."""
+def _stable_repr(constant: Any) -> str:
+    """The repr of a constant; sets, whose order differs between processes, are sorted."""
     return repr(sorted(map(repr, constant))) if isinstance(constant, frozenset) else repr(constant)
 
 
-def _breaks(answer: Restrictions, values: bool) -> Columns:
-    found: Columns = {
-        "line/count.break": answer.offsets.diff(),
-        "break/alpha": answer.alphas,
-        "break/node": answer.breaks.origins[:, 0],
-        "break/unit": answer.breaks.origins[:, 1],
-        "break/crossings": answer.breaks.origins[:, 2],
-        "break/doubt": answer.breaks.ambiguous,
-    }
-    if values:
-        found |= {f"break/value.{k}": v for k, v in enumerate(answer.breaks.values or ())}
-    return found
-
-
-def _intervals(answer: Restrictions, order: str, top: int, output: int | None) -> Columns:
-    table = answer.decisions(order, top, output=output).table
-    counts = torch.from_numpy(table.offsets).diff()
-    return {"line/count.interval": counts} | {
-        f"interval/{name}": torch.from_numpy(getattr(table, name)) for name in INTERVALS
-    }
-
-
-def _density(answer: Restrictions) -> Columns:
-    counts = answer.offsets.diff()
-    owner = torch.repeat_interleave(torch.arange(len(answer)), counts)
-    nodes = len(answer.network.nodes)
-    inner = answer.breaks.origins[:, 0] >= 0
-    places = owner[inner] * nodes + answer.breaks.origins[inner, 0]
-    births = torch.bincount(places, minlength=len(answer) * nodes).view(len(answer), nodes)
+def line_lengths(lines: Lines) -> Tensor:
+    """(lines,) the Euclidean length of each line."""
     squares = sum(
-        (e - s).reshape(len(answer), -1).square().sum(1)
-        for s, e in zip(answer.lines.starts, answer.lines.ends, strict=True)
+        (end - start).reshape(len(lines), -1).square().sum(1)
+        for start, end in zip(lines.starts, lines.ends, strict=True)
     )
-    lengths = torch.as_tensor(squares).sqrt()
-    return {"line/count": counts, "line/length": lengths, "line/births": births[:, list(answer.network.breaking)]}
+    return torch.as_tensor(squares).sqrt()
 
 
-def _attribution(
-    network: Network, lines: Lines, target: int | None, memory: int | None, device: str | None
-) -> tuple[Columns, int]:
-    from ..attr import IntegratedGradients
-    from ..attr.inputs import flat_targets, one_output, outputs_at, values_at
-
-    count = len(lines)
-    shape = one_output(network)
-    if target is None:
-        (values,) = values_at(network, lines.ends, network.outputs[:1])
-        targets = values.reshape(count, -1).argmax(1)
-    else:
-        targets = flat_targets(target, torch.Size([shape_size(shape)]), count)
-    method = IntegratedGradients(network)
-    places = [tuple(int(i) for i in torch.unravel_index(t, shape)) for t in targets] if shape else [()] * count
-    made = method.attribute(lines.ends, baselines=lines.starts, target=places, memory=memory, device=device)
-    report = method.report
-    hanging = report.hanging if report is not None else torch.zeros(count)
-    found: Columns = {f"line/attribution.{k}": a for k, a in enumerate(made)}
-    for name, side in (("at_start", lines.starts), ("at_end", lines.ends)):
-        found[f"line/{name}"] = outputs_at(network, side, targets).cpu()
-    found |= {"line/target": targets, "line/hanging": hanging}
-    return found, (report.pieces if report is not None else 0) + count
-
-
-def shape_size(shape: tuple[int, ...]) -> int:
-    """How many numbers a shape holds."""
-    return torch.Size(shape).numel()
-
-
-def _asked(function: Callable[[Restriction], Any], answer: Restrictions) -> Columns:
-    blobs = [freeze(function(line)) for line in answer]
-    counts = torch.tensor([len(b) for b in blobs], dtype=torch.int64)
-    data: Tensor = torch.frombuffer(bytearray(b"".join(blobs) or b"\0"), dtype=torch.uint8)[: int(counts.sum())]
-    return {"line/count.byte": counts, "byte/data": data}
+def _count_origins(answer: Restrictions) -> Tensor:
+    """(lines, breaking nodes) how many breaks each node caused on each line."""
+    owner = torch.repeat_interleave(torch.arange(len(answer)), answer.offsets.diff())
+    nodes = len(answer.network.nodes)
+    origins = answer.breaks.origins[:, 0]  # -1 at the ends of a line
+    inner = origins >= 0
+    counts = torch.bincount(owner[inner] * nodes + origins[inner], minlength=len(answer) * nodes)
+    return counts.view(len(answer), nodes)[:, list(answer.network.breaking_nodes)]

@@ -1,4 +1,4 @@
-"""Which lines of a store are finished, and whether lines that are given again are the same ones."""
+"""Which lines of a store are finished, and whether the lines given now are the ones of the earlier run."""
 
 from __future__ import annotations
 
@@ -6,63 +6,68 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ..arrays import Ints
+from ..arrays import Bools, Ints
 from ..errors import FileError
-from .batch import Block, Digests, digest
+from .batch import LineBatch
+from .checksums import Digests, extend_digest
 from .index import Index
 
 
-class Done:
-    """Walks through all lines in order, lets the finished ones pass and compares their digests."""
+class Ledger:
+    """Walks through all lines in order, skips those that are finished and compares their checksums."""
 
     def __init__(self, index: Index, where: str) -> None:
-        found = sorted(run for record in index.records.values() for run in record.runs)
-        self.runs = np.array(found, dtype=np.int64).reshape(-1, 3)  # first, one past the last, digest
+        self.ranges = sorted(part for record in index.records.values() for part in record.ranges)
         self.where = where
-        self.at = 0  # the run we are in or before
-        self.so_far = 0  # the digest of the part of it that was seen
-        self.seen = 0  # lines seen
-        self.total = index.total
+        self.position = 0  # of the range that is being compared, or of the next one
+        self.digest = 0  # of the part of that range that was seen
+        self.lines_seen = 0
+        self.total_lines = index.total_lines
 
     @property
-    def lines(self) -> int:
-        """How many are finished."""
-        return int((self.runs[:, 1] - self.runs[:, 0]).sum())
+    def lines_finished(self) -> int:
+        """How many lines are in the store."""
+        return sum(part.stop - part.first for part in self.ranges)
 
-    def rest(self, blocks: Iterator[Block]) -> Iterator[Block]:
-        """What is still to do of each block.
+    @property
+    def has_unmatched_ranges(self) -> bool:
+        """Whether the lines so far do not cover all finished ranges."""
+        return self.position < len(self.ranges)
 
-        Raises FileError where finished lines were other lines than those given now.
+    def skip_finished(self, batches: Iterator[LineBatch]) -> Iterator[LineBatch]:
+        """The unfinished lines of each batch.
+
+        Raises FileError where the finished lines differ from those given now.
         """
-        for block in blocks:
-            todo = ~self._passed(block.numbers, block.digests)
-            self.seen = int(block.numbers[-1]) + 1
-            if self.total is not None and self.seen > self.total:
-                raise self._other(f"The store holds {self.total:,} lines and is finished; more were given.")
-            if todo.all():
-                yield block
-            elif todo.any():
-                yield block.some(todo)
-        if self.at < len(self.runs):
-            raise self._other(f"There are {self.seen:,} lines; the store holds more.")
+        for batch in batches:
+            unfinished = ~self._find_finished(batch.numbers, batch.digests)
+            self.lines_seen = int(batch.numbers[-1]) + 1
+            if self.total_lines is not None and self.lines_seen > self.total_lines:
+                raise self._mismatch(f"The store holds {self.total_lines:,} lines and is finished; more were given.")
+            if unfinished.all():
+                yield batch
+            elif unfinished.any():
+                yield batch.filter(unfinished)
+        if self.has_unmatched_ranges:
+            raise self._mismatch(f"There are {self.lines_seen:,} lines; the store holds more.")
 
-    def _passed(self, numbers: Ints, digests: Digests) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-        """(n,) which of these consecutive lines are finished."""
-        passed = np.zeros(len(numbers), dtype=np.bool_)
+    def _find_finished(self, numbers: Ints, digests: Digests) -> Bools:
+        """(n,) which of n consecutive lines are finished."""
+        finished = np.zeros(len(numbers), dtype=np.bool_)
         low, high = int(numbers[0]), int(numbers[-1]) + 1
-        while self.at < len(self.runs):
-            first, stop, wanted = self.runs[self.at].tolist()
-            if first >= high:
+        while self.has_unmatched_ranges:
+            part = self.ranges[self.position]
+            if part.first >= high:
                 break
-            inside = slice(max(first, low) - low, min(stop, high) - low)
-            passed[inside] = True
-            self.so_far = digest(digests[inside], self.so_far)
-            if stop > high:
+            inside = slice(max(part.first, low) - low, min(part.stop, high) - low)
+            finished[inside] = True
+            self.digest = extend_digest(digests[inside], self.digest)
+            if part.stop > high:
                 break
-            if self.so_far != wanted:
-                raise self._other(f"The lines {first:,} to {stop - 1:,} are not those of before.")
-            self.at, self.so_far = self.at + 1, 0
-        return passed
+            if self.digest != part.digest:
+                raise self._mismatch(f"The lines {part.first:,} to {part.stop - 1:,} are not those of before.")
+            self.position, self.digest = self.position + 1, 0
+        return finished
 
-    def _other(self, problem: str) -> FileError:
+    def _mismatch(self, problem: str) -> FileError:
         return FileError(problem, where=self.where, hint="Give the same lines in the same order, or another folder.")

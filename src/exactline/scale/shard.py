@@ -1,4 +1,4 @@
-"""A shard: the answers of one batch in one safetensors file, written whole or not at all."""
+"""A shard: the answers of one task in one safetensors file, written whole or not at all."""
 
 from __future__ import annotations
 
@@ -20,85 +20,88 @@ from torch import Tensor
 from ..arrays import Ints
 from ..errors import FileError
 from ..optional import require_package
-from .columns import Columns, narrowed, offsets_of, row_of
-from .failure import Note
+from .columns import Columns, narrow_dtype, row_offsets, select_line
+from .failure import Failure
 
 FORMAT = "exactline.shard.1"
-FOLDER = "shards"
-AGAIN = "Run again with resume=True: it is computed anew."
+SHARD_FOLDER = "shards"
+NUMBERS = "line/number"
+RESUME_HINT = "Run again with resume=True: it is computed anew."
 
 
 @dataclass(frozen=True, eq=False)
 class Shard:
-    """Answers of some lines, and notes of those that have none."""
+    """Answers of some lines, and the failures of lines that have none."""
 
     numbers: Ints  # (lines,) ascending, of the lines with an answer
     columns: Columns
-    notes: Mapping[int, Note] = field(default_factory=dict[int, Note])
-    seconds: float = 0.0  # for each line
-    engine: str = "dense"  # which swept them, and why
+    failures: Mapping[int, Failure] = field(default_factory=dict[int, Failure])
+    seconds_per_line: float = 0.0
+    engine: str = "dense"  # the engine that swept the lines, and why
 
-    def row(self, number: int) -> Columns:
+    def select_line(self, number: int) -> Columns:
         """The answer of one line; raises the error it failed with."""
-        if number in self.notes:
-            raise self.notes[number].error()
-        return row_of(self.columns, self.offsets, int(np.searchsorted(self.numbers, number)))
+        if number in self.failures:
+            raise self.failures[number].to_error()
+        return select_line(self.columns, self.offsets, int(np.searchsorted(self.numbers, number)))
 
     @cached_property
     def offsets(self) -> dict[str, Tensor]:
-        """Where the rows of each line begin."""
-        return offsets_of(self.columns)
+        """The row at which each line begins, for breaks, intervals and bytes."""
+        return row_offsets(self.columns)
 
 
-def packed(shard: Shard) -> bytes:
-    """The file's content."""
-    columns = {"line/number": torch.from_numpy(shard.numbers), **shard.columns}
-    kinds = {name: str(t.dtype).removeprefix("torch.") for name, t in columns.items()}
+def encode_shard(shard: Shard) -> bytes:
+    """The content of the file."""
+    columns = {NUMBERS: torch.from_numpy(shard.numbers), **shard.columns}
     facts = {
-        "kinds": kinds,
-        "notes": {str(number): note.facts() for number, note in shard.notes.items()},
-        "seconds": shard.seconds,
+        "kinds": {name: str(t.dtype).removeprefix("torch.") for name, t in columns.items()},
+        "notes": {str(number): failure.to_json() for number, failure in shard.failures.items()},
+        "seconds": shard.seconds_per_line,
         "engine": shard.engine,
     }
-    stored = {name: narrowed(t).contiguous().clone() for name, t in columns.items()}
-    return _package().save(stored, metadata={"format": FORMAT, "facts": json.dumps(facts)})
+    stored = {name: narrow_dtype(t).contiguous().clone() for name, t in columns.items()}
+    return _import_safetensors().save(stored, metadata={"format": FORMAT, "facts": json.dumps(facts)})
 
 
-def unpacked(data: bytes, where: str) -> Shard:
-    """The answers again, in the types they had; raises FileError where the bytes are no shard."""
+def decode_shard(data: bytes, where: str) -> Shard:
+    """The shard in a file's content, each column in its original type.
+
+    Raises FileError where the bytes are not a shard.
+    """
     try:
-        tensors: dict[str, Tensor] = _package().load(data)
+        tensors: dict[str, Tensor] = _import_safetensors().load(data)
         length = int.from_bytes(data[:8], "little")
         header = json.loads(data[8 : 8 + length])["__metadata__"]
         facts: dict[str, Any] = json.loads(header["facts"])
         columns = {name: t.to(getattr(torch, facts["kinds"][name])) for name, t in sorted(tensors.items())}
-        notes = {int(number): Note(**note) for number, note in facts["notes"].items()}
-        numbers = columns.pop("line/number").numpy()
-        return Shard(numbers, columns, notes, float(facts["seconds"]), str(facts["engine"]))
-    except Exception as problem:  # the parser has an error type of its own
-        raise FileError(f"The shard cannot be read: {problem}", where=where, hint=AGAIN) from problem
+        failures = {int(number): Failure(**fields) for number, fields in facts["notes"].items()}
+        numbers = columns.pop(NUMBERS).numpy()
+        return Shard(numbers, columns, failures, float(facts["seconds"]), str(facts["engine"]))
+    except Exception as problem:  # safetensors has an error type of its own
+        raise FileError(f"The shard cannot be read: {problem}", where=where, hint=RESUME_HINT) from problem
 
 
 @dataclass(frozen=True)
-class Written:
-    """A file of a store as its index knows it."""
+class ShardFile:
+    """A shard's file as the index records it."""
 
     name: str
     bytes: int
     crc: int
 
 
-def new_name(first: int) -> str:
-    """A name no other shard has, in order of lines where a folder is listed."""
+def new_shard_name(first: int) -> str:
+    """A unique name; names sort by the number of the first line."""
     return f"{first:012d}-{secrets.token_hex(4)}.safetensors"
 
 
-def write(folder: Path, name: str, data: bytes) -> Written:
-    """Put a shard into a store: first under another name, flushed to the disk, then renamed in one step.
+def write_shard(folder: Path, name: str, data: bytes) -> ShardFile:
+    """Add a shard to a store: write it under a temporary name, flush it to the disk, rename it.
 
     Raises FileError where the disk is full or the folder cannot be written.
     """
-    path = folder / FOLDER / name
+    path = folder / SHARD_FOLDER / name
     hidden = path.with_name(f".{name}.tmp")
     try:
         try:
@@ -111,14 +114,14 @@ def write(folder: Path, name: str, data: bytes) -> Written:
             with suppress(OSError):
                 hidden.unlink(missing_ok=True)
             raise
-        flush_folder(path.parent)
+        _sync_folder(path.parent)
     except OSError as problem:
-        raise full(problem, path) from problem
-    return Written(name, len(data), zlib.crc32(data))
+        raise write_error(problem, path) from problem
+    return ShardFile(name, len(data), zlib.crc32(data))
 
 
-def full(problem: OSError, path: Path) -> FileError:
-    """What is said where a store cannot be written."""
+def write_error(problem: OSError, path: Path) -> FileError:
+    """The error to raise where a store cannot be written."""
     return FileError(
         f"The store cannot be written: {problem.strerror or problem}.",
         where=str(path),
@@ -126,8 +129,8 @@ def full(problem: OSError, path: Path) -> FileError:
     )
 
 
-def flush_folder(folder: Path) -> None:
-    """Make sure that names in a folder outlive a power cut, where the system can."""
+def _sync_folder(folder: Path) -> None:
+    """Flush the names in a folder to the disk, where the system can."""
     with suppress(OSError):
         handle = os.open(folder, os.O_RDONLY)
         try:
@@ -136,7 +139,7 @@ def flush_folder(folder: Path) -> None:
             os.close(handle)
 
 
-def _package() -> Any:
+def _import_safetensors() -> Any:
     with require_package("The package safetensors is not installed.", where="xl.scale", hint="pip install safetensors"):
         import safetensors.torch
     return safetensors.torch

@@ -1,4 +1,4 @@
-"""A store that is read: answers by the number of their line, each fetched when it is asked for."""
+"""A store that is read: answers by the number of their line, each decoded on demand."""
 
 from __future__ import annotations
 
@@ -11,20 +11,24 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
 from ..arrays import Ints
 from ..errors import ExactlineError, FileError, MissingError
+from ..formats import load
 from ..humanize import count_noun
-from ..network.graph import Network
-from . import index as indices
-from .answers import answer
-from .failure import Note
-from .folder import damaged
-from .index import Index, Record
-from .manifest import HINT, read_meta
-from .shard import AGAIN, FOLDER, Shard, unpacked
+from ..network import Network, as_network
+from ..results.storage import check_same_network
+from .answers import decode_answer
+from .export import export
+from .failure import Failure
+from .index import Index, ShardRecord, read_index
+from .manifest import NO_STORE_HINT, read_manifest
+from .shard import RESUME_HINT, SHARD_FOLDER, Shard, decode_shard
+from .store_writer import find_damage
+from .summary import summarize
 
-KEPT = 4  # shards that stay in memory
+MAX_CACHED_SHARDS = 4
 
 
 @dataclass(eq=False)
@@ -40,57 +44,57 @@ class Store:
     """
 
     path: Path
-    meta: Mapping[str, Any]
+    manifest: Mapping[str, Any]  # the network, the job and the lines that the store was made from
     index: Index
-    damaged: Mapping[str, str]  # shards that are not what they were, and what is wrong with each
+    damaged: Mapping[str, str]  # shards that cannot be trusted, and what is wrong with each
     network: Network | None = None
-    shards: OrderedDict[str, Shard] = field(default_factory=OrderedDict[str, Shard])
+    cached_shards: OrderedDict[str, Shard] = field(default_factory=OrderedDict[str, Shard])
 
     def __post_init__(self) -> None:
         self._names = list(self.index.records)
-        rows = [(a, b, k) for k, r in enumerate(self.index.records.values()) for a, b, _ in r.runs]
+        rows = [(part.first, part.stop, k) for k, r in enumerate(self.index.records.values()) for part in r.ranges]
         table = np.array(sorted(rows), dtype=np.int64).reshape(-1, 3)
-        self._firsts, self._stops, self._owners = (np.ascontiguousarray(table[:, k]) for k in range(3))
+        self._firsts, self._stops, self._owners = (np.ascontiguousarray(column) for column in table.T)
 
     def __len__(self) -> int:
-        """Lines of the whole job where its end was reached, else up to the last that is known."""
-        if self.index.total is not None:
-            return self.index.total
-        known = self.meta["lines"].get("count")
+        """Lines of the whole job where its end was reached, else up to the last one that is known."""
+        if self.index.total_lines is not None:
+            return self.index.total_lines
+        known = self.manifest["lines"].get("count")
         return int(known) if known is not None else int(self._stops.max(initial=0))
 
     @property
     def done(self) -> int:
-        """Lines that are finished, with an answer or with an error."""
+        """How many lines are finished, with an answer or with an error."""
         return int((self._stops - self._firsts).sum())
 
     @property
     def complete(self) -> bool:
-        """Whether every line is finished and no shard damaged."""
-        return self.index.total is not None and self.done == self.index.total and not self.damaged
+        """Whether every line is finished and no shard is damaged."""
+        return self.index.total_lines is not None and self.done == self.index.total_lines and not self.damaged
 
     @property
     def breaks(self) -> int:
-        """Of all lines."""
+        """How many breaks all lines have together."""
         return sum(r.breaks for r in self.index.records.values())
 
     @property
     def numbers(self) -> Ints:
-        """The numbers of the lines that are finished."""
+        """The numbers of the finished lines."""
         parts = [np.arange(a, b) for a, b in zip(self._firsts, self._stops, strict=True)]
         return np.concatenate([*parts, np.zeros(0, dtype=np.int64)])
 
     @property
     def errors(self) -> dict[int, ExactlineError]:
-        """What went wrong, by the number of the line."""
-        return {number: note.error() for number, note in sorted(self.notes().items())}
+        """The errors of the lines that failed, by the number of the line."""
+        return {number: failure.to_error() for number, failure in sorted(self.failures().items())}
 
-    def notes(self) -> dict[int, Note]:
-        """The same, with how often each line was tried."""
-        found: dict[int, Note] = {}
+    def failures(self) -> dict[int, Failure]:
+        """The lines that failed, by number: their errors, and how often each was tried."""
+        found: dict[int, Failure] = {}
         for name, record in self.index.records.items():
             if record.errors and name not in self.damaged:
-                found |= self._shard(name).notes
+                found |= self._load_shard(name).failures
         return found
 
     def __getitem__(self, number: int) -> Any:
@@ -103,80 +107,74 @@ class Store:
         if not -size <= number < size:
             raise IndexError(f"there are {size:,} lines; {number} is not one of them")
         number = int(number) % size
-        return answer(self._shard(self._name(number)), number, self.meta, self.network)
+        return decode_answer(self._load_shard(self._find_shard(number)), number, self.manifest, self.network)
 
     def __iter__(self) -> Iterator[Any]:
-        """All answers in order; a line that failed raises its error (`items` leaves those out)."""
+        """All answers in order; a line that failed raises its error. `items` leaves failed lines out."""
         return (self[i] for i in range(len(self)))
 
     def items(self) -> Iterator[tuple[int, Any]]:
-        """Numbers and answers of all lines that have one, in order."""
+        """The number and the answer of every line that has one, in order."""
         for first, stop, owner in zip(self._firsts, self._stops, self._owners, strict=True):
             name = self._names[owner]
             if name in self.damaged:
                 continue
             for number in range(int(first), int(stop)):
-                shard = self._shard(name)
-                if number not in shard.notes:
-                    yield number, answer(shard, number, self.meta, self.network)
+                shard = self._load_shard(name)
+                if number not in shard.failures:
+                    yield number, decode_answer(shard, number, self.manifest, self.network)
 
     def summary(self) -> Any:
-        """A row for each finished line with its breaks, length, error and so on.
+        """A table with a row for each finished line: its breaks, length, error and so on.
 
         A DataFrame where pandas is installed, else a dict of arrays.
         """
-        from .summary import summary
-
-        return summary(self)
+        return summarize(self)
 
     def export(self, path: str | os.PathLike[str]) -> None:
-        """Write everything to a .parquet file or a .zarr folder.
+        """Write all answers to a .parquet file or a .zarr folder.
 
-        Raises MissingError where pyarrow or zarr is not installed, FileError where it cannot be written.
+        Raises MissingError where pyarrow or zarr is not installed, FileError where the file cannot be written.
         """
-        from .export import export
-
         export(self, Path(path))
 
-    def records(self) -> Iterator[tuple[Record, Shard]]:
-        """Every shard that is sound, in order of its first line."""
+    def shards(self) -> Iterator[tuple[ShardRecord, Shard]]:
+        """Every undamaged shard with its record, in order of its first line."""
         first: dict[int, int] = {}
-        for at, owner in zip(self._firsts.tolist(), self._owners.tolist(), strict=True):
-            first.setdefault(owner, at)
+        for number, owner in zip(self._firsts.tolist(), self._owners.tolist(), strict=True):
+            first.setdefault(owner, number)
         for owner in sorted(first, key=first.__getitem__):
             name = self._names[owner]
             if name not in self.damaged:
-                yield self.index.records[name], self._shard(name)
+                yield self.index.records[name], self._load_shard(name)
 
-    def _name(self, number: int) -> str:
-        place = int(np.searchsorted(self._firsts, number, side="right")) - 1
-        if place < 0 or number >= self._stops[place]:
+    def _find_shard(self, number: int) -> str:
+        row = int(np.searchsorted(self._firsts, number, side="right")) - 1
+        if row < 0 or number >= self._stops[row]:
             raise MissingError(
                 f"Line {number} is not finished.", where=str(self.path), hint="Run again with resume=True."
             )
-        return self._names[self._owners[place]]
+        return self._names[self._owners[row]]
 
-    def _shard(self, name: str) -> Shard:
-        if name in self.shards:
-            self.shards.move_to_end(name)
-            return self.shards[name]
+    def _load_shard(self, name: str) -> Shard:
+        if name in self.cached_shards:
+            self.cached_shards.move_to_end(name)
+            return self.cached_shards[name]
+        where = str(self.path / SHARD_FOLDER / name)
         if name in self.damaged:
-            raise FileError(f"The shard is damaged: {self.damaged[name]}.", where=self._where(name), hint=AGAIN)
+            raise FileError(f"The shard is damaged: {self.damaged[name]}.", where=where, hint=RESUME_HINT)
         try:
-            data = (self.path / FOLDER / name).read_bytes()
+            data = (self.path / SHARD_FOLDER / name).read_bytes()
         except OSError as problem:
             raise FileError(
-                f"The shard cannot be read: {problem.strerror}.", where=self._where(name), hint=AGAIN
+                f"The shard cannot be read: {problem.strerror}.", where=where, hint=RESUME_HINT
             ) from problem
         if zlib.crc32(data) != self.index.records[name].file.crc:
-            raise FileError("The shard's checksum does not hold.", where=self._where(name), hint=AGAIN)
-        self.shards[name] = unpacked(data, self._where(name))
-        while len(self.shards) > KEPT:
-            self.shards.popitem(last=False)
-        return self.shards[name]
-
-    def _where(self, name: str) -> str:
-        return str(self.path / FOLDER / name)
+            raise FileError("The shard's checksum does not match.", where=where, hint=RESUME_HINT)
+        self.cached_shards[name] = decode_shard(data, where)
+        while len(self.cached_shards) > MAX_CACHED_SHARDS:
+            self.cached_shards.popitem(last=False)
+        return self.cached_shards[name]
 
     def __repr__(self) -> str:
         parts = [
@@ -191,10 +189,13 @@ class Store:
 
 
 def open(path: str | os.PathLike[str], model: Any = None, *, check: bool = True) -> Store:
-    """The answers of a run, finished or not; with the ``model``, everything can be asked of them again.
+    """Open the store of a run, finished or not.
 
-    Every shard's checksum is compared: `Store.damaged` names those that do not hold. With ``check=False`` only the
-    sizes of files are, and checksums when a shard is first read.
+    Args:
+        path: the folder that `run` wrote to.
+        model: the network of the run, or the path of its file; needed for methods of answers that evaluate it.
+        check: True reads every shard and compares its checksum, and `Store.damaged` names those that do not match;
+            False compares only the sizes of files, and checksums when a shard is first read.
 
     >>> import tempfile, torch, exactline as xl
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -203,28 +204,21 @@ def open(path: str | os.PathLike[str], model: Any = None, *, check: bool = True)
     ...     store.complete, store[0].piece(1).affine()
     (True, (tensor([[1.]], dtype=torch.float64), tensor([0.], dtype=torch.float64)))
 
-    Raises FileError where there is no store.
+    Raises FileError where there is no store, or the model is not the network of the run.
     """
     folder = Path(path)
-    meta = read_meta(folder)
-    if meta is None:
-        raise FileError("There is no store.", where=str(folder), hint=HINT)
-    index = indices.read(folder)
-    network = None if model is None else _known(model, meta, folder)
-    return Store(folder, meta, index, damaged(folder, index, thorough=check), network)
+    manifest = read_manifest(folder)
+    if manifest is None:
+        raise FileError("There is no store.", where=str(folder), hint=NO_STORE_HINT)
+    index = read_index(folder)
+    network = None if model is None else _load_network(model, manifest, folder)
+    return Store(folder, manifest, index, find_damage(folder, index, checksums=check), network)
 
 
-def _known(model: Any, meta: dict[str, Any], folder: Path) -> Network:
-    import torch
-
-    from ..network import as_network
-    from ..results.storage import check_same_network
-
+def _load_network(model: Any, manifest: dict[str, Any], folder: Path) -> Network:
     if isinstance(model, (str, os.PathLike)):
-        from ..formats import load
-
         model = load(model)
-    points = [torch.zeros(shape, dtype=torch.float64) for shape in meta["inputs"]]
+    points = [torch.zeros(shape, dtype=torch.float64) for shape in manifest["inputs"]]
     network = as_network(model, points)
-    check_same_network(network, tuple(meta["names"]), meta["network"]["checksum"], folder)
+    check_same_network(network, tuple(manifest["names"]), manifest["network"]["checksum"], folder)
     return network

@@ -1,4 +1,4 @@
-"""A network and a job as bytes for another process of the same cluster, by Ray's own way of packing."""
+"""A network and a job as bytes for the workers of a Ray cluster, by Ray's own pickler."""
 
 from __future__ import annotations
 
@@ -21,37 +21,40 @@ HINTS = {
 }
 
 
-def ray_package() -> Any:
-    """Ray, or what to do about its absence."""
-    with require_package("Ray is not installed.", where='engine="ray"', hint='pip install "exactline[ray]"'):
+def import_ray() -> Any:
+    """The package ray.
+
+    Raises MissingError where it is not installed.
+    """
+    with require_package("Ray is not installed.", where='backend="ray"', hint='pip install "exactline[ray]"'):
         import ray
     return ray
 
 
-def packed(network: Network, job: Job | None) -> bytes:
-    """Both as bytes; they are opened only by workers that our own driver has started.
+def pack_for_workers(network: Network, job: Job | None) -> bytes:
+    """The network and the job as bytes; only workers that this driver starts unpack them.
 
-    Raises MissingError where one of them cannot travel, or Ray is not there.
+    Raises MissingError where one of them cannot be pickled, or Ray is not installed.
     """
-    pickler: Any = ray_package().cloudpickle.Pickler
+    pickler: Any = import_ray().cloudpickle.Pickler
 
-    class Packer(pickler):
-        """Ray's own, which also knows torch's operators: they are named, not copied."""
+    class OperatorPickler(pickler):
+        """Ray's pickler, which stores torch's operators by name."""
 
         def reducer_override(self, obj: Any) -> Any:
             if isinstance(obj, OPERATOR):
-                return operator, (str(obj),)
+                return find_operator, (str(obj),)
             return super().reducer_override(obj)
 
     parts: list[bytes] = []
-    plain = replace(network, source=nowhere, moved={}).to("cpu")
-    for part, name in ((plain, "network"), (job, "job")):
+    sent = replace(network, source=no_source, device_copies={}).to("cpu")
+    for part, name in ((sent, "network"), (job, "job")):
         try:
             data = BytesIO()
-            Packer(data).dump(part)
+            OperatorPickler(data).dump(part)
         except Exception as problem:
             raise MissingError(
-                f"The {name} cannot be sent to workers: {first_line(problem)}",
+                f"The {name} cannot be sent to workers: {summarize_error(problem)}",
                 where=f"argument {name}",
                 hint=HINTS[name],
             ) from problem
@@ -59,13 +62,13 @@ def packed(network: Network, job: Job | None) -> bytes:
     return pickle.dumps(parts)
 
 
-def unpacked(data: bytes) -> tuple[Network, Job]:
-    """What `packed` made; runs in a worker."""
+def unpack_in_worker(data: bytes) -> tuple[Network, Job]:
+    """The network and the job that `pack_for_workers` packed."""
     network, job = (pickle.loads(part) for part in pickle.loads(data))
     return network, job
 
 
-def operator(name: str) -> Any:
+def find_operator(name: str) -> Any:
     """One of torch's operators by its name, such as aten.relu.default."""
     found: Any = torch.ops
     for part in name.split("."):
@@ -73,11 +76,11 @@ def operator(name: str) -> Any:
     return found
 
 
-def nowhere() -> None:
-    """The module of a network that has come from elsewhere."""
+def no_source() -> None:
+    """The module of a network that was sent here: there is none."""
 
 
-def first_line(problem: BaseException) -> str:
-    """The line of a long message that says most."""
+def summarize_error(problem: BaseException) -> str:
+    """The most telling line of a long message: the last of a traceback, else the first."""
     lines = [line.strip() for line in str(problem).splitlines() if line.strip()]
     return (lines or [type(problem).__name__])[-1 if "Traceback" in str(problem) else 0]

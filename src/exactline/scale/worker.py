@@ -1,4 +1,4 @@
-"""One worker: it holds the network, computes batches and packs each into a shard. It is the same on every engine."""
+"""One worker: holds the network, computes tasks and packs each into a shard. It is the same on every backend."""
 
 from __future__ import annotations
 
@@ -14,109 +14,105 @@ from ..arrays import Ints
 from ..errors import ArgumentError, CaptureError, FileError, MissingError
 from ..lines import Lines
 from ..network.graph import Network
-from .batch import Batch, Block
-from .columns import Columns, joined
-from .failure import Note
+from .batch import LineBatch, WorkerTask
+from .columns import Columns, concatenate
+from .failure import Failure
 from .jobs import Job
-from .shard import Shard, Written, new_name, packed, write
+from .shard import Shard, ShardFile, encode_shard, new_shard_name, write_shard
 
-OURS = (ArgumentError, CaptureError, MissingError)  # raised by a job of ours these are about the job, not about a line
+JOB_ERRORS = (ArgumentError, CaptureError, MissingError)  # in a built-in job these concern the job, not a line
 
 
 @dataclass(frozen=True, eq=False)
-class Report:
-    """What a worker made of a batch."""
+class TaskReport:
+    """What became of a task."""
 
-    done: Ints  # numbers of the lines that are in the shard, with an answer or with a note
-    failed: Mapping[int, Note]  # lines that should be tried again
+    numbers: Ints  # of the lines in the shard, with an answer or with a failure
+    retry: Mapping[int, Failure]  # lines to try again
     breaks: int
     errors: int
     seconds: float
-    file: Written | None = None  # the shard, where the worker wrote it
-    data: bytes | None = None  # the shard, where somebody else has to
-    halt: Note | None = None  # why going on makes no sense
+    file: ShardFile | None = None  # the shard, where the worker wrote it
+    data: bytes | None = None  # the shard, where the driver has to write it
+    fatal: Failure | None = None  # why the whole run has to end
 
 
 @dataclass
-class Found:
-    """Answers so far, in order of lines."""
+class _Answers:
+    """Answers of a task so far, in order of lines."""
 
     numbers: list[Ints] = field(default_factory=list[Ints])
     columns: list[Columns] = field(default_factory=list[Columns])
     breaks: int = 0
     engine: str = "dense"
-    failed: dict[int, Note] = field(default_factory=dict[int, Note])
+    failures: dict[int, Failure] = field(default_factory=dict[int, Failure])
 
 
 class Worker:
-    """Computes batches; ``folder`` is the store's where this worker can write to it."""
+    """Computes tasks; ``folder`` is the store's, where this worker can write to it."""
 
     def __init__(self, network: Network, job: Job, folder: Path | None, device: str | None = None) -> None:
         self.network, self.job, self.folder, self.device = network, job, folder, device
 
-    def work(self, batch: Batch) -> Report:
-        """All lines of a batch; a line that fails takes no other with it.
+    def run(self, task: WorkerTask) -> TaskReport:
+        """Compute all lines of a task; a line that fails does not affect the others.
 
-        Never raises what is about the lines: it is in the report.
+        Errors of lines are in the report; none is raised.
         """
         began = time.perf_counter()
-        found = Found()
+        answers = _Answers()
         try:
-            for block in batch.blocks:
-                self._block(block, found)
-            report = self._report(batch, found, began)
-        except FileError as error:
-            report = self._halted(error)
-        except OURS as error:
-            report = self._halted(error)
-        return report
+            for batch in task.batches:
+                self._compute(batch, answers)
+            return self._report(task, answers, began)
+        except (FileError, *JOB_ERRORS) as error:
+            return TaskReport(np.zeros(0, dtype=np.int64), {}, 0, 0, 0.0, fatal=Failure.from_error(error))
 
-    def _block(self, block: Block, found: Found) -> None:
-        good = block.good
-        if not len(good):
+    def _compute(self, batch: LineBatch, answers: _Answers) -> None:
+        """Add the answers of a batch."""
+        usable = batch.usable
+        if not len(usable):
             return
-        sides = block.starts, block.ends
+        sides = batch.starts, batch.ends
         starts, ends = (tuple(torch.from_numpy(np.require(t, requirements="W")) for t in side) for side in sides)
         try:
-            columns, breaks, found.engine = self.job.compute(self.network, Lines(starts, ends), self.device)
-        except OURS as error:
+            computed = self.job.compute(self.network, Lines(starts, ends), self.device)
+        except JOB_ERRORS as error:
             if self.job.function is None:
                 raise
-            self._split(block, error, found)
-        except Exception as error:  # noqa: BLE001 - whatever a line or a user's function does, others go on
-            self._split(block, error, found)
+            self._bisect(batch, error, answers)
+        except Exception as error:  # noqa: BLE001 - whatever a line or a user's function raises, others go on
+            self._bisect(batch, error, answers)
         else:
-            found.numbers.append(good)
-            found.columns.append(columns)
-            found.breaks += breaks
+            answers.numbers.append(usable)
+            answers.columns.append(computed.columns)
+            answers.breaks += computed.breaks
+            answers.engine = computed.engine
 
-    def _split(self, block: Block, error: Exception, found: Found) -> None:
-        """Something in the block failed: find out which line."""
-        good = block.good
-        if len(good) == 1:
-            found.failed[int(good[0])] = Note.of(error)
+    def _bisect(self, batch: LineBatch, error: Exception, answers: _Answers) -> None:
+        """Find the line of a batch that failed, and compute the others."""
+        usable = batch.usable
+        if len(usable) == 1:
+            answers.failures[int(usable[0])] = Failure.from_error(error)
             return
-        for half in block.only(good).halves():
-            self._block(half, found)
+        for half in batch.select(usable).split():
+            self._compute(half, answers)
 
-    def _report(self, batch: Batch, found: Found, began: float) -> Report:
-        notes = {number: note for block in batch.blocks for number, note in block.bad.items()}
-        failed = dict(found.failed)
-        if batch.last:
-            notes |= {number: replace(note, tries=batch.tries) for number, note in failed.items()}
-            failed = {}
-        numbers = np.concatenate([*found.numbers, np.zeros(0, dtype=np.int64)])
-        done = np.sort(np.concatenate([numbers, np.array(list(notes), dtype=np.int64)]))
+    def _report(self, task: WorkerTask, answers: _Answers, began: float) -> TaskReport:
+        failures = {number: failure for batch in task.batches for number, failure in batch.failures.items()}
+        retry = dict(answers.failures)
+        if task.is_last_attempt:
+            failures |= {number: replace(failure, tries=task.attempt) for number, failure in retry.items()}
+            retry = {}
+        answered = np.concatenate([*answers.numbers, np.zeros(0, dtype=np.int64)])
+        numbers = np.sort(np.concatenate([answered, np.array(list(failures), dtype=np.int64)]))
         seconds = time.perf_counter() - began
-        if not len(done):
-            return Report(done, failed, 0, 0, seconds)
-        shard = Shard(numbers, joined(found.columns), notes, seconds / len(done), found.engine)
-        data = packed(shard)
-        file = None if self.folder is None else write(self.folder, new_name(int(done[0])), data)
-        left = data if file is None else None
+        if not len(numbers):
+            return TaskReport(numbers, retry, 0, 0, seconds)
+        shard = Shard(answered, concatenate(answers.columns), failures, seconds / len(numbers), answers.engine)
+        data = encode_shard(shard)
+        file = None if self.folder is None else write_shard(self.folder, new_shard_name(int(numbers[0])), data)
         seconds = time.perf_counter() - began
-        return Report(done, failed, found.breaks, len(notes), seconds, file, left)
-
-    @staticmethod
-    def _halted(error: Exception) -> Report:
-        return Report(np.zeros(0, dtype=np.int64), {}, 0, 0, 0.0, halt=Note.of(error))
+        return TaskReport(
+            numbers, retry, answers.breaks, len(failures), seconds, file=file, data=data if file is None else None
+        )

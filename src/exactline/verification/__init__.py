@@ -1,1 +1,1 @@
-"""Properties of networks: VNNLIB files, the falsifier and the replay of counterexamples."""
+"""Verification of properties: VNNLIB files, the falsifier, and the replay of counterexamples."""

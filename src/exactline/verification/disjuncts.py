@@ -1,4 +1,4 @@
-"""From constraints to cases: bounds of single inputs become boxes, the rest rows of matrices."""
+"""Turns a formula into a property: bounds of single inputs become boxes, all other constraints rows of matrices."""
 
 from __future__ import annotations
 
@@ -9,85 +9,89 @@ import torch
 from torch import Tensor
 
 from ..formats import limits
-from .property import Box, Case, Property
+from .property import Box, Disjunct, Property
 from .terms import Atom, Clause, Formula, TermError
 
-Bounds: TypeAlias = tuple[tuple[float, ...], tuple[float, ...]]  # lower and upper ones of all inputs
+Bounds: TypeAlias = tuple[tuple[float, ...], tuple[float, ...]]  # lower and upper bounds, (inputs,) each
 
-NUMBERS = 1 << 27  # in all boxes and all matrices of a property
+MAX_PROPERTY_NUMBERS = 1 << 27  # in all boxes and matrices of a property: 1 GiB
 
 
-def property_of(formula: Formula, inputs: int, outputs: int, where: str) -> Property:
-    """The property whose cases are the clauses of a formula; clauses that cannot hold are left out."""
+def build_property(formula: Formula, inputs: int, outputs: int, where: str) -> Property:
+    """Build the property whose disjuncts are the clauses of a formula; clauses that cannot hold are left out.
+
+    Raises TermError for an input without bounds, FileError for too many numbers.
+    """
     boxes: dict[Bounds, int] = {}
-    cases: list[Case] = []
+    disjuncts: list[Disjunct] = []
     numbers = 0
     for clause in formula:
-        bounds, rows = _split(clause, inputs)
-        if any(map(_false, rows)):
+        bounds, rows = _split_bounds(clause, inputs)
+        if any(map(_is_false, rows)):
             continue
-        _finite(bounds, clause)
+        _check_bounds(bounds, clause)
         if any(low > high for low, high in zip(*bounds, strict=True)):
             continue
         if bounds not in boxes:
             boxes[bounds] = len(boxes)
             numbers += 2 * inputs
-        case = _case(boxes[bounds], [row for row in rows if row.term.parts], inputs, outputs)
-        numbers += case.on_outputs.numel() + (0 if case.on_inputs is None else case.on_inputs.numel())
-        limits.within(numbers, NUMBERS, "numbers in all cases", where)
-        cases.append(case)
-    made = tuple(Box(*(torch.tensor(side, dtype=torch.float64) for side in bounds)) for bounds in boxes)
-    return Property(inputs, outputs, made, tuple(cases), where)
+        disjunct = _build_disjunct(boxes[bounds], [row for row in rows if row.term.coefficients], inputs, outputs)
+        numbers += disjunct.output_weights.numel()
+        numbers += 0 if disjunct.input_weights is None else disjunct.input_weights.numel()
+        limits.check_limit(numbers, MAX_PROPERTY_NUMBERS, "numbers in all disjuncts", where)
+        disjuncts.append(disjunct)
+    built = tuple(Box(*(torch.tensor(side, dtype=torch.float64) for side in bounds)) for bounds in boxes)
+    return Property(inputs, outputs, built, tuple(disjuncts), where)
 
 
-def _split(clause: Clause, inputs: int) -> tuple[Bounds, list[Atom]]:
-    """The bounds of a clause, and the constraints that are none."""
+def _split_bounds(clause: Clause, inputs: int) -> tuple[Bounds, list[Atom]]:
+    """Separate the bounds of single inputs from the other constraints; strict bounds are also kept as constraints."""
     lower, upper = [-inf] * inputs, [inf] * inputs
     rows: list[Atom] = []
     for atom in clause:
-        parts = atom.term.parts
-        place, part = next(iter(parts.items()), (-1, 0.0))
-        if len(parts) != 1 or place < 0:
+        coefficients = atom.term.coefficients
+        variable, coefficient = next(iter(coefficients.items()), (-1, 0.0))
+        if len(coefficients) != 1 or variable < 0:
             rows.append(atom)
             continue
-        bound = -atom.term.constant / part + 0.0  # never -0
-        if part > 0:
-            upper[place] = min(upper[place], bound)
+        bound = -atom.term.constant / coefficient + 0.0  # never -0
+        if coefficient > 0:
+            upper[variable] = min(upper[variable], bound)
         else:
-            lower[place] = max(lower[place], bound)
+            lower[variable] = max(lower[variable], bound)
         if atom.strict:
             rows.append(atom)
     return (tuple(lower), tuple(upper)), rows
 
 
-def _finite(bounds: Bounds, clause: Clause) -> None:
+def _check_bounds(bounds: Bounds, clause: Clause) -> None:
     for side, word in zip(bounds, ("lower", "upper"), strict=True):
         if not all(map(isfinite, side)):
-            place = next(i for i, bound in enumerate(side) if not isfinite(bound))
+            variable = next(i for i, bound in enumerate(side) if not isfinite(bound))
             raise TermError(
-                f"X_{place} has no {word} bound{' in one of the cases' if clause else ''}.",
-                "Every input needs constants as bounds, (>= X_0 0) and (<= X_0 1).",
+                f"X_{variable} has no {word} bound{' in one of the disjuncts' if clause else ''}.",
+                "Every input needs constant bounds, such as (>= X_0 0) and (<= X_0 1).",
             )
 
 
-def _false(atom: Atom) -> bool:
-    """Whether a constraint without variables fails."""
+def _is_false(atom: Atom) -> bool:
+    """Whether a constraint without variables is violated."""
     term = atom.term
-    return not term.parts and (term.constant > 0 or (atom.strict and term.constant == 0))
+    return not term.coefficients and (term.constant > 0 or (atom.strict and term.constant == 0))
 
 
-def _case(box: int, rows: list[Atom], inputs: int, outputs: int) -> Case:
-    limits.within(len(rows) * (inputs + outputs), NUMBERS, "numbers in one case", "the property")
-    on_outputs = torch.zeros(len(rows), outputs, dtype=torch.float64)
-    on_inputs: Tensor | None = None
+def _build_disjunct(box: int, rows: list[Atom], inputs: int, outputs: int) -> Disjunct:
+    limits.check_limit(len(rows) * (inputs + outputs), MAX_PROPERTY_NUMBERS, "numbers in one disjunct", "the property")
+    output_weights = torch.zeros(len(rows), outputs, dtype=torch.float64)
+    input_weights: Tensor | None = None
     for k, row in enumerate(rows):
-        for place, part in row.term.parts.items():
-            if place < 0:
-                on_outputs[k, ~place] = part
+        for variable, coefficient in row.term.coefficients.items():
+            if variable < 0:
+                output_weights[k, ~variable] = coefficient
                 continue
-            if on_inputs is None:
-                on_inputs = torch.zeros(len(rows), inputs, dtype=torch.float64)
-            on_inputs[k, place] = part
+            if input_weights is None:
+                input_weights = torch.zeros(len(rows), inputs, dtype=torch.float64)
+            input_weights[k, variable] = coefficient
     limit = torch.tensor([-row.term.constant + 0.0 for row in rows], dtype=torch.float64)
     strict = torch.tensor([row.strict for row in rows], dtype=torch.bool)
-    return Case(box, on_outputs, limit, strict, on_inputs)
+    return Disjunct(box, output_weights, limit, strict, input_weights)

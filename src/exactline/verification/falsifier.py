@@ -1,13 +1,14 @@
-"""Counterexamples to a property: lines through its boxes, decided exactly, until one of them breaks it."""
+"""The falsifier: searches for counterexamples to a property along lines that are decided exactly."""
 
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -18,32 +19,32 @@ from ..formats import load
 from ..fp_context import full_precision
 from ..network import Network, as_network
 from ..options import check_count, select_device
-from .flatten import Flat, fitted
+from .flatten import FlatNetwork, check_property
 from .property import Property
-from .replay import Replay, Witness, replay_of, witness
-from .search import Covered, hunts, next_hunt
+from .replay import Replay, Witness, make_replay, replay_point
+from .search import Coverage, make_searches, select_search
 from .vnnlib import read_vnnlib
 
-SECONDS = 60.0  # where neither lines nor seconds are given
-FURTHER = 50  # rounds in which a violation that rounding blurs may still become a clear one
+DEFAULT_SECONDS = 60.0  # where neither lines nor seconds are given
+MAX_ROUNDS_AFTER_BLURRED = 50  # rounds for a strict counterexample once one within tolerance is known
 
-Progress = Callable[[float, int, float], object]  # share done, lines so far, smallest margin so far
+FalsifierProgress: TypeAlias = Callable[[float, int, float], object]  # share done, lines, smallest margin so far
 
 
 @dataclass(frozen=True, eq=False)
-class Falsified:
-    """The answer: ``sat`` with a counterexample, or ``unknown`` with what was covered; never ``unsat``."""
+class FalsifierResult:
+    """The answer of `falsify`: ``sat`` with a counterexample, or ``unknown`` with the coverage; never ``unsat``."""
 
-    answer: str  # sat or unknown
+    answer: str  # "sat" or "unknown"
     x: Tensor | None  # (inputs,) the counterexample, flat, float64
-    y: Tensor | None  # (outputs,) what the network says there, by replay
-    case: int | None  # which case of the property holds there, or was nearest to
-    strict: bool  # the counterexample needs no tolerance: neither for the box nor for the constraints
-    replayed: str  # which program evaluated the counterexample
-    lines: int  # swept
-    pieces: int  # on them
-    margin: float  # the smallest seen on lines; at most 0 is a violation
-    nearest: Tensor | None  # (inputs,) where it was seen
+    y: Tensor | None  # (outputs,) the network's outputs there, by replay
+    disjunct: int | None  # index of the disjunct that holds at x, or was nearest to holding
+    strict: bool  # whether the counterexample needs no tolerance, neither for the box nor for the constraints
+    replayed_by: str  # the program that evaluates counterexamples
+    lines: int  # lines swept
+    pieces: int  # pieces on them
+    margin: float  # the smallest margin on the lines; at most 0 is a violation
+    nearest: Tensor | None  # (inputs,) the point with the smallest margin
     seconds: float
     seed: int
     note: str = ""
@@ -53,7 +54,7 @@ class Falsified:
         return self.answer == "sat"
 
     def vnncomp(self) -> str:
-        """The answer as the competition VNN-COMP wants it."""
+        """Format the answer as the competition VNN-COMP expects it."""
         if self.x is None or self.y is None:
             return self.answer
         rows = [f"(X_{i} {v!r})" for i, v in enumerate(self.x.tolist())]
@@ -64,13 +65,13 @@ class Falsified:
         covered = f"{self.lines:,} lines, {self.pieces:,} pieces, {self.seconds:.2f} s"
         if self:
             how = "without tolerance" if self.strict else "within tolerance only"
-            said = f"sat: a counterexample after {covered}; {self.replayed} confirms it {how}"
+            text = f"sat: a counterexample after {covered}; {self.replayed_by} confirms it {how}"
         else:
-            said = f"unknown after {covered}; smallest margin seen {self.margin:.6g}"
-        return f"{said}. {self.note}" if self.note else said
+            text = f"unknown after {covered}; smallest margin seen {self.margin:.6g}"
+        return f"{text}. {self.note}" if self.note else text
 
     def __repr__(self) -> str:
-        return f"<Falsified: {self}>"
+        return f"<FalsifierResult: {self}>"
 
 
 def falsify(
@@ -83,127 +84,143 @@ def falsify(
     shape: Sequence[int] | None = None,
     normalize: bool = True,
     device: torch.device | str | None = None,
-    progress: bool | Progress = False,
-) -> Falsified:
+    progress: bool | FalsifierProgress = False,
+) -> FalsifierResult:
     """Search for a counterexample to a property along lines that are decided exactly.
 
-    ``network`` is a path, a Network, a module or an exported program (``shape`` is that of one of its input points),
-    ``property`` the path of a VNNLIB file or a Property. ``normalize=False`` leaves out what a .nnet says of its
-    inputs and outputs, as properties of normalised inputs want it. The search ends after so many ``lines`` or
-    ``seconds``, 60 seconds where neither is given; with ``lines`` alone it repeats with the seed. A counterexample
-    counts once the network itself confirms it: onnxruntime for ONNX files where it is installed, the module for
-    modules, else our evaluation in float32.
+    A counterexample counts once the network itself confirms it: onnxruntime for ONNX files if it is installed, the
+    module for modules, else our own evaluation in float32. With ``lines`` and without ``seconds``, the search is
+    reproducible from the seed.
+
+    Args:
+        network: A path, a Network, a module or an exported program.
+        property: The path of a VNNLIB file, or a Property.
+        lines: Stop after this number of lines.
+        seconds: Stop after this time; 60 if neither lines nor seconds are given.
+        seed: The seed of all random choices.
+        shape: The shape of one input point, for modules and files that do not define it.
+        normalize: False ignores the normalisation in a .nnet file, for properties of normalised inputs.
+        device: Where to compute; by default where the model's weights are.
+        progress: True prints to standard error; a function is called with the share done, the lines and the smallest
+            margin so far.
 
     >>> import exactline as xl
     >>> from exactline.verification.property import Property
-    >>> peak = Property.of([-1.0], [1.0], [[-1.0]], [-0.75])  # relu(x) >= 0.75 somewhere?
+    >>> peak = Property.of([-1.0], [1.0], [[-1.0]], [-0.75])  # is relu(x) >= 0.75 somewhere in [-1, 1]?
     >>> found = xl.falsify(torch.nn.ReLU(), peak, lines=10)
     >>> found.answer, float(found.y) >= 0.75
     ('sat', True)
 
-    Raises FileError, ArgumentError, UnsupportedError and what loading raises.
+    Raises FileError, ArgumentError, UnsupportedError, and the errors of `load`.
     """
-    began = time.monotonic()
-    limit = check_count("lines", lines)
-    until = began + _seconds(seconds, limit)
+    start_time = time.monotonic()
+    max_lines = check_count("lines", lines)
+    deadline = start_time + _check_seconds(seconds, max_lines)
     if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**63:
         raise ArgumentError(f"seed must be a whole number from 0, not {seed!r}.", where="argument seed", hint="Try 0.")
-    asked = property if isinstance(property, Property) else read_vnnlib(_path(property, "property"))
-    model = network if isinstance(network, (Network, nn.Module, ExportedProgram)) else _path(network, "network")
-    captured = _captured(model, asked, shape, normalize)
-    fitted(captured, asked)
-    flat = Flat(captured, select_device(model, device))
-    search = _Search(asked, flat, replay_of(model, flat), limit, began, until, seed)
-    return search.run(_reporter(progress))
+    prop = property if isinstance(property, Property) else read_vnnlib(_as_path(property, "property"))
+    model = network if isinstance(network, (Network, nn.Module, ExportedProgram)) else _as_path(network, "network")
+    captured = _capture(model, prop, shape, normalize)
+    check_property(captured, prop)
+    flat = FlatNetwork(captured, select_device(model, device))
+    falsifier = _Falsifier(prop, flat, make_replay(model, flat), max_lines, start_time, deadline, seed)
+    return falsifier.run(_make_reporter(progress))
 
 
 @dataclass
-class _Search:
-    """One call: rounds until a counterexample is confirmed or the limits are reached."""
+class _Falsifier:
+    """One call of `falsify`: rounds until a counterexample is confirmed or a limit is reached."""
 
-    asked: Property
-    flat: Flat
+    prop: Property
+    flat: FlatNetwork
     replay: Replay
-    limit: int | None
-    began: float
-    until: float
+    max_lines: int | None
+    start_time: float
+    deadline: float
     seed: int
 
-    def run(self, report: Progress | None) -> Falsified:
-        covered = Covered()
-        boxes = hunts(self.flat, self.asked, self.seed)
-        blurred: Witness | None = None  # holds within the tolerance only
-        turn = later = 0
-        note = "" if boxes else "No point fulfils the bounds of any case."
-        while boxes and self._left(covered) > 0 and later < FURTHER:
-            hunt = next_hunt(boxes, turn)
-            rest = self.until - time.monotonic()
-            found = hunt.round(self._left(covered), rest if rest < float("inf") else None, covered)
-            for one in found:
-                case = self.asked.cases[one.case]
-                seen = witness(self.replay, one.case, case, hunt.box, one.point)
-                if seen is not None and seen.holds:  # where it is not in the box, no number of its precision is
-                    return self._answer(covered, seen)
-                if seen is not None and (blurred is None or seen.margin < blurred.margin):
-                    blurred = seen
+    def run(self, report: FalsifierProgress | None) -> FalsifierResult:
+        coverage = Coverage()
+        searches = make_searches(self.flat, self.prop, self.seed)
+        blurred: Witness | None = None  # the best counterexample whose constraints hold within tolerance only
+        turn = rounds_after_blurred = 0
+        note = "" if searches else "No point satisfies the bounds of any disjunct."
+        while searches and self._remaining_lines(coverage) > 0 and rounds_after_blurred < MAX_ROUNDS_AFTER_BLURRED:
+            search = select_search(searches, turn)
+            rest = self.deadline - time.monotonic()
+            violations = search.run_round(
+                self._remaining_lines(coverage), rest if rest < float("inf") else None, coverage
+            )
+            for violation in violations:
+                index = violation.disjunct
+                witness = replay_point(self.replay, index, self.prop.disjuncts[index], search.box, violation.point)
+                if witness is not None and witness.is_violation:
+                    # if it is not in the box, no number of the program's precision is
+                    return self._make_result(coverage, witness)
+                if witness is not None and (blurred is None or witness.margin < blurred.margin):
+                    blurred = witness
             turn += 1
-            later += blurred is not None
+            rounds_after_blurred += blurred is not None
             if report is not None:
-                report(self._share(covered), covered.lines, covered.margin)
-            if turn == len(boxes) and all(h.whole for h in boxes):
+                report(self._share_done(coverage), coverage.lines, coverage.margin)
+            if turn == len(searches) and all(s.is_single_line for s in searches):
                 note = "Every box is a single line, and all of it was decided."
                 break
-        return self._answer(covered, blurred, note)
+        return self._make_result(coverage, blurred, note)
 
-    def _left(self, covered: Covered) -> int:
-        """Lines that may still be swept."""
-        if time.monotonic() >= self.until:
+    def _remaining_lines(self, coverage: Coverage) -> int:
+        if time.monotonic() >= self.deadline:
             return 0
-        return 1 << 30 if self.limit is None else self.limit - covered.lines
+        return 1 << 30 if self.max_lines is None else self.max_lines - coverage.lines
 
-    def _share(self, covered: Covered) -> float:
-        timed = (time.monotonic() - self.began) / max(self.until - self.began, 1e-9)
-        return min(max(timed, 0.0 if self.limit is None else covered.lines / self.limit), 1.0)
+    def _share_done(self, coverage: Coverage) -> float:
+        by_time = (time.monotonic() - self.start_time) / max(self.deadline - self.start_time, 1e-9)
+        by_lines = 0.0 if self.max_lines is None else coverage.lines / self.max_lines
+        return min(max(by_time, by_lines), 1.0)
 
-    def _violated(self, covered: Covered) -> bool:
-        """Whether a line broke the property; where a constraint is strict, touching it does not."""
-        strict = covered.case is not None and bool(self.asked.cases[covered.case].strict.any())
-        return covered.margin < 0 if strict else covered.margin <= 0
+    def _has_violation(self, coverage: Coverage) -> bool:
+        """Whether a line violates the property; equality does not violate a strict constraint."""
+        strict = coverage.disjunct is not None and bool(self.prop.disjuncts[coverage.disjunct].strict.any())
+        return coverage.margin < 0 if strict else coverage.margin <= 0
 
-    def _answer(self, covered: Covered, seen: Witness | None, note: str = "") -> Falsified:
-        if seen is not None and not seen.strict:
-            what = "box" if seen.holds else "constraints" if seen.inside else "box and the constraints"
-            note = f"The {what} hold{'s' if what == 'box' else ''} within tolerance, not strictly."
-        if seen is None and self._violated(covered):
-            note = f"Lines have violations, but {self.replay.by} confirms none of those tried."
-        return Falsified(
-            "unknown" if seen is None else "sat",
-            None if seen is None else seen.x,
-            None if seen is None else seen.y,
-            covered.case if seen is None else seen.case,
-            seen is not None and seen.strict,
-            self.replay.by,
-            covered.lines,
-            covered.pieces,
-            covered.margin,
-            covered.nearest,
-            time.monotonic() - self.began,
-            self.seed,
-            note,
+    def _make_result(self, coverage: Coverage, witness: Witness | None, note: str = "") -> FalsifierResult:
+        if witness is not None and not witness.is_strict:
+            if witness.is_violation:
+                note = "The box holds within tolerance, not strictly."
+            elif witness.is_in_box:
+                note = "The constraints hold within tolerance, not strictly."
+            else:
+                note = "The box and the constraints hold within tolerance, not strictly."
+        if witness is None and self._has_violation(coverage):
+            note = f"Lines have violations, but {self.replay.name} confirms none of those tried."
+        return FalsifierResult(
+            answer="unknown" if witness is None else "sat",
+            x=None if witness is None else witness.x,
+            y=None if witness is None else witness.y,
+            disjunct=coverage.disjunct if witness is None else witness.disjunct,
+            strict=witness is not None and witness.is_strict,
+            replayed_by=self.replay.name,
+            lines=coverage.lines,
+            pieces=coverage.pieces,
+            margin=coverage.margin,
+            nearest=coverage.nearest,
+            seconds=time.monotonic() - self.start_time,
+            seed=self.seed,
+            note=note,
         )
 
 
-def _captured(model: Any, asked: Property, shape: Sequence[int] | None, normalize: bool) -> Network:
+def _capture(model: Any, prop: Property, shape: Sequence[int] | None, normalize: bool) -> Network:
     if isinstance(model, Network):
         return model
     if isinstance(model, Path):
         return load(model, shape=shape, normalize=normalize)
-    point = torch.zeros(tuple(shape) if shape is not None else (asked.inputs,))
+    point = torch.zeros(tuple(shape) if shape is not None else (prop.inputs,))
     with full_precision(kernels=False):
         return as_network(model, [point])
 
 
-def _path(value: Any, name: str) -> Path:
+def _as_path(value: Any, name: str) -> Path:
     if isinstance(value, (str, os.PathLike)):
         return Path(value)
     raise ArgumentError(
@@ -213,9 +230,9 @@ def _path(value: Any, name: str) -> Path:
     )
 
 
-def _seconds(value: Any, lines: int | None) -> float:
+def _check_seconds(value: Any, lines: int | None) -> float:
     if value is None:
-        return SECONDS if lines is None else float("inf")
+        return DEFAULT_SECONDS if lines is None else float("inf")
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= 0:
         raise ArgumentError(
             f"seconds must be a number of at least 0, not {value!r}.", where="argument seconds", hint="Try 60."
@@ -223,17 +240,16 @@ def _seconds(value: Any, lines: int | None) -> float:
     return float(value)
 
 
-def _reporter(progress: Any) -> Progress | None:
+def _make_reporter(progress: Any) -> FalsifierProgress | None:
     if progress is False or progress is None:
         return None
     if progress is True:
-        import sys
 
-        def told(share: float, lines: int, margin: float) -> None:
+        def report(share: float, lines: int, margin: float) -> None:
             sys.stderr.write(f"\r{share:4.0%}, {lines:,} lines, smallest margin {margin:.4g}   ")
             sys.stderr.write("\n" if share >= 1 else "")
 
-        return told
+        return report
     if callable(progress):
         return progress
     raise ArgumentError(

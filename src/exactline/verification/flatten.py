@@ -17,93 +17,103 @@ from .property import Property
 
 
 @dataclass(frozen=True, eq=False)
-class Flat:
-    """The network with its inputs and its outputs one after another."""
+class FlatNetwork:
+    """A network whose inputs are concatenated into one row, and its outputs into another."""
 
     network: Network
-    device: torch.device
+    device: torch.device  # for restrictions
 
     @property
-    def shapes(self) -> list[tuple[int, ...]]:
+    def input_shapes(self) -> list[tuple[int, ...]]:
+        """The shape of each input tensor for one point."""
         return [tuple(self.network.nodes[i].shape) for i in self.network.inputs]
 
     @property
-    def inputs(self) -> int:
-        return sum(map(prod, self.shapes))
+    def input_count(self) -> int:
+        """The number of inputs of one point."""
+        return sum(map(prod, self.input_shapes))
 
     @property
-    def outputs(self) -> int:
+    def output_count(self) -> int:
+        """The number of outputs of one point."""
         return sum(prod(self.network.nodes[i].shape) for i in self.network.outputs)
 
     @property
-    def work(self) -> int:
-        """Numbers that one point makes on its way through the network."""
+    def numbers_per_point(self) -> int:
+        """The number of activations of one point: a measure of the cost of an evaluation."""
         return sum(prod(node.shape) for node in self.network.nodes)
 
     @property
-    def units(self) -> int:
-        """Units that can break: about so many breaks a line has."""
+    def unit_count(self) -> int:
+        """The number of units that can break: a first guess at the number of breaks of a line."""
         return sum(self.network.units.values())
 
-    def split(self, points: Tensor) -> tuple[Tensor, ...]:  # (n, inputs) -> (n, *in) each
-        parts = points.split([prod(s) for s in self.shapes], dim=1)
-        return tuple(p.reshape(len(points), *s) for p, s in zip(parts, self.shapes, strict=True))
+    def split_inputs(self, points: Tensor) -> tuple[Tensor, ...]:  # (n, inputs) -> (n, *in) each
+        """Split rows into the network's input tensors."""
+        parts = points.split([prod(s) for s in self.input_shapes], dim=1)
+        return tuple(p.reshape(len(points), *s) for p, s in zip(parts, self.input_shapes, strict=True))
 
     def restrict(self, starts: Tensor, ends: Tensor, seconds: float | None) -> Restrictions:  # (lines, inputs) each
-        ends_of = [self.split(t) for t in (starts, ends)]
-        sides = [t if self.network.several_inputs else t[0] for t in ends_of]
-        return restrict_many(self.network, *sides, device=self.device, seconds=seconds)
+        """Restrict the network to lines; ``seconds`` limits the time, None does not look at the clock."""
+        sides = [self.split_inputs(t) for t in (starts, ends)]
+        points = [t if self.network.several_inputs else t[0] for t in sides]
+        return restrict_many(self.network, *points, device=self.device, seconds=seconds)
 
-    def values(self, found: Restrictions) -> Tensor:  # (breaks, outputs)
-        return torch.cat([v.reshape(len(v), -1) for v in found.breaks.values or ()], dim=1)
+    def output_values(self, lines: Restrictions) -> Tensor:  # (breaks, outputs)
+        """Return the outputs at all breaks of some lines."""
+        return torch.cat([v.reshape(len(v), -1) for v in lines.breaks.values or ()], dim=1)
 
     def __call__(self, points: Tensor) -> Tensor:  # (n, inputs) -> (n, outputs), differentiable
-        found = self.network.evaluate(self.split(points.to(self.network.dtype)), self.network.outputs)
-        return torch.cat([found[i].reshape(len(points), -1) for i in self.network.outputs], dim=1)
+        values = self.network.evaluate(self.split_inputs(points.to(self.network.dtype)), self.network.outputs)
+        return torch.cat([values[i].reshape(len(points), -1) for i in self.network.outputs], dim=1)
 
-    def slopes(self, points: Tensor, seeds: Tensor) -> Tensor:  # (n, inputs), (n, outputs) -> (n, inputs)
-        """Gradients at points of so much of each output."""
+    def vjp(self, points: Tensor, cotangents: Tensor) -> Tensor:  # (n, inputs), (n, outputs) -> (n, inputs)
+        """Return the vector-Jacobian product at each point."""
         with full_precision(), torch.enable_grad():
-            asked = points.detach().clone().requires_grad_()
-            total = (self(asked) * seeds).sum()
-            (slope,) = torch.autograd.grad(total, asked, allow_unused=True, materialize_grads=True)
-        return slope
+            x = points.detach().clone().requires_grad_()
+            total = (self(x) * cotangents).sum()
+            (gradient,) = torch.autograd.grad(total, x, allow_unused=True, materialize_grads=True)
+        return gradient
 
 
-def fitted(network: Network, asked: Property) -> None:
-    """Refuse a property that is not about such a network."""
-    flat = Flat(network, network.device)
-    for word, has, wants in (("inputs", flat.inputs, asked.inputs), ("outputs", flat.outputs, asked.outputs)):
-        if has != wants:
+def check_property(network: Network, prop: Property) -> None:
+    """Check that a property fits a network: its sizes, finite boxes, and constraints that are linear on pieces.
+
+    Raises ArgumentError, UnsupportedError.
+    """
+    flat = FlatNetwork(network, network.device)
+    counts = (("inputs", flat.input_count, prop.inputs), ("outputs", flat.output_count, prop.outputs))
+    for word, actual, expected in counts:
+        if actual != expected:
             raise ArgumentError(
-                f"The network has {has:,} {word} and the property speaks of {wants:,}.",
-                where=asked.source or "argument property",
-                hint="Give the property of this network.",
+                f"The network has {actual:,} {word}, but the property has {expected:,}.",
+                where=prop.source or "argument property",
+                hint="Give a property of this network.",
             )
-    if not all(bool(torch.isfinite(box.width).all()) for box in asked.boxes):
+    if not all(bool(torch.isfinite(box.width).all()) for box in prop.boxes):
         raise ArgumentError(
-            "The bounds of an input are further apart than any double.",
-            where=asked.source or "argument property",
-            hint="Give a box of less than 1.7e308.",
+            "The bounds of an input are too far apart: their distance overflows a double.",
+            where=prop.source or "argument property",
+            hint="Give a box narrower than 1.7e308.",
         )
     tails = [(t, network.nodes[i].shape) for t, i in zip(network.tails, network.outputs, strict=True) if t is not None]
-    if not tails or all(_only_order(asked, t, shape, network) for t, shape in tails):
+    if not tails or all(_only_compares_outputs(prop, t, shape, network) for t, shape in tails):
         return
     raise UnsupportedError(
-        f"The network ends in {', '.join(t.name for t, _ in tails)}: its outputs are not linear on pieces.",
+        f"The network ends in {', '.join(t.name for t, _ in tails)}: its outputs are not piecewise linear.",
         nodes=tuple(t.name for t, _ in tails),
-        where=asked.source or "argument property",
-        hint="Compare outputs with each other only, or give a network that ends before it.",
+        where=prop.source or "argument property",
+        hint="Only compare outputs with each other, or give a network that ends before it.",
     )
 
 
-def _only_order(asked: Property, tail: Tail, shape: tuple[int, ...], network: Network) -> bool:
-    """Whether every row says only which of two outputs is larger, which the tail does not change."""
+def _only_compares_outputs(prop: Property, tail: Tail, shape: tuple[int, ...], network: Network) -> bool:
+    """Whether every constraint compares two outputs, whose order the tail preserves."""
     if len(network.outputs) > 1 or (tail.name in ("softmax", "log_softmax") and sum(d > 1 for d in shape) > 1):
         return False
-    for case in asked.cases:
-        rows = case.on_outputs
-        pairs = ((rows != 0).sum(1) == 2) & (rows.sum(1) == 0) & (case.limit == 0)
-        if case.on_inputs is not None or not bool(pairs.all()):
+    for disjunct in prop.disjuncts:
+        weights = disjunct.output_weights
+        is_pair = ((weights != 0).sum(1) == 2) & (weights.sum(1) == 0) & (disjunct.limit == 0)
+        if disjunct.input_weights is not None or not bool(is_pair.all()):
             return False
     return True

@@ -1,4 +1,4 @@
-"""Counterexamples on the network itself, in its own precision: onnxruntime for ONNX files, the module for modules."""
+"""Replays counterexamples on the network itself, in its own precision: onnxruntime for ONNX files, else PyTorch."""
 
 from __future__ import annotations
 
@@ -12,47 +12,48 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from .flatten import Flat
-from .property import Box, Case
-
-TOLERANCE = 1e-4  # of VNN-COMP, for constraints of outputs that another program computes
+from ..formats.open_file import read_file
+from ..tolerances import VNNCOMP_TOLERANCE
+from .flatten import FlatNetwork
+from .property import Box, Disjunct
 
 
 @dataclass(frozen=True, eq=False)
 class Replay:
-    """A program that evaluates one point."""
+    """A program that evaluates the network at one point."""
 
-    by: str  # its name
+    name: str
     dtype: torch.dtype  # of its inputs
-    run: Callable[[Tensor], Tensor]  # (inputs,) of that dtype to (outputs,) float64
+    run: Callable[[Tensor], Tensor]  # (inputs,) of that dtype -> (outputs,) float64
 
 
 @dataclass(frozen=True, eq=False)
 class Witness:
-    """A counterexample as the program saw it."""
+    """A counterexample as a replay program evaluates it."""
 
-    case: int
-    x: Tensor  # (inputs,) float64, each a number of the program's precision
+    disjunct: int  # index of the disjunct that it satisfies
+    x: Tensor  # (inputs,) float64; each number is representable in the program's dtype
     y: Tensor  # (outputs,) float64
     margin: float
-    inside: bool  # in the box, without any tolerance
-    holds: bool  # the constraints, without any tolerance
+    is_in_box: bool  # without tolerance
+    is_violation: bool  # whether the constraints hold without tolerance
 
     @property
-    def strict(self) -> bool:
-        return self.inside and self.holds
+    def is_strict(self) -> bool:
+        """Whether neither the box nor the constraints need a tolerance."""
+        return self.is_in_box and self.is_violation
 
 
-def replay_of(model: Any, flat: Flat) -> Replay:
-    """How to evaluate what the caller gave: an ONNX file, a module, or a network of ours."""
+def make_replay(model: Any, flat: FlatNetwork) -> Replay:
+    """Choose the program that evaluates the caller's model: an ONNX file, a module, or a captured network."""
     if isinstance(model, nn.Module) and all(w.dtype in (torch.float32, torch.float64) for w in model.parameters()):
-        return _module(model, flat)
+        return _replay_module(model, flat)
     if isinstance(model, Path) and model.name.lower().removesuffix(".gz").endswith(".onnx"):
-        found = _onnxruntime(model, flat)
-        if found is not None:
-            return found
+        replay = _replay_onnx(model, flat)
+        if replay is not None:
+            return replay
     single = flat.network.to(dtype=torch.float32)
-    copy = Flat(single, single.device)
+    copy = FlatNetwork(single, single.device)
 
     def run(x: Tensor) -> Tensor:
         with torch.no_grad():
@@ -61,20 +62,31 @@ def replay_of(model: Any, flat: Flat) -> Replay:
     return Replay("exactline in float32", torch.float32, run)
 
 
-def witness(replay: Replay, case: int, rows: Case, box: Box, point: Tensor) -> Witness | None:
-    """A point in the program's precision and what it says there; None where not even the tolerance lets it pass."""
-    x = rounded(point, box, replay.dtype)
+def replay_point(
+    replay: Replay,
+    index: int,  # of the disjunct
+    disjunct: Disjunct,
+    box: Box,
+    point: Tensor,  # (inputs,) float64
+) -> Witness | None:
+    """Round a point to the program's precision and evaluate it; None if it is no violation even with the tolerance."""
+    x = round_into_box(point, box, replay.dtype)
     y = replay.run(x)
     seen = x.to(torch.float64)
-    if not bool(torch.isfinite(y).all()) or not bool(rows.holds(seen[None], y[None], TOLERANCE)):
+    if not bool(torch.isfinite(y).all()) or not bool(disjunct.holds(seen[None], y[None], VNNCOMP_TOLERANCE)):
         return None
-    inside = bool(box.holds(seen[None]))
-    holds = bool(rows.holds(seen[None], y[None]))
-    return Witness(case, seen, y, float(rows.margin(seen[None], y[None])), inside, holds)
+    return Witness(
+        disjunct=index,
+        x=seen,
+        y=y,
+        margin=float(disjunct.margin(seen[None], y[None])),
+        is_in_box=bool(box.holds(seen[None])),
+        is_violation=bool(disjunct.holds(seen[None], y[None])),
+    )
 
 
-def rounded(point: Tensor, box: Box, dtype: torch.dtype) -> Tensor:
-    """The nearest number of a precision that is within the bounds, where there is one."""
+def round_into_box(point: Tensor, box: Box, dtype: torch.dtype) -> Tensor:
+    """Round each coordinate to the nearest number of a precision within the bounds, if there is one."""
     if dtype == torch.float64:
         return point.clone()
     lower, upper = box.lower.to(dtype), box.upper.to(dtype)
@@ -85,52 +97,51 @@ def rounded(point: Tensor, box: Box, dtype: torch.dtype) -> Tensor:
     return torch.where(inner_low <= inner_high, near.clamp(inner_low, inner_high), near)
 
 
-def _module(model: nn.Module, flat: Flat) -> Replay:
+def _replay_module(model: nn.Module, flat: FlatNetwork) -> Replay:
     weight = next(iter(model.parameters()), None)
     dtype = torch.float32 if weight is None else weight.dtype
     device = torch.device("cpu") if weight is None else weight.device
 
     def run(x: Tensor) -> Tensor:
         with torch.no_grad():
-            out = model(*(part.to(device) for part in flat.split(x[None])))
+            out = model(*(part.to(device) for part in flat.split_inputs(x[None])))
         outs = out if isinstance(out, (tuple, list)) else (out,)
         return torch.cat([o.reshape(-1) for o in outs]).to("cpu", torch.float64)
 
     return Replay("the module itself", dtype, run)
 
 
-def _onnxruntime(file: Path, flat: Flat) -> Replay | None:
-    """onnxruntime without any optimisation; None where it is not installed or refuses the file."""
+def _replay_onnx(file: Path, flat: FlatNetwork) -> Replay | None:
+    """Use onnxruntime without optimisations; None if it is not installed or refuses the file."""
     try:
         import onnxruntime
     except ImportError:
         return None
-    from ..formats.open_file import opened
 
     ort: Any = onnxruntime
     options = ort.SessionOptions()
     options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.intra_op_num_threads, options.log_severity_level = 1, 4
-    given = opened(file) if file.suffix.lower() == ".gz" else str(file)
+    source = read_file(file) if file.suffix.lower() == ".gz" else str(file)
     try:
-        session = ort.InferenceSession(given, options, providers=["CPUExecutionProvider"])
-        takes = session.get_inputs()
-        kinds = {i.type for i in takes}
-        double = kinds == {"tensor(double)"}
-        if not double and kinds != {"tensor(float)"}:
+        session = ort.InferenceSession(source, options, providers=["CPUExecutionProvider"])
+        inputs = session.get_inputs()
+        types = {i.type for i in inputs}
+        is_double = types == {"tensor(double)"}
+        if not is_double and types != {"tensor(float)"}:
             return None
-        kind = torch.float64 if double else torch.float32
+        dtype = torch.float64 if is_double else torch.float32
 
         def run(x: Tensor) -> Tensor:
             feeds: dict[str, NDArray[Any]] = {}
-            for what, part in zip(takes, flat.split(x[None]), strict=True):
-                dims = [d if isinstance(d, int) and d > 0 else 1 for d in what.shape]
+            for declared, part in zip(inputs, flat.split_inputs(x[None]), strict=True):
+                dims = [d if isinstance(d, int) and d > 0 else 1 for d in declared.shape]
                 fits = int(np.prod(dims)) == part.numel()
-                feeds[what.name] = part.reshape(dims if fits else part.shape).contiguous().numpy()
+                feeds[declared.name] = part.reshape(dims if fits else part.shape).contiguous().numpy()
             outs = [np.asarray(o).reshape(-1) for o in session.run(None, feeds)]
             return torch.from_numpy(np.concatenate(outs)).to(torch.float64)
 
-        run(torch.zeros(flat.inputs, dtype=kind))
-    except Exception:  # noqa: BLE001 - whatever it dislikes, the point can still be evaluated here
+        run(torch.zeros(flat.input_count, dtype=dtype))
+    except Exception:  # noqa: BLE001 - whatever onnxruntime dislikes, our own evaluation still works
         return None
-    return Replay(f"onnxruntime {ort.__version__}", kind, run)
+    return Replay(f"onnxruntime {ort.__version__}", dtype, run)

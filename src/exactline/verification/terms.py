@@ -1,4 +1,4 @@
-"""Linear terms and formulas of them: what a VNNLIB file's expressions come to."""
+"""Linear terms, and formulas of linear constraints in disjunctive normal form."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from itertools import chain, pairwise
 from math import isfinite
 from typing import TypeAlias
 
-CLAUSES = 20_000  # cases of one property
-ATOMS = 4_000_000  # constraints of all its cases
+MAX_CLAUSES = 20_000  # clauses of a formula
+MAX_ATOMS = 4_000_000  # constraints of all its clauses together
 
 
 class TermError(Exception):
-    """What is wrong with an expression, and what to write; the reader says where."""
+    """An expression that cannot be read: the problem and a hint. The parser adds where it stands."""
 
     def __init__(self, problem: str, hint: str) -> None:
         super().__init__(problem)
@@ -22,115 +22,121 @@ class TermError(Exception):
 
 @dataclass(frozen=True)
 class Term:
-    """A constant and so much of each variable: X_i is the key i, Y_i is ~i."""
+    """A linear term. The key of input X_i is i, that of output Y_i is ~i."""
 
     constant: float
-    parts: dict[int, float] = field(default_factory=dict[int, float])
+    coefficients: dict[int, float] = field(default_factory=dict[int, float])
 
 
 @dataclass(frozen=True)
 class Atom:
-    """One constraint: the term is at most 0, or below 0."""
+    """One constraint: the term is at most 0, or below 0 if it is strict."""
 
     term: Term
     strict: bool
 
 
-Clause: TypeAlias = tuple[Atom, ...]  # all hold
-Formula: TypeAlias = tuple[Clause, ...]  # one of these
+Clause: TypeAlias = tuple[Atom, ...]  # a conjunction
+Formula: TypeAlias = tuple[Clause, ...]  # a disjunction of clauses
 
 
-def total(terms: Sequence[Term], signs: Sequence[float]) -> Term:
-    """Terms added with their signs."""
-    parts: dict[int, float] = {}
-    for term, sign in zip(terms, signs, strict=True):
-        for place, part in term.parts.items():
-            parts[place] = parts.get(place, 0.0) + sign * part
-    constant = sum(sign * term.constant for term, sign in zip(terms, signs, strict=True))
-    return _finite(Term(constant, {k: v for k, v in parts.items() if v}))
+def combine(terms: Sequence[Term], factors: Sequence[float]) -> Term:
+    """Return the sum of the terms, each multiplied by its factor."""
+    coefficients: dict[int, float] = {}
+    for term, factor in zip(terms, factors, strict=True):
+        for variable, coefficient in term.coefficients.items():
+            coefficients[variable] = coefficients.get(variable, 0.0) + factor * coefficient
+    constant = sum(factor * term.constant for term, factor in zip(terms, factors, strict=True))
+    return _check_finite(Term(constant, {k: v for k, v in coefficients.items() if v}))
 
 
-def plus(terms: Sequence[Term]) -> Term:
-    return total(terms, [1.0] * len(terms))
+def add(terms: Sequence[Term]) -> Term:
+    """Return the sum of the terms."""
+    return combine(terms, [1.0] * len(terms))
 
 
-def minus(terms: Sequence[Term]) -> Term:
-    return total(terms, [-1.0]) if len(terms) == 1 else total(terms, [1.0, *[-1.0] * (len(terms) - 1)])
+def subtract(terms: Sequence[Term]) -> Term:
+    """Return the first term less the others; a single term is negated."""
+    return combine(terms, [-1.0]) if len(terms) == 1 else combine(terms, [1.0, *[-1.0] * (len(terms) - 1)])
 
 
-def times(terms: Sequence[Term]) -> Term:
-    """A product in which at most one factor has variables."""
-    if sum(bool(t.parts) for t in terms) > 1:
-        raise TermError("A product of variables is not linear.", "Only products with numbers are read.")
-    scale, chosen = 1.0, Term(1.0)
+def multiply(terms: Sequence[Term]) -> Term:
+    """Return the product of the terms, at most one of which has variables."""
+    if sum(bool(t.coefficients) for t in terms) > 1:
+        raise TermError("A product of variables is not linear.", "Multiply variables by numbers only.")
+    factor, variable_term = 1.0, Term(1.0)
     for term in terms:
-        if term.parts:
-            chosen = term
+        if term.coefficients:
+            variable_term = term
         else:
-            scale *= term.constant
-    return total([chosen], [scale])
+            factor *= term.constant
+    return combine([variable_term], [factor])
 
 
-def over(terms: Sequence[Term]) -> Term:
-    """A term divided by numbers."""
-    found = terms[0]
-    for by in terms[1:]:
-        if by.parts or not by.constant:
+def divide(terms: Sequence[Term]) -> Term:
+    """Return the first term divided by the others, which are numbers."""
+    quotient = terms[0]
+    for divisor in terms[1:]:
+        if divisor.coefficients or not divisor.constant:
             raise TermError("A division by a variable or by zero is not linear.", "Divide by numbers other than 0.")
-        parts = {k: v / by.constant for k, v in found.parts.items()}
-        found = _finite(Term(found.constant / by.constant, parts))
-    return found
+        coefficients = {k: v / divisor.constant for k, v in quotient.coefficients.items()}
+        quotient = _check_finite(Term(quotient.constant / divisor.constant, coefficients))
+    return quotient
 
 
-def _finite(term: Term) -> Term:
-    if not isfinite(term.constant) or not all(map(isfinite, term.parts.values())):
+def _check_finite(term: Term) -> Term:
+    if not isfinite(term.constant) or not all(map(isfinite, term.coefficients.values())):
         raise TermError("A number is larger than any double.", "Scale the constraint.")
     return term
 
 
-def compared(strict: bool, swap: bool) -> Callable[[Sequence[Term]], Formula]:
-    """A chain of terms, each at most (or below) the next; with ``swap``, the other way."""
+def make_comparison(strict: bool, swap: bool) -> Callable[[Sequence[Term]], Formula]:
+    """Make a function that compares a chain of terms: each at most (or below) the next, reversed by ``swap``."""
 
-    def made(terms: Sequence[Term]) -> Formula:
+    def compare(terms: Sequence[Term]) -> Formula:
         pairs = list(pairwise(terms))
-        return (tuple(Atom(minus((b, a) if swap else (a, b)), strict) for a, b in pairs),)
+        return (tuple(Atom(subtract((b, a) if swap else (a, b)), strict) for a, b in pairs),)
 
-    return made
-
-
-def equal(terms: Sequence[Term]) -> Formula:
-    """Terms that are all the same: each pair both ways."""
-    return (compared(False, False)(terms)[0] + compared(False, True)(terms)[0],)
+    return compare
 
 
-def all_of(formulas: Sequence[Formula]) -> Formula:
-    """Every formula holds: the clauses multiply, and those of one clause are shared by all."""
+def equate(terms: Sequence[Term]) -> Formula:
+    """Return the formula that all terms are equal: each pair compared both ways."""
+    return (make_comparison(False, False)(terms)[0] + make_comparison(False, True)(terms)[0],)
+
+
+def conjoin(formulas: Sequence[Formula]) -> Formula:
+    """Return the conjunction, distributed over the clauses.
+
+    Formulas of a single clause are collected first, so that they do not multiply the number of clauses.
+    """
     if len(formulas) == 1:
         return formulas[0]
     common = tuple(chain.from_iterable(f[0] for f in formulas if len(f) == 1))
-    found: Formula = (common,)
+    clauses: Formula = (common,)
     for formula in sorted((f for f in formulas if len(f) != 1), key=len):
-        _counted(len(found) * len(formula), sum(map(len, found)) * len(formula) + sum(map(len, formula)) * len(found))
-        found = tuple(left + right for left in found for right in formula)
-    return found
+        atoms = sum(map(len, clauses)) * len(formula) + sum(map(len, formula)) * len(clauses)
+        _check_size(len(clauses) * len(formula), atoms)
+        clauses = tuple(left + right for left in clauses for right in formula)
+    return clauses
 
 
-def any_of(formulas: Sequence[Formula]) -> Formula:
-    """One formula holds."""
-    found = tuple(chain.from_iterable(formulas))
-    _counted(len(found), sum(map(len, found)))
-    return found
+def disjoin(formulas: Sequence[Formula]) -> Formula:
+    """Return the disjunction: all clauses of all formulas."""
+    clauses = tuple(chain.from_iterable(formulas))
+    _check_size(len(clauses), sum(map(len, clauses)))
+    return clauses
 
 
-def negated(formula: Formula) -> Formula:
-    """The formula does not hold: of each clause some constraint fails."""
-    return all_of([tuple((Atom(total([a.term], [-1.0]), not a.strict),) for a in clause) for clause in formula])
+def negate(formula: Formula) -> Formula:
+    """Return the negation: of each clause at least one constraint fails."""
+    return conjoin([tuple((Atom(combine([a.term], [-1.0]), not a.strict),) for a in clause) for clause in formula])
 
 
-def _counted(clauses: int, atoms: int) -> None:
-    if clauses > CLAUSES or atoms > ATOMS:
+def _check_size(clauses: int, atoms: int) -> None:
+    if clauses > MAX_CLAUSES or atoms > MAX_ATOMS:
         raise TermError(
-            f"Taken apart, the property has {clauses:,} cases with {atoms:,} constraints;"
-            f" at most {CLAUSES:,} and {ATOMS:,} are read.",
+            f"In disjunctive normal form the property has {clauses:,} disjuncts with {atoms:,} constraints;"
+            f" the limits are {MAX_CLAUSES:,} and {MAX_ATOMS:,}.",
             "Split the property into several files.",
         )

@@ -1,6 +1,6 @@
-"""Properties from VNNLIB files (version 1): declarations, and assertions of linear constraints joined by and, or, not.
+"""Reads properties from VNNLIB files (version 1): declarations, and assertions of linear constraints.
 
-A file asserts what a counterexample fulfils. It is read without recursion and nothing in it is run.
+A file asserts what a counterexample satisfies. The parser uses no recursion and runs nothing from the file.
 """
 
 from __future__ import annotations
@@ -16,39 +16,66 @@ from typing import Any
 
 from ..errors import FileError
 from ..formats import limits
-from ..formats.open_file import opened
-from .disjuncts import property_of
+from ..formats.open_file import read_file
+from ..humanize import count_noun
+from .disjuncts import build_property
 from .property import Property
-from .terms import Formula, Term, TermError, all_of, any_of, compared, equal, minus, negated, over, plus, times
+from .terms import (
+    Formula,
+    Term,
+    TermError,
+    add,
+    conjoin,
+    disjoin,
+    divide,
+    equate,
+    make_comparison,
+    multiply,
+    negate,
+    subtract,
+)
 
-BYTES = 256 << 20
-DEPTH = 500  # brackets within brackets
-VARIABLES = 1 << 22
-TOKEN = re.compile(r";[^\n]*|[()]|\"[^\"]*\"?|\|[^|]*\|?|[^\s();\"|]+|\S")
-NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
-NAME = re.compile(r"([XY])_(0|[1-9]\d{0,8})", re.ASCII)
-IDLE = ("set-logic", "set-info", "set-option", "check-sat", "get-model", "exit")  # of solvers, saying nothing here
-TERMS: dict[str, Callable[..., Term]] = {"+": plus, "-": minus, "*": times, "/": over}
-FORMULAS: dict[str, Callable[..., Formula]] = {
-    "<=": compared(strict=False, swap=False),
-    ">=": compared(strict=False, swap=True),
-    "<": compared(strict=True, swap=False),
-    ">": compared(strict=True, swap=True),
-    "=": equal,
+MAX_FILE_BYTES = 256 << 20
+MAX_NESTING = 500  # brackets inside brackets
+MAX_VARIABLES = 1 << 22  # inputs, and outputs
+MAX_QUOTED_CHARACTERS = 40  # of a word in an error message
+TOKEN_PATTERN = re.compile(r";[^\n]*|[()]|\"[^\"]*\"?|\|[^|]*\|?|[^\s();\"|]+|\S")
+NUMBER_PATTERN = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+VARIABLE_PATTERN = re.compile(r"([XY])_(0|[1-9]\d{0,8})", re.ASCII)
+IGNORED_COMMANDS = ("set-logic", "set-info", "set-option", "check-sat", "get-model", "exit")  # for SMT solvers
+ARITHMETIC: dict[str, Callable[..., Term]] = {"+": add, "-": subtract, "*": multiply, "/": divide}
+COMPARISONS: dict[str, Callable[..., Formula]] = {
+    "<=": make_comparison(strict=False, swap=False),
+    ">=": make_comparison(strict=False, swap=True),
+    "<": make_comparison(strict=True, swap=False),
+    ">": make_comparison(strict=True, swap=True),
+    "=": equate,
 }
-JOINTS: dict[str, Callable[..., Formula]] = {"and": all_of, "or": any_of, "not": lambda some: negated(some[0])}
-OPERATORS = (*FORMULAS, *JOINTS, *TERMS)
-COMMANDS = ("declare-const", "declare-fun", "assert", *IDLE)
+CONNECTIVES: dict[str, Callable[..., Formula]] = {
+    "and": conjoin,
+    "or": disjoin,
+    "not": lambda formulas: negate(formulas[0]),
+}
+OPERATORS = (*COMPARISONS, *CONNECTIVES, *ARITHMETIC)
+COMMANDS = ("declare-const", "declare-fun", "assert", *IGNORED_COMMANDS)
 
 
 def read_vnnlib(path: str | os.PathLike[str]) -> Property:
-    """The property in a VNNLIB file, .vnnlib or .vnnlib.gz.
+    """Read the property from a VNNLIB file, .vnnlib or .vnnlib.gz.
 
-    Raises FileError with line and column where the file is damaged, not linear, or leaves an input without bounds.
+    >>> import tempfile
+    >>> with tempfile.NamedTemporaryFile("w", suffix=".vnnlib") as file:
+    ...     _ = file.write("(declare-const X_0 Real) (declare-const Y_0 Real)")
+    ...     _ = file.write("(assert (and (>= X_0 0) (<= X_0 1) (<= Y_0 2)))")
+    ...     file.flush()
+    ...     read_vnnlib(file.name)
+    <Property: 1 inputs, 1 outputs, disjuncts: 1, boxes: 1, constraints: 1>
+
+    Raises FileError with line and column if the file is damaged, not linear, or leaves an input without bounds.
     """
     file = Path(path)
-    data = opened(file)
-    limits.within(len(data), BYTES, "bytes", str(file))
+    data = read_file(file)
+    limits.check_limit(len(data), MAX_FILE_BYTES, "bytes", str(file))
     try:
         text = data.removeprefix(b"\xef\xbb\xbf").decode("utf-8")
     except UnicodeDecodeError as problem:
@@ -58,186 +85,198 @@ def read_vnnlib(path: str | os.PathLike[str]) -> Property:
 
 
 def parse_vnnlib(text: str, where: str = "the property") -> Property:
-    """The property that a text says.
+    """Parse the text of a VNNLIB file; ``where`` names it in error messages.
 
     >>> found = parse_vnnlib('''(declare-const X_0 Real) (declare-const Y_0 Real)
     ...     (assert (and (>= X_0 0) (<= X_0 1.5) (<= (* 2 Y_0) X_0)))''')
-    >>> found.boxes[0].upper.tolist(), found.cases[0].on_outputs.tolist(), found.cases[0].on_inputs.tolist()
+    >>> disjunct = found.disjuncts[0]
+    >>> found.boxes[0].upper.tolist(), disjunct.output_weights.tolist(), disjunct.input_weights.tolist()
     ([1.5], [[2.0]], [[-1.0]])
+
+    Raises FileError as `read_vnnlib` does.
     """
-    reader = _Reader(text, where)
-    asserted = reader.read()
+    parser = _Parser(text, where)
+    asserted = parser.parse()
     try:
-        return property_of(all_of(asserted), reader.count("X"), reader.count("Y"), where)
+        return build_property(conjoin(asserted), parser.count_variables("X"), parser.count_variables("Y"), where)
     except TermError as problem:
         raise FileError(problem.problem, where=where, hint=problem.hint) from None
 
 
 @dataclass
-class _Form:
-    """A bracket that is still open."""
+class _Bracket:
+    """An open bracket and what it contains so far."""
 
     start: int
-    items: list[tuple[Any, int]] = field(default_factory=list[tuple[Any, int]])  # words, terms, formulas; their places
+    # words, terms and formulas, with their positions in the text
+    items: list[tuple[Any, int]] = field(default_factory=list[tuple[Any, int]])
 
 
-class _Reader:
-    """Words to terms to formulas: every closing bracket is worked out at once."""
+class _Parser:
+    """Turns words into terms and formulas; each bracket is evaluated when it closes."""
 
     def __init__(self, text: str, where: str) -> None:
         self.text, self.where = text, where
-        self.starts: list[int] = []  # of lines, for messages
+        self.line_starts: list[int] = []  # positions, computed for the first error message
         self.declared: dict[str, set[int]] = {"X": set(), "Y": set()}
 
-    def read(self) -> list[Formula]:
+    def parse(self) -> list[Formula]:
+        """Return the asserted formulas."""
         asserted: list[Formula] = []
-        open_forms: list[_Form] = []
-        for word, place in self._words():
+        brackets: list[_Bracket] = []
+        for word, position in self._tokens():
             if word == "(":
-                if len(open_forms) >= DEPTH:
-                    raise self.error(f"Brackets are nested more than {DEPTH:,} deep.", place, "Write it flatter.")
-                open_forms.append(_Form(place))
+                if len(brackets) >= MAX_NESTING:
+                    raise self.error(
+                        f"Brackets are nested more than {MAX_NESTING:,} deep.", position, "Nest them less deeply."
+                    )
+                brackets.append(_Bracket(position))
             elif word != ")":
-                if not open_forms:
-                    raise self.error(f"{_shown(word)} stands outside of brackets.", place, "Write (assert ...).")
-                self._known(word, place, open_forms)
-                open_forms[-1].items.append((word, place))
-            elif not open_forms:
-                raise self.error("A bracket is closed that was not opened.", place, "Take it away.")
+                if not brackets:
+                    raise self.error(f"{_quote(word)} stands outside of brackets.", position, "Write (assert ...).")
+                self._check_operator(word, position, brackets)
+                brackets[-1].items.append((word, position))
+            elif not brackets:
+                raise self.error("A bracket is closed that was not opened.", position, "Remove it.")
             else:
-                form = open_forms.pop()
-                if open_forms:
-                    open_forms[-1].items.append((self._inner(form, open_forms), form.start))
+                bracket = brackets.pop()
+                if brackets:
+                    brackets[-1].items.append((self._evaluate(bracket, brackets), bracket.start))
                 else:
-                    asserted += self._command(form)
-        if open_forms:
+                    asserted += self._run_command(bracket)
+        if brackets:
             raise self.error(
-                "A bracket is never closed.", open_forms[-1].start, "The file is incomplete: get it again."
+                "A bracket is never closed.", brackets[-1].start, "The file is incomplete: download it again."
             )
         return asserted
 
-    def _words(self) -> Iterator[tuple[str, int]]:
-        for found in TOKEN.finditer(self.text):
-            if not found[0].startswith(";"):
-                yield found[0], found.start()
+    def _tokens(self) -> Iterator[tuple[str, int]]:
+        """Yield the words and brackets with their positions; comments are skipped."""
+        for match in TOKEN_PATTERN.finditer(self.text):
+            if not match[0].startswith(";"):
+                yield match[0], match.start()
 
-    def _command(self, form: _Form) -> list[Formula]:
-        """A whole statement: what it asserts, if it does."""
-        head, *rest = [item for item, _ in form.items] or [""]
+    def _run_command(self, bracket: _Bracket) -> list[Formula]:
+        """Run a whole statement; return the formula that it asserts, if any."""
+        head, *rest = [item for item, _ in bracket.items] or [""]
         if head == "assert":
             if len(rest) != 1:
-                raise self.error("assert takes one formula.", form.start, "Write (assert (<= X_0 1)).")
-            return [self._formula(*form.items[1])]
+                raise self.error("assert takes one formula.", bracket.start, "Write (assert (<= X_0 1)).")
+            return [self._as_formula(*bracket.items[1])]
         if head in ("declare-const", "declare-fun"):
-            self._declare(rest, form, head == "declare-fun")
-        elif head not in IDLE:
-            raise self.error(f"{_shown(head)} is not a statement.", form.start, f"There are {', '.join(COMMANDS)}.")
+            self._declare(rest, bracket, head == "declare-fun")
+        elif head not in IGNORED_COMMANDS:
+            raise self.error(f"{_quote(head)} is not a statement.", bracket.start, f"Use {', '.join(COMMANDS)}.")
         return []
 
-    def _declare(self, rest: list[Any], form: _Form, function: bool) -> None:
+    def _declare(self, rest: list[Any], bracket: _Bracket, is_function: bool) -> None:
         name, *kind = rest or [""]
-        found = NAME.fullmatch(name) if isinstance(name, str) else None
-        if found is None:
+        match = VARIABLE_PATTERN.fullmatch(name) if isinstance(name, str) else None
+        if match is None:
             raise self.error(
-                f"{_shown(name)} is not a variable of a network.",
-                form.start,
-                "They are X_0, X_1, ... and Y_0, ...",
+                f"{_quote(name)} is not a variable of a network.",
+                bracket.start,
+                "Variables are X_0, X_1, ... and Y_0, Y_1, ...",
             )
-        if kind != ([_NOTHING, "Real"] if function else ["Real"]):
-            raise self.error(f"{name} must be Real.", form.start, f"Write (declare-const {name} Real).")
-        places, place = self.declared[found[1]], int(found[2])
-        if place in places:
-            raise self.error(f"{name} is declared twice.", form.start, "Declare it once.")
-        if len(places) >= VARIABLES:
-            raise self.error(f"There are more than {VARIABLES:,} variables.", form.start, "Give a smaller network.")
-        places.add(place)
+        if kind != ([_IGNORED, "Real"] if is_function else ["Real"]):
+            raise self.error(f"{name} must be Real.", bracket.start, f"Write (declare-const {name} Real).")
+        numbers, number = self.declared[match[1]], int(match[2])
+        if number in numbers:
+            raise self.error(f"{name} is declared twice.", bracket.start, "Declare it once.")
+        if len(numbers) >= MAX_VARIABLES:
+            raise self.error(
+                f"There are more than {MAX_VARIABLES:,} variables.", bracket.start, "Give a smaller network."
+            )
+        numbers.add(number)
 
-    def _inner(self, form: _Form, outer: list[_Form]) -> Any:
-        """The term or formula that a bracket comes to."""
+    def _evaluate(self, bracket: _Bracket, outer: list[_Bracket]) -> Any:
+        """Return the term or formula inside a bracket."""
         first = outer[0].items[0][0] if outer[0].items else ""
         if first != "assert":
-            return _NOTHING  # the () of declare-fun, or what a solver is told
-        if not form.items:
-            raise self.error("There is nothing in these brackets.", form.start, "Write (<= X_0 1).")
-        (head, place), *given = form.items
+            return _IGNORED  # the () of declare-fun, or an option for a solver
+        if not bracket.items:
+            raise self.error("There is nothing in these brackets.", bracket.start, "Write (<= X_0 1).")
+        (head, position), *arguments = bracket.items
         try:
-            if isinstance(head, str) and head in TERMS:
-                self._enough(head, len(given), 2 if head == "/" else 1, form)
-                return TERMS[head]([self._term(*g) for g in given])
-            if isinstance(head, str) and head in FORMULAS:
-                self._enough(head, len(given), 2, form)
-                return FORMULAS[head]([self._term(*g) for g in given])
-            if isinstance(head, str) and head in JOINTS:
-                self._enough(head, len(given), 1, form)
-                if head == "not" and len(given) > 1:
+            if isinstance(head, str) and head in ARITHMETIC:
+                self._check_argument_count(head, len(arguments), 2 if head == "/" else 1, bracket)
+                return ARITHMETIC[head]([self._as_term(*a) for a in arguments])
+            if isinstance(head, str) and head in COMPARISONS:
+                self._check_argument_count(head, len(arguments), 2, bracket)
+                return COMPARISONS[head]([self._as_term(*a) for a in arguments])
+            if isinstance(head, str) and head in CONNECTIVES:
+                self._check_argument_count(head, len(arguments), 1, bracket)
+                if head == "not" and len(arguments) > 1:
                     raise TermError("not takes one formula.", "Write (not (<= Y_0 1)).")
-                return JOINTS[head]([self._formula(*g) for g in given])
+                return CONNECTIVES[head]([self._as_formula(*a) for a in arguments])
         except TermError as problem:
-            raise self.error(problem.problem, form.start, problem.hint) from None
-        raise self._unknown(head, place)
+            raise self.error(problem.problem, bracket.start, problem.hint) from None
+        raise self._unknown_operator(head, position)
 
-    def _known(self, word: str, place: int, forms: list[_Form]) -> None:
-        """Refuse an operator where it stands, before what is in its brackets makes no sense either."""
-        first = len(forms) > 1 and not forms[-1].items and forms[0].items and forms[0].items[0][0] == "assert"
-        if first and word not in OPERATORS:
-            raise self._unknown(word, place)
+    def _check_operator(self, word: str, position: int, brackets: list[_Bracket]) -> None:
+        """Refuse an unknown operator at once, before its arguments cause another error."""
+        outer = brackets[0].items
+        is_operator = len(brackets) > 1 and not brackets[-1].items and outer and outer[0][0] == "assert"
+        if is_operator and word not in OPERATORS:
+            raise self._unknown_operator(word, position)
 
-    def _unknown(self, head: Any, place: int) -> FileError:
-        known = f"There are {', '.join(OPERATORS)}."
-        return self.error(f"{_shown(head)} is not an operator that is read.", place, known)
+    def _unknown_operator(self, head: Any, position: int) -> FileError:
+        return self.error(f"{_quote(head)} is not a supported operator.", position, f"Use {', '.join(OPERATORS)}.")
 
-    def _enough(self, head: str, count: int, least: int, form: _Form) -> None:
+    def _check_argument_count(self, head: str, count: int, least: int, bracket: _Bracket) -> None:
         if count < least:
-            raise self.error(f"{head} takes at least {least} of what it joins, not {count}.", form.start, "Add them.")
+            raise self.error(
+                f"{head} takes at least {count_noun(least, 'argument')}, not {count}.", bracket.start, "Add them."
+            )
 
-    def _term(self, item: Any, place: int) -> Term:
+    def _as_term(self, item: Any, position: int) -> Term:
         if isinstance(item, Term):
             return item
         if isinstance(item, tuple):
-            raise self.error("A number or a variable should stand here, not a formula.", place, "Write (<= X_0 1).")
-        if (name := NAME.fullmatch(item)) is not None:
+            raise self.error("Expected a number or a variable, not a formula.", position, "Write (<= X_0 1).")
+        if (name := VARIABLE_PATTERN.fullmatch(item)) is not None:
             if int(name[2]) not in self.declared[name[1]]:
-                raise self.error(f"{item} is not declared.", place, f"Write (declare-const {item} Real) before.")
+                raise self.error(f"{item} is not declared.", position, f"Write (declare-const {item} Real) before.")
             return Term(0.0, {int(name[2]) if name[1] == "X" else ~int(name[2]): 1.0})
-        if len(item) > limits.NAME or NUMBER.fullmatch(item) is None:
-            raise self.error(f"{_shown(item)} is no number and no variable.", place, "Write 0.25, 1e-3, X_0 or Y_0.")
+        if len(item) > limits.MAX_NAME_CHARACTERS or NUMBER_PATTERN.fullmatch(item) is None:
+            raise self.error(f"{_quote(item)} is no number and no variable.", position, "Write 0.25, 1e-3, X_0 or Y_0.")
         number = float(item)
         if not isfinite(number):
-            raise self.error(f"{_shown(item)} is larger than any double.", place, "Give finite numbers.")
+            raise self.error(f"{_quote(item)} is larger than any double.", position, "Give finite numbers.")
         return Term(number)
 
-    def _formula(self, item: Any, place: int) -> Formula:
+    def _as_formula(self, item: Any, position: int) -> Formula:
         if isinstance(item, tuple):
             return item
-        shown = "a term" if isinstance(item, Term) else _shown(item)
-        raise self.error(f"A constraint should stand here, not {shown}.", place, "Write (<= X_0 1).")
+        actual = "a term" if isinstance(item, Term) else _quote(item)
+        raise self.error(f"Expected a constraint, not {actual}.", position, "Write (<= X_0 1).")
 
-    def count(self, kind: str) -> int:
-        """How many variables of a kind there are; none may be left out."""
-        places = self.declared[kind]
-        for place in range(len(places) or 1):
-            if place not in places:
+    def count_variables(self, kind: str) -> int:
+        """Return the number of inputs ("X") or outputs ("Y"), which must be declared without a gap."""
+        numbers = self.declared[kind]
+        for number in range(len(numbers) or 1):
+            if number not in numbers:
                 hint = f"Declare {kind}_0, {kind}_1, ... without a gap."
-                raise FileError(f"{kind}_{place} is not declared.", where=self.where, hint=hint)
-        return len(places)
+                raise FileError(f"{kind}_{number} is not declared.", where=self.where, hint=hint)
+        return len(numbers)
 
-    def error(self, problem: str, place: int, hint: str) -> FileError:
-        """What is wrong at a place of the text."""
-        if not self.starts:
-            self.starts = [0, *(found.end() for found in re.finditer("\n", self.text))]
-        line = bisect_right(self.starts, place)
-        where = f"{self.where}, line {line}, column {place - self.starts[line - 1] + 1}"
+    def error(self, problem: str, position: int, hint: str) -> FileError:
+        """Make the error for a position in the text, with its line and column."""
+        if not self.line_starts:
+            self.line_starts = [0, *(match.end() for match in re.finditer("\n", self.text))]
+        line = bisect_right(self.line_starts, position)
+        where = f"{self.where}, line {line}, column {position - self.line_starts[line - 1] + 1}"
         return FileError(problem, where=where, hint=hint)
 
 
-class _Nothing:
-    """Brackets that say nothing here."""
+class _Ignored:
+    """Stands for brackets without a meaning here."""
 
 
-_NOTHING = _Nothing()
+_IGNORED = _Ignored()
 
 
-def _shown(word: Any) -> str:
+def _quote(word: Any) -> str:
     if not isinstance(word, str):
         return "an expression"
-    return ascii(word[:40]) + ("..." if len(word) > 40 else "")
+    return ascii(word[:MAX_QUOTED_CHARACTERS]) + ("..." if len(word) > MAX_QUOTED_CHARACTERS else "")

@@ -1,4 +1,4 @@
-"""Networks whose restriction is known with pencil and paper."""
+"""Networks whose breaks can be computed by hand."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ def loan_network() -> nn.Sequential:
 
 
 def loan_line() -> tuple[Tensor, Tensor]:
-    """Ten years of one applicant: from age 20 with income 30 to age 30 with income 50.
+    """The start and end of a line for `loan_network`: from age 20 and income 30 to age 30 and income 50.
 
-    On it `loan_network` breaks at 1/3 and 2/3.
+    The network breaks at 1/3 and 2/3.
 
     >>> loan_line()
     (tensor([20., 30.], dtype=torch.float64), tensor([30., 50.], dtype=torch.float64))
@@ -31,10 +31,13 @@ def loan_line() -> tuple[Tensor, Tensor]:
 
 
 def tent_network(depth: int) -> nn.Sequential:
-    """The tent map ``depth`` times over: 2**depth pieces from 0 to 1, with breaks at k / 2**depth.
+    """The tent map composed with itself ``depth`` times: 2**depth pieces from 0 to 1, with breaks at k / 2**depth.
 
-    One tent is ``2 relu(x) - 4 relu(x - 1/2)``. All weights are dyadic, so that every value at a
-    break is exact in float64; the first unit only touches zero, where a break is already.
+    One tent is ``2 relu(x) - 4 relu(x - 1/2)``. All weights are dyadic, so that every value at a break is exact in
+    float64. The first unit of each layer only touches zero, at breaks of earlier layers.
+
+    Args:
+        depth: number of tents, at least 1.
 
     >>> tent_network(2)(torch.tensor([[0.0], [0.25], [0.5], [0.75], [1.0]], dtype=torch.float64)).flatten().tolist()
     [0.0, 1.0, 0.0, 1.0, 0.0]
@@ -53,7 +56,7 @@ def tent_network(depth: int) -> nn.Sequential:
 
 
 def _linear(weight: Sequence[Sequence[float]], bias: Sequence[float]) -> nn.Linear:
-    layer = nn.Linear(len(weight[0]), len(weight), device="meta")  # meta: no random start, no random numbers spent
+    layer = nn.Linear(len(weight[0]), len(weight), device="meta")  # no random initialization
     layer.weight = nn.Parameter(torch.tensor(weight, dtype=torch.float64))
     layer.bias = nn.Parameter(torch.tensor(bias, dtype=torch.float64))
     return layer

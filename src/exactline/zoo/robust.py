@@ -1,19 +1,16 @@
-"""One small convolutional network on 8x8 digits, trained in three ways: normally, against attacks, and with bounds.
+"""One small convolutional network on 8x8 digits, trained normally, against attacks, and on interval bounds.
 
-`scripts/train_robust.py` writes the file; ``exactline train digits`` trains any of them again.
+`scripts/train_robust.py` writes the file; ``exactline train digits`` repeats the training.
 """
 
 from __future__ import annotations
 
-import json
-from importlib import resources
 from typing import Any
 
-import torch
 from torch import nn
 
 from ..errors import ArgumentError
-from ..optional import require_package
+from .bundled import build_network, read_facts, read_tensors
 
 WEIGHTS = "robust.safetensors"
 METHODS = ("normal", "pgd", "diffai")
@@ -35,47 +32,40 @@ class RobustNetwork(nn.Sequential):
         )
 
 
-def robust(method: str = "normal") -> RobustNetwork:
-    """The network as one of three methods trained it, in eval mode: (n, 1, 8, 8) pixels become (n, 10) scores.
+def robust_network(method: str = "normal") -> RobustNetwork:
+    """A trained network in eval mode: (n, 1, 8, 8) pixels become (n, 10) scores.
 
-    ``"normal"`` is plain cross-entropy, ``"pgd"`` adversarial training, ``"diffai"`` training on interval bounds.
+    Args:
+        method: "normal" (cross-entropy), "pgd" (adversarial training) or "diffai" (interval bounds).
 
+    >>> import torch
     >>> from exactline.zoo import digits_images
     >>> images, labels = digits_images()
     >>> with torch.no_grad():
-    ...     scores = robust("pgd")(images)
+    ...     scores = robust_network("pgd")(images)
     >>> (scores.argmax(1) == labels).double().mean().item() > 0.9
     True
 
     Raises ArgumentError for other methods, MissingError where safetensors is not installed.
     """
-    known_method(method)
-    with require_package(
-        "The digits networks need the package safetensors.", where=WEIGHTS, hint="pip install safetensors"
-    ):
-        from safetensors.torch import load
-    stored = load(_file())
-    with torch.device("meta"):  # the weights come from the file: spend no random numbers
-        network = RobustNetwork()
+    check_method(method)
+    stored = read_tensors(WEIGHTS)
     own = {name.removeprefix(f"{method}."): t for name, t in stored.items() if name.startswith(f"{method}.")}
-    network.load_state_dict(own, assign=True)
-    return network.eval()
+    return build_network(RobustNetwork, own)
 
 
 def robust_facts() -> dict[str, dict[str, Any]]:
-    """How good each of the three is on digits it never saw, as its training measured: accuracies from 0 to 1.
+    """Accuracies (0 to 1) of the three networks on test digits, as measured in training.
 
     >>> facts = robust_facts()
     >>> list(facts), facts["normal"]["clean accuracy"] >= 0.97, facts["diffai"]["certified accuracy"] > 0.5
     (['normal', 'pgd', 'diffai'], True, True)
     """
-    data = _file()
-    header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
-    return json.loads(header["__metadata__"]["about"])["facts"]
+    return read_facts(WEIGHTS)
 
 
-def known_method(method: str) -> str:
-    """A way to train that we know; raises ArgumentError for others."""
+def check_method(method: str) -> str:
+    """The method; raises ArgumentError for an unknown one."""
     if method not in METHODS:
         raise ArgumentError(
             f"There is no training method {method!r}.",
@@ -83,7 +73,3 @@ def known_method(method: str) -> str:
             hint=f"Give one of {', '.join(METHODS)}.",
         )
     return method
-
-
-def _file() -> bytes:
-    return resources.files("exactline.zoo").joinpath(WEIGHTS).read_bytes()

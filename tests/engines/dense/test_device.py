@@ -1,4 +1,4 @@
-"""The way a device goes: the same bits as the host's, and few questions on the way."""
+"""Breaking nodes on a device: bit for bit the host's results, with few synchronizations."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from exactline.fp_context import full_precision
 from exactline.lines import as_lines
 from exactline.network import as_network
 from exactline.ops import masks
-from exactline.scale.split_line import stretches
-from tests.engines.dense.reads import counting
-from tests.engines.patches.graphs import graph
+from exactline.scale.split_line import split_line
+from tests.engines.dense.device_reads import count_reads
+from tests.engines.patches.random_graphs import random_graph
 from tests.oracle.families import small_integers
 
 
 class Residual(nn.Module):
-    """Several tensors are live at every break."""
+    """Several tensors are live at every breaking node."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -51,49 +51,49 @@ class Pooled(nn.Module):
         return torch.nn.functional.hardtanh(self.out(z.flatten(1)), -0.2, 0.3)
 
 
-def chain(*widths: int) -> nn.Module:
+def build_mlp(*widths: int) -> nn.Module:
     layers = [part for a, b in pairwise(widths) for part in (nn.Linear(a, b), nn.ReLU())]
     return nn.Sequential(*layers[:-1])
 
 
 NETWORKS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
-    "relu": (lambda: chain(5, 30, 30, 30, 3), (5,)),
+    "relu": (lambda: build_mlp(5, 30, 30, 30, 3), (5,)),
     "leaky": (lambda: nn.Sequential(nn.Linear(4, 25), nn.LeakyReLU(0.1), nn.Linear(25, 25), nn.ReLU6()), (4,)),
     "prelu": (lambda: nn.Sequential(nn.Linear(4, 25), nn.PReLU(25, 0.3), nn.Linear(25, 3)), (4,)),
     "residual": (Residual, (6,)),
     "pooled": (lambda: Pooled(0), (2, 8, 8)),
-    "overlapping": (lambda: Pooled(1), (2, 8, 8)),  # windows that share a leader change it together
+    "overlapping": (lambda: Pooled(1), (2, 8, 8)),  # overlapping windows change a shared leader at one break
 }
 
 
 @pytest.fixture
-def on_device(monkeypatch):
-    """Tensors are taken for a device's; which nodes went all their way there."""
-    ways: list[bool] = []
+def pretend_device(monkeypatch):
+    """A context in which CPU tensors count as a device's; lists which breaking nodes stayed on the device."""
+    on_device: list[bool] = []
 
     @contextmanager
-    def pretending() -> Iterator[list[bool]]:
-        def watched(*args):
-            ways.append(isinstance(args[3], engine.DeviceInsertion))
-            return insert(*args)
+    def pretend() -> Iterator[list[bool]]:
+        def recording_apply(self, start, stop):
+            on_device.append(isinstance(self.breaks, engine.DeviceInsertion))
+            return apply(self, start, stop)
 
-        insert = engine._insert
-        ways.clear()
+        apply = engine.NodeInsertion.apply
+        on_device.clear()
         with monkeypatch.context() as patch:
             patch.setattr(masks, "HOST_DEVICES", frozenset())
-            patch.setattr(engine, "_insert", watched)
-            yield ways
+            patch.setattr(engine.NodeInsertion, "apply", recording_apply)
+            yield on_device
 
-    return pretending
+    return pretend
 
 
-def made(name: str) -> tuple[nn.Module, tuple[int, ...]]:
+def build(name: str) -> tuple[nn.Module, tuple[int, ...]]:
     torch.manual_seed(0)
     make, shape = NETWORKS[name]
     return make().double().eval(), shape
 
 
-def same(one: xl.Restrictions, two: xl.Restrictions) -> None:
+def assert_same(one: xl.Restrictions, two: xl.Restrictions) -> None:
     for a, b in zip(one, two, strict=True):
         pairs = [
             (a.alphas, b.alphas),
@@ -108,179 +108,182 @@ def same(one: xl.Restrictions, two: xl.Restrictions) -> None:
 @pytest.mark.parametrize("lines", [1, 9])
 @pytest.mark.parametrize("memory", [None, 1 << 17])
 @pytest.mark.parametrize("name", NETWORKS)
-def test_the_same_bits(name, memory, lines, on_device):
-    model, shape = made(name)
+def test_the_same_bits(name, memory, lines, pretend_device):
+    model, shape = build(name)
     starts, ends = torch.randn(2, lines, *shape, dtype=torch.float64) * 2
 
-    def ask() -> xl.Restrictions:
+    def run() -> xl.Restrictions:
         return xl.restrict_many(model, starts, ends, engine="dense", memory=memory)
 
-    plain = ask()
-    with on_device() as ways:
-        same(ask(), plain)
-    assert len(plain.alphas) > 5
-    assert all(ways) or name == "overlapping"
+    expected = run()
+    with pretend_device() as on_device:
+        assert_same(run(), expected)
+    assert len(expected.alphas) > 5
+    assert all(on_device) or name == "overlapping"
 
 
 @pytest.mark.parametrize("name", NETWORKS)
-def test_the_same_in_single_precision(name, on_device):
-    model, shape = made(name)
+def test_the_same_in_single_precision(name, pretend_device):
+    model, shape = build(name)
     starts, ends = torch.randn(2, 5, *shape)
 
-    def ask() -> xl.Restrictions:
+    def run() -> xl.Restrictions:
         return xl.restrict_many(model, starts, ends, engine="dense", dtype=torch.float32)
 
-    plain = ask()
-    with on_device():
-        same(ask(), plain)
+    expected = run()
+    with pretend_device():
+        assert_same(run(), expected)
 
 
 @pytest.mark.parametrize("name", NETWORKS)
 @pytest.mark.parametrize("memory", [None, 1 << 17])
-def test_the_same_gradients(name, memory, on_device):
-    model, shape = made(name)
+@pytest.mark.every(4)
+def test_the_same_gradients(name, memory, pretend_device):
+    model, shape = build(name)
     inputs, baselines = torch.randn(2, 6, *shape, dtype=torch.float64) * 2
 
-    def ask() -> Tensor:
+    def run() -> Tensor:
         return IntegratedGradients(model).attribute(inputs, baselines, target=1, memory=memory)
 
-    plain = ask()
-    with on_device() as ways:
-        assert torch.equal(ask(), plain)
-    assert all(ways) or name == "overlapping"
+    expected = run()
+    with pretend_device() as on_device:
+        assert torch.equal(run(), expected)
+    assert all(on_device) or name == "overlapping"
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_ties_are_left_to_the_host(seed, on_device):
+def test_ties_are_left_to_the_host(seed, pretend_device):
     """Small integers: units that cross together, or on a break, or stay on zero."""
     g = torch.Generator().manual_seed(seed)
-    model = chain(3, 6, 6, 6, 2).double().eval()
+    model = build_mlp(3, 6, 6, 6, 2).double().eval()
     small_integers(g, model)
     starts, ends = torch.randint(-9, 10, (2, 40, 3), generator=g).double()
 
-    def ask() -> xl.Restrictions:
+    def run() -> xl.Restrictions:
         return xl.restrict_many(model, starts, ends)
 
-    plain = ask()
-    with on_device() as ways:
-        same(ask(), plain)
-    assert not all(ways)
+    expected = run()
+    with pretend_device() as on_device:
+        assert_same(run(), expected)
+    assert not all(on_device)
 
 
 @pytest.mark.parametrize("seed", range(25))
-def test_random_graphs(seed, on_device):
-    model, start, end = graph(seed)
+def test_random_graphs(seed, pretend_device):
+    model, start, end = random_graph(seed)
 
-    def ask() -> xl.Restriction:
+    def run() -> xl.Restriction:
         return xl.restrict(model, start, end, engine="dense")
 
-    plain = ask()
-    with on_device():
-        found = ask()
-    assert torch.equal(plain.alphas, found.alphas)
-    assert torch.equal(plain.origin_table, found.origin_table)
-    assert torch.equal(plain.values, found.values)
-    assert torch.equal(plain.ambiguous_per_piece, found.ambiguous_per_piece)
+    expected = run()
+    with pretend_device():
+        found = run()
+    assert torch.equal(expected.alphas, found.alphas)
+    assert torch.equal(expected.origin_table, found.origin_table)
+    assert torch.equal(expected.values, found.values)
+    assert torch.equal(expected.ambiguous_per_piece, found.ambiguous_per_piece)
 
 
 @pytest.mark.parametrize("scale", [1e300, 1e200, 1e-300])
-def test_enormous_and_tiny_values(scale, on_device):
+def test_enormous_and_tiny_values(scale, pretend_device):
     for name in ("relu", "residual"):
-        model, shape = made(name)
+        model, shape = build(name)
         starts, ends = torch.randn(2, 3, *shape, dtype=torch.float64) * scale
 
-        def ask(model=model, starts=starts, ends=ends) -> xl.Restrictions:
+        def run(model=model, starts=starts, ends=ends) -> xl.Restrictions:
             return xl.restrict_many(model, starts, ends)
 
-        plain = ask()
-        with on_device():
-            same(ask(), plain)
+        expected = run()
+        with pretend_device():
+            assert_same(run(), expected)
 
 
-def test_what_overflows_is_an_error(on_device):
-    model = chain(2, 8, 2).double().eval()
+def test_overflow_is_an_error(pretend_device):
+    model = build_mlp(2, 8, 2).double().eval()
     with torch.no_grad():
         model[0].weight.mul_(1e10)  # pyright: ignore
-    with on_device(), pytest.raises(xl.NumberError, match="overflows"):
+    with pretend_device(), pytest.raises(xl.NumberError, match="overflows"):
         xl.restrict_many(model, torch.zeros(2, 2), torch.full((2, 2), 1e300, dtype=torch.float64))
 
 
-@pytest.mark.parametrize("roomy", [9, 40, 150])
-def test_a_device_that_runs_out_of_memory(roomy, on_device, monkeypatch):
-    model, shape = made("residual")
+@pytest.mark.parametrize("capacity", [9, 40, 150])
+def test_a_device_that_runs_out_of_memory(capacity, pretend_device, monkeypatch):
+    model, shape = build("residual")
     starts, ends = torch.randn(2, 5, *shape, dtype=torch.float64) * 3
-    plain = xl.restrict_many(model, starts, ends)
-    branch_out, refused = engine.insert_breaks, []
+    expected = xl.restrict_many(model, starts, ends)
+    insert_breaks, refused = engine.insert_breaks, []
 
-    def cramped(network, facts, state, limits):
-        after = branch_out(network, facts, state, limits)
-        if isinstance(after, engine.SweepState) and len(after) > roomy:
+    def run_out_of_memory(network, plan, state, limits):
+        after = insert_breaks(network, plan, state, limits)
+        if isinstance(after, engine.SweepState) and len(after) > capacity:
             refused.append(len(after))
             raise torch.cuda.OutOfMemoryError("no room")
         return after
 
-    monkeypatch.setattr(engine, "insert_breaks", cramped)
-    with on_device():
+    monkeypatch.setattr(engine, "insert_breaks", run_out_of_memory)
+    with pretend_device():
         halved = xl.restrict_many(model, starts, ends)
     assert refused
-    assert torch.equal(plain.breaks.origins, halved.breaks.origins)
-    assert (plain.alphas - halved.alphas).abs().max() < 1e-14  # products of fewer rows may round otherwise
+    assert torch.equal(expected.breaks.origins, halved.breaks.origins)
+    assert (expected.alphas - halved.alphas).abs().max() < 1e-14  # matrix products of fewer rows may round differently
 
 
-def reads_of_nodes(monkeypatch, ask: Callable[[], object]) -> list[int]:
-    """For each breaking node, how many answers were waited for."""
-    found: list[int] = []
-    branch_out = engine.insert_breaks
-    with monkeypatch.context() as patch, counting(monkeypatch) as reads:
+def count_reads_per_node(monkeypatch, run: Callable[[], object]) -> list[int]:
+    """The number of synchronizations at each breaking node."""
+    counts: list[int] = []
+    insert_breaks = engine.insert_breaks
+    with monkeypatch.context() as patch, count_reads(monkeypatch) as reads:
 
-        def watched(network, facts, state, limits):
+        def counting_insert(network, plan, state, limits):
             before = reads.count
-            after = branch_out(network, facts, state, limits)
-            found.append(reads.count - before)
+            after = insert_breaks(network, plan, state, limits)
+            counts.append(reads.count - before)
             return after
 
-        patch.setattr(engine, "insert_breaks", watched)
-        ask()
-    return found
+        patch.setattr(engine, "insert_breaks", counting_insert)
+        run()
+    return counts
 
 
-@pytest.mark.parametrize(("name", "most"), [("relu", 3), ("leaky", 4), ("prelu", 3), ("residual", 3), ("pooled", 10)])
+@pytest.mark.parametrize(
+    ("name", "max_reads"), [("relu", 3), ("leaky", 4), ("prelu", 3), ("residual", 3), ("pooled", 10)]
+)
 @pytest.mark.parametrize("lines", [1, 9])
-def test_a_node_asks_a_device_a_few_times_at_most(name, most, lines, on_device, monkeypatch):
-    """How large and how near, how many crossings for each knot, and whether any are near; maxima look more often."""
-    model, shape = made(name)
+def test_a_node_synchronizes_a_few_times_at_most(name, max_reads, lines, pretend_device, monkeypatch):
+    """The range of the input, the number of crossings for each knot, and whether any are close; maxima read more."""
+    model, shape = build(name)
     starts, ends = torch.randn(2, lines, *shape, dtype=torch.float64) * 2
 
-    def ask() -> xl.Restrictions:
+    def run() -> xl.Restrictions:
         return xl.restrict_many(model, starts, ends, engine="dense")
 
-    ask()  # what is known of the network is found once
-    with on_device() as ways:
-        counts = reads_of_nodes(monkeypatch, ask)
-    assert len(counts) == len(ways)
-    assert [c for c, there in zip(counts, ways, strict=True) if there and c > most] == []
-    assert any(ways)
+    run()  # plans are cached
+    with pretend_device() as on_device:
+        counts = count_reads_per_node(monkeypatch, run)
+    assert len(counts) == len(on_device)
+    assert [c for c, stayed in zip(counts, on_device, strict=True) if stayed and c > max_reads] == []
+    assert any(on_device)
 
 
 @pytest.mark.parametrize("points", [2, 7, 50])
-def test_parts_and_stretches(points, on_device):
-    """A line in parts, and one that is cut into stretches first, each swept by itself."""
-    model, shape = made("residual")
+def test_parts_and_segments(points, pretend_device):
+    """A line in parts, and one that is split into segments first, each swept by itself."""
+    model, shape = build("residual")
     starts, ends = torch.randn(2, 1, *shape, dtype=torch.float64) * 3
-    network, lines = as_network(model, [starts[0]]), as_lines(starts, ends, ("Q", "R"), many=True)
+    network, lines = as_network(model, [starts[0]]), as_lines(starts, ends, ("starts", "ends"), many=True)
 
-    def ask() -> list[engine.SweepPart]:
+    def run() -> list[engine.SweepPart]:
         parts = list(engine.sweep_lines(network, lines, engine.SweepLimits(points)))
-        for state in stretches(network, lines, 3, 20):
+        for state in split_line(network, lines, 3, 20):
             parts += engine.sweep_from(network, pickle.loads(pickle.dumps(state)), engine.SweepLimits(points))
         return parts
 
     with full_precision():
-        plain = ask()
-        with on_device():
-            found = ask()
-    assert len(plain) > 3
-    for a, b in zip(plain, found, strict=True):
+        expected = run()
+        with pretend_device():
+            found = run()
+    assert len(expected) > 3
+    for a, b in zip(expected, found, strict=True):
         for name in ("line", "alphas", "origins", "ambiguous"):
             assert torch.equal(getattr(a, name), getattr(b, name))
         assert torch.equal(a.values[0], b.values[0])

@@ -1,4 +1,4 @@
-"""Compiled loops give the bits of the usual way, and step aside where anything is in doubt."""
+"""The fused ReLU path gives the general path's results bit for bit, and is not used where anything is ambiguous."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 import exactline as xl
 from exactline.attr import IntegratedGradients
-from exactline.engines.dense import fused_relu as quick
+from exactline.engines.dense import fused_relu
 from exactline.engines.dense import sweep as engine
 from tests.oracle.families import small_integers
 
@@ -20,33 +20,33 @@ pytest.importorskip("numba", reason="the extra fast is not installed")
 
 
 @pytest.fixture
-def taken(monkeypatch) -> list[bool]:
-    """Whether the shorter way was taken, layer by layer; it is tried however few points there are."""
-    taken: list[bool] = []
+def used_fused_path(monkeypatch) -> list[bool]:
+    """Whether the fused path was used, layer by layer; it is tried however few points there are."""
+    used_fused_path: list[bool] = []
 
-    def watched(*args):
-        found = quick.insert_relu_breaks(*args)
-        taken.append(found is not None)
-        return found
+    def recording_insert(*args):
+        after = fused_relu.insert_relu_breaks(*args)
+        used_fused_path.append(after is not None)
+        return after
 
-    quick._compiled_loops()
-    monkeypatch.setattr(quick, "MIN_LAYER_NUMBERS", 0)
-    monkeypatch.setattr(engine, "insert_relu_breaks", watched)
-    return taken
+    fused_relu._compiled_loops()
+    monkeypatch.setattr(fused_relu, "MIN_LAYER_NUMBERS", 0)
+    monkeypatch.setattr(engine, "insert_relu_breaks", recording_insert)
+    return used_fused_path
 
 
-def mlp(*widths: int) -> nn.Module:
+def build_mlp(*widths: int) -> nn.Module:
     layers = [part for a, b in pairwise(widths) for part in (nn.Linear(a, b), nn.ReLU())]
     return nn.Sequential(*layers[:-1]).double().eval()
 
 
-def usual(monkeypatch, ask: Callable[[], xl.Restrictions]) -> xl.Restrictions:
+def without_fused_path(monkeypatch, run: Callable[[], xl.Restrictions]) -> xl.Restrictions:
     with monkeypatch.context() as patch:
-        patch.setattr(quick, "_compiled_loops", cache(lambda: None))
-        return ask()
+        patch.setattr(fused_relu, "_compiled_loops", cache(lambda: None))
+        return run()
 
 
-def same(one: xl.Restrictions, two: xl.Restrictions) -> None:
+def assert_same(one: xl.Restrictions, two: xl.Restrictions) -> None:
     for a, b in zip(one, two, strict=True):
         for x, y in (
             (a.alphas, b.alphas),
@@ -58,55 +58,56 @@ def same(one: xl.Restrictions, two: xl.Restrictions) -> None:
 
 
 @pytest.mark.parametrize("widths", [(5, 50, 50, 50, 5), (2, 7, 3, 11, 2), (30, 200, 100, 1), (1, 64, 64, 64, 3)])
-def test_the_same_bits(widths, taken, monkeypatch):
-    model = mlp(*widths)
+@pytest.mark.every(2)
+def test_the_same_bits(widths, used_fused_path, monkeypatch):
+    model = build_mlp(*widths)
     starts, ends = torch.randn(2, 40, widths[0], dtype=torch.float64) * 3
 
     for memory in (None, 1 << 18):
 
-        def ask(memory=memory):
+        def run(memory=memory):
             return xl.restrict_many(model, starts, ends, memory=memory)
 
-        plain = usual(monkeypatch, ask)
-        taken.clear()
-        same(ask(), plain)
-        assert any(taken)
+        expected = without_fused_path(monkeypatch, run)
+        used_fused_path.clear()
+        assert_same(run(), expected)
+        assert any(used_fused_path)
 
 
-def test_the_same_gradients(taken, monkeypatch):
-    """The way back knows every piece's branches, and where its points came from."""
-    model = mlp(5, 40, 40, 40, 3)
+def test_the_same_gradients(used_fused_path, monkeypatch):
+    """The backward sweep needs the activation patterns and source points that the loops record."""
+    model = build_mlp(5, 40, 40, 40, 3)
     inputs, baselines = torch.randn(2, 20, 5, dtype=torch.float64) * 3
 
-    def ask():
+    def run():
         return IntegratedGradients(model).attribute(inputs, baselines, target=1)
 
     with monkeypatch.context() as patch:
-        patch.setattr(quick, "_compiled_loops", cache(lambda: None))
-        plain = ask()
-    taken.clear()
-    assert torch.equal(ask(), plain)
-    assert all(taken)
+        patch.setattr(fused_relu, "_compiled_loops", cache(lambda: None))
+        expected = run()
+    used_fused_path.clear()
+    assert torch.equal(run(), expected)
+    assert all(used_fused_path)
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_ties_are_left_to_the_usual_way(seed, taken, monkeypatch):
+def test_ties_are_left_to_the_general_path(seed, used_fused_path, monkeypatch):
     """Small integers: units that cross together, or on a break, or stay on zero."""
     g = torch.Generator().manual_seed(seed)
-    model = mlp(3, 6, 6, 6, 2)
+    model = build_mlp(3, 6, 6, 6, 2)
     small_integers(g, model)
     starts, ends = torch.randint(-9, 10, (2, 60, 3), generator=g).double()
 
-    def ask():
+    def run():
         return xl.restrict_many(model, starts, ends)
 
-    plain = usual(monkeypatch, ask)
-    taken.clear()
-    same(ask(), plain)
-    assert not all(taken)
+    expected = without_fused_path(monkeypatch, run)
+    used_fused_path.clear()
+    assert_same(run(), expected)
+    assert not all(used_fused_path)
 
 
-def test_other_functions_and_other_graphs_go_the_usual_way(taken):
+def test_other_functions_and_other_graphs_take_the_general_path(used_fused_path):
     class Residual(nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -120,31 +121,31 @@ def test_other_functions_and_other_graphs_go_the_usual_way(taken):
     for model in (Residual(), nn.Sequential(nn.Linear(4, 4), nn.LeakyReLU(), nn.Linear(4, 2))):
         xl.restrict_many(model.eval(), starts, ends)
         xl.restrict_many(nn.Sequential(nn.Linear(4, 4), nn.ReLU()).eval(), starts, ends, dtype=torch.float32)
-    assert not any(taken)
+    assert not any(used_fused_path)
 
 
 @pytest.mark.parametrize("scale", [1e300, 1e200, 1e-300])
-def test_enormous_and_tiny_values(scale, taken, monkeypatch):
-    model = mlp(2, 8, 8, 2)
+def test_enormous_and_tiny_values(scale, used_fused_path, monkeypatch):
+    model = build_mlp(2, 8, 8, 2)
     starts, ends = torch.randn(2, 5, 2, dtype=torch.float64) * scale
 
-    def ask():
+    def run():
         return xl.restrict_many(model, starts, ends)
 
-    same(ask(), usual(monkeypatch, ask))
+    assert_same(run(), without_fused_path(monkeypatch, run))
 
 
-def test_what_overflows_is_an_error(taken):
-    model = mlp(2, 8, 2)
+def test_overflow_is_an_error(used_fused_path):
+    model = build_mlp(2, 8, 2)
     with torch.no_grad():
         model[0].weight.mul_(1e10)  # pyright: ignore
     with pytest.raises(xl.NumberError, match="overflows"):
         xl.restrict_many(model, torch.zeros(2, 2), torch.full((2, 2), 1e300, dtype=torch.float64))
-    assert not any(taken)
+    assert not any(used_fused_path)
 
 
-def test_without_numba_nothing_changes(taken, monkeypatch):
-    monkeypatch.setattr(quick, "_compiled_loops", cache(lambda: None))
-    line = xl.restrict(mlp(2, 8, 2), torch.zeros(2), torch.ones(2))
-    assert taken == [False]
+def test_without_numba_nothing_changes(used_fused_path, monkeypatch):
+    monkeypatch.setattr(fused_relu, "_compiled_loops", cache(lambda: None))
+    line = xl.restrict(build_mlp(2, 8, 2), torch.zeros(2), torch.ones(2))
+    assert used_fused_path == [False]
     assert line.alphas[0] == 0

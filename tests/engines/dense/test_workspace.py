@@ -1,4 +1,4 @@
-"""Memory that is used again is never memory that is still in use."""
+"""Reused buffers are never buffers that are still in use."""
 
 import gc
 import threading
@@ -12,15 +12,15 @@ LIKE = torch.zeros(1, dtype=torch.float64)
 SHAPE = (1000, 50)
 
 
-def test_memory_comes_back_when_nothing_refers_to_it():
+def test_a_buffer_is_reused_when_nothing_refers_to_it():
     tensor = empty(SHAPE, LIKE)
-    place = tensor.data_ptr()
-    assert place % 64 == 0
+    address = tensor.data_ptr()
+    assert address % 64 == 0
     del tensor
-    assert empty(SHAPE, LIKE).data_ptr() == place
+    assert empty(SHAPE, LIKE).data_ptr() == address
 
 
-def test_a_view_or_an_array_keeps_memory_from_being_used_again():
+def test_a_view_or_an_array_keeps_its_buffer_in_use():
     holders = (
         lambda t: t,
         lambda t: t[3:5, 7],
@@ -30,16 +30,16 @@ def test_a_view_or_an_array_keeps_memory_from_being_used_again():
     )
     for hold in holders:
         tensor = empty(SHAPE, LIKE)
-        place = tensor.data_ptr()
+        address = tensor.data_ptr()
         held = hold(tensor)
         del tensor
         others = [empty(SHAPE, LIKE) for _ in range(8)]
-        assert place not in [other.data_ptr() for other in others]
+        assert address not in [other.data_ptr() for other in others]
         assert len({other.data_ptr() for other in others}) == 8
         del held
 
 
-def test_other_types_and_sizes_have_their_own_numbers():
+def test_other_types_and_sizes_do_not_share_buffers():
     small, single, large = empty((2, 3), LIKE), empty(SHAPE, LIKE.float()), empty((3 << 20,), LIKE)
     assert small.dtype == large.dtype == torch.float64
     assert single.dtype == torch.float32
@@ -49,7 +49,7 @@ def test_other_types_and_sizes_have_their_own_numbers():
     assert empty((0, 5), LIKE).shape == (0, 5)
 
 
-def test_threads_have_their_own_memory():
+def test_threads_have_their_own_buffers():
     mine, theirs = empty(SHAPE, LIKE), list[int]()
     thread = threading.Thread(target=lambda: theirs.append(empty(SHAPE, LIKE).data_ptr()))
     thread.start()
@@ -57,9 +57,9 @@ def test_threads_have_their_own_memory():
     assert theirs[0] != mine.data_ptr()
 
 
-def test_answers_that_are_kept_are_not_written_over_by_later_ones():
+def test_results_that_are_kept_are_not_overwritten_by_later_ones():
     torch.manual_seed(0)
-    # the last node breaks, so that what is returned is what the sweep merged
+    # the last node breaks, so the values that are returned are in a buffer of the sweep
     model = torch.nn.Sequential(torch.nn.Linear(4, 64), torch.nn.ReLU(), torch.nn.Linear(64, 64), torch.nn.ReLU())
     ends = torch.randn(6, 2, 40, 4, dtype=torch.float64) * 4
     kept = [xl.restrict_many(model, *pair) for pair in ends]

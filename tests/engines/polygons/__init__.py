@@ -1,1 +1,1 @@
-"""Restrictions to polygons, held against the rational oracle, the network itself and restrictions to lines."""
+"""Restrictions to polygons, compared with the rational oracle, the network itself and restrictions to lines."""

@@ -1,4 +1,4 @@
-"""Planes solved by hand: known counts and areas, ties of every kind, lines along edges and through corners."""
+"""Planes solved by hand: known counts and areas, all kinds of ties, lines along edges and through corners."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ CASES = {
     "knots": (units(clamp(-0.5, 0.5), X, Y), [0.25] * 4 + [0.5] * 4 + [1.0]),
     "a triple point": (units(largest(3), X, Y, [-1.0, -1.0]), None),
     "an inner cell": (units(largest(5), X, MINUS_X, Y, MINUS_Y, ZERO, offset=[0.0] * 4 + [0.5]), [0.75] * 4 + [1.0]),
-    "zero as a rival": (units(largest(2, floor=True), X, Y), [1.0, 1.5, 1.5]),
+    "zero as a challenger": (units(largest(2, floor=True), X, Y), [1.0, 1.5, 1.5]),
     "identical functions": (units(largest(4), X, X, Y, X), [2.0, 2.0]),
     "sort": (units(ranks(3, 0, 1, 2), X, Y, ZERO), [0.5] * 4 + [1.0] * 2),
     "the largest by rank": (units(ranks(3, 0), X, Y, ZERO), [1.0, 1.5, 1.5]),
@@ -63,18 +63,18 @@ COUNTS = {"six lines through one point": 12, "the same six, each three times": 1
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_pieces_are_those_found_by_hand(name):
+def test_polygons_are_those_found_by_hand(name):
     network, areas = CASES[name]
     plane = xl.restrict_plane(network, SQUARE)
     assert len(plane) == (COUNTS[name] if areas is None else len(areas))
     if areas is not None:
         assert sorted(plane.areas.tolist()) == pytest.approx(sorted(areas), abs=1e-14)
     generator = torch.Generator().manual_seed(0)
-    checks.fills_the_whole(plane, SQUARE)
-    checks.is_convex(plane)
-    checks.edges_fit(plane)
-    checks.equals_the_network(plane, network, SQUARE, generator, 1000)
-    checks.lines_agree(plane, network, SQUARE, generator, 20)
+    checks.check_areas(plane, SQUARE)
+    checks.check_convexity(plane)
+    checks.check_edges(plane)
+    checks.check_values(plane, network, SQUARE, generator, 1000)
+    checks.check_lines(plane, network, SQUARE, generator, 20)
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -82,14 +82,14 @@ def test_lines_along_edges_and_through_corners_have_the_breaks_of_the_line(name)
     network, _ = CASES[name]
     plane = xl.restrict_plane(network, SQUARE)
     for a, b in [((-1, 0), (1, 0)), ((0, 1), (0, -1)), ((-1, -1), (1, 1)), ((1, -1), (-1, 1)), ((-1, -1), (1, -1))]:
-        start, stop = torch.tensor([a, b], dtype=torch.float64)
-        truth, line = xl.restrict(network, start, stop), plane.line(start + 1, stop + 1)
+        start, end = torch.tensor([a, b], dtype=torch.float64)
+        truth, line = xl.restrict(network, start, end), plane.line(start + 1, end + 1)
         assert line.alphas.tolist() == pytest.approx(truth.alphas.tolist(), abs=1e-14), f"{a} to {b}"
         assert float((line.values - truth.values).abs().max()) <= 1e-14
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_points_straight_above_or_beside_a_corner_are_found_like_all_others(name):
+def test_points_aligned_with_a_corner_are_located(name):
     network, _ = CASES[name]
     plane = xl.restrict_plane(network, SQUARE)
     steps = torch.linspace(0, 2, 17, dtype=torch.float64)
@@ -117,7 +117,7 @@ def test_tent_maps_make_a_chessboard(depth):
 
 
 @pytest.mark.parametrize("widths", [(5, 20, 20, 20, 3), (100, 40, 40, 40, 40, 5)], ids=str)
-def test_networks_without_offsets_have_nothing_but_wedges(widths):
+def test_networks_without_biases_have_only_wedges(widths):
     for seed in range(3):
         generator = torch.Generator().manual_seed(seed)
         ops: list[Op] = []
@@ -129,5 +129,5 @@ def test_networks_without_offsets_have_nothing_but_wedges(widths):
         plane = xl.restrict_plane(chain((widths[0],), *ops[:-1]), vertices)
         origin = checks.coordinates(vertices, torch.zeros(1, widths[0], dtype=torch.float64))
         for ring in checks.rings(plane):
-            assert float((ring - origin).norm(dim=1).min()) <= 1e-12, "a piece that is no wedge"
+            assert float((ring - origin).norm(dim=1).min()) <= 1e-12, "a polygon that is not a wedge"
         assert len(plane) > 50

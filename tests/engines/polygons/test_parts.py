@@ -1,4 +1,4 @@
-"""Planes in parts: the answer does not depend on how much is held at once, and a million polygons fit."""
+"""Planes in parts: the answer does not depend on the memory budget, and a million polygons fit in 2 GiB."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import torch
 from torch import nn
 
 import exactline as xl
-from tests.test_promises import peak_of
+from tests.test_promises import measure_peak
 
 SQUARE = torch.tensor([[-1.0, -1.0], [1.0, -1.0], [1.0, 1.0], [-1.0, 1.0]], dtype=torch.float64) * 3
 
 
-def bent(*widths: int) -> nn.Module:
+def build_relu_network(*widths: int) -> nn.Module:
     torch.manual_seed(0)
     layers: list[nn.Module] = []
     for before, after in itertools.pairwise(widths):
@@ -27,7 +27,7 @@ def bent(*widths: int) -> nn.Module:
     return model
 
 
-def pooled() -> nn.Module:
+def build_pooling_network() -> nn.Module:
     torch.manual_seed(1)
     return nn.Sequential(
         nn.Linear(2, 36),
@@ -42,16 +42,18 @@ def pooled() -> nn.Module:
 
 
 def assert_one_mesh(plane: xl.PlaneRestriction) -> None:
-    """Corners, edges and polygons of a disc, every inner edge with two sides; the outline is all that is open."""
+    """Euler's formula holds, and only edges on the outline have a single side."""
     assert len(plane.weights) - len(plane.edges) + len(plane) == 1
-    open_edges = plane.edges[(plane.sides < 0).any(1)]
-    spots = plane.corners[open_edges] / plane.extent
+    outer_edges = plane.edges[(plane.sides < 0).any(1)]
+    positions = plane.corners[outer_edges] / plane.extent
     low, high = plane.outline.amin(0) / plane.extent, plane.outline.amax(0) / plane.extent
-    along = ((spots - low).abs() < 1e-12) | ((spots - high).abs() < 1e-12)
-    assert bool(along.all(1).any(1).all())  # both ends on one side of the square
+    on_side = ((positions - low).abs() < 1e-12) | ((positions - high).abs() < 1e-12)
+    assert bool(on_side.all(1).any(1).all())  # both ends on one side of the square
 
 
-@pytest.mark.parametrize("make", [lambda: bent(2, 24, 24, 24, 3), pooled], ids=["relu", "pooling"])
+@pytest.mark.parametrize(
+    "make", [lambda: build_relu_network(2, 24, 24, 24, 3), build_pooling_network], ids=["relu", "pooling"]
+)
 def test_small_budgets_give_the_same_polygons(make):
     model = make().eval()
     whole = xl.restrict_plane(model, SQUARE)
@@ -64,19 +66,19 @@ def test_small_budgets_give_the_same_polygons(make):
         assert_one_mesh(parts)
         assert float((parts.areas.sort().values - whole.areas.sort().values).abs().max()) < 1e-12 * whole.area
         assert torch.allclose(parts.at(points), whole.at(points), rtol=1e-11, atol=1e-12)
-        births = [sorted(map(str, {(b.node, b.unit) for b in plane.origins if b})) for plane in (parts, whole)]
-        assert births[0] == births[1]
+        origins = [sorted(map(str, {(o.node, o.unit) for o in plane.origins if o})) for plane in (parts, whole)]
+        assert origins[0] == origins[1]
 
 
-def test_parts_are_classes_of_one_plane():
-    model = bent(2, 24, 24, 24, 3)
+def test_decisions_do_not_depend_on_the_parts():
+    model = build_relu_network(2, 24, 24, 24, 3)
     one, two = (xl.restrict_plane(model, SQUARE, memory=m).decisions() for m in (None, 1))
     assert [r.label for r in one] == [r.label for r in two]
     assert [r.area for r in one] == pytest.approx([r.area for r in two], rel=1e-10, abs=1e-12)
 
 
 def test_values_may_be_left_out():
-    model = bent(2, 16, 16, 2)
+    model = build_relu_network(2, 16, 16, 2)
     plane = xl.restrict_plane(model, SQUARE, values=False)
     with pytest.raises(xl.MissingError):
         _ = plane.values
@@ -85,22 +87,25 @@ def test_values_may_be_left_out():
     assert plane.line([0.0, 0.0], [6.0, 6.0]).stored_values is None
 
 
-def test_progress_rises_to_the_end():
-    told: list[tuple[float, int]] = []
+def test_progress_increases_to_one():
+    reports: list[tuple[float, int]] = []
     plane = xl.restrict_plane(
-        bent(2, 24, 24, 24, 3), SQUARE, memory=200_000, progress=lambda share, count: told.append((share, count))
+        build_relu_network(2, 24, 24, 24, 3),
+        SQUARE,
+        memory=200_000,
+        progress=lambda share, count: reports.append((share, count)),
     )
-    assert len(told) > 2
-    assert all(a < b for a, b in itertools.pairwise(told))
-    assert told[-1][0] == pytest.approx(1)
-    assert told[-1][1] == len(plane)
+    assert len(reports) > 2
+    assert all(a < b for a, b in itertools.pairwise(reports))
+    assert reports[-1][0] == pytest.approx(1)
+    assert reports[-1][1] == len(plane)
 
 
 @pytest.mark.slow
 def test_a_million_polygons_in_less_than_two_gibibytes():
-    peak, lines = peak_of(
-        "from tests.engines.polygons.test_parts import SQUARE, bent\n"
-        "plane = xl.restrict_plane(bent(2, 512, 512, 512, 4), SQUARE, values=False)\n"
+    peak, lines = measure_peak(
+        "from tests.engines.polygons.test_parts import SQUARE, build_relu_network\n"
+        "plane = xl.restrict_plane(build_relu_network(2, 512, 512, 512, 4), SQUARE, values=False)\n"
         "print(len(plane), len(plane.weights) - len(plane.edges) + len(plane), abs(float(plane.shares.sum()) - 1))"
     )
     count, euler, off = lines[-1].split()

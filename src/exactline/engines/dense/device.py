@@ -1,8 +1,9 @@
-"""A breaking node without the host: crossings are placed and points merged where the tensors are.
+"""Breaking nodes entirely on a GPU: crossings are placed and points merged without the host.
 
-Every answer a device is waited for costs more than the work it is about. So a node asks three times at the most: how
-large the values are and how near to a knot, how many crossings there are, and whether any of them is near another or
-near a point that is there already. Where one is, the host places them all, see `place`; else the bits are the same.
+Each synchronization with the device costs more than the work it waits for. So a breaking node reads at most three
+results: the range of its input and its distances to the knots, the number of crossings, and whether any crossing is
+near another one or near an existing point. If one is, the host places all crossings (`breaks.place_breaks`). Otherwise
+the results agree with the host's bit for bit.
 """
 
 from __future__ import annotations
@@ -17,43 +18,48 @@ from torch import Tensor
 from ...arrays import Ints
 from ...lines import interpolate
 from ...network.graph import Network
-from ...ops.base import OVERFLOW_GUARD, Breaking, Crossings
-from .breaks import ALPHA_RESOLUTION, CrossingErrors
-from .state import DevicePoints, SweepState
+from ...ops.base import Breaking, Crossings
+from ...tolerances import ALPHA_RESOLUTION, OVERFLOW_GUARD
+from .breaks import CrossingErrors
+from .points import ALPHA, ALPHA_ERROR, NODE, PointTable, stack_columns
+from .state import SweepState
 
 
 @dataclass(frozen=True)
 class InputSummary:
-    """What is asked of the input of a breaking node before all else."""
+    """The range of a breaking node's input, read from the device at once."""
 
     low: float
     high: float
-    knot_distances: tuple[float, ...] | None  # to each knot, the distance of the nearest value
+    knot_distances: tuple[float, ...] | None  # to each knot, from the value nearest to it
 
 
 def summarize_input(state: SweepState, op: Breaking, source: int) -> InputSummary | None:
-    """One look at the input, and at the live tensors that were not looked at before; None where there are no values."""
+    """Read the range of the node's input; None if it is empty.
+
+    The same read also fills in the state's missing `magnitudes`.
+    """
     x = state.live[source]
     if not x.numel():
         return None
     others = [j for j, t in state.live.items() if j not in state.magnitudes and j != source and t.numel()]
-    nearest = op.knot_distances(x)
-    asked = [torch.stack(torch.aminmax(t)) for t in (x, *(state.live[j] for j in others))]
-    answers: list[float] = torch.cat(asked if nearest is None else [*asked, nearest]).tolist()
-    for place, j in enumerate(others, 1):
-        state.magnitudes[j] = max(-answers[2 * place], answers[2 * place + 1])
-    known = tuple(answers[2 * len(asked) :])
-    return InputSummary(answers[0], answers[1], known or None)
+    distances = op.knot_distances(x)
+    ranges = [torch.stack(torch.aminmax(t)) for t in (x, *(state.live[j] for j in others))]
+    numbers: list[float] = torch.cat(ranges if distances is None else [*ranges, distances]).tolist()
+    for k, j in enumerate(others, 1):
+        state.magnitudes[j] = max(-numbers[2 * k], numbers[2 * k + 1])
+    knot_distances = tuple(numbers[2 * len(ranges) :])
+    return InputSummary(numbers[0], numbers[1], knot_distances or None)
 
 
 @dataclass(frozen=True)
 class DeviceBreaks:
-    """New points in order, each of one crossing."""
+    """New breaks in order, one per crossing."""
 
     piece: Tensor  # (k,) the point to the left
     alpha: Tensor  # (k,)
-    part: Tensor  # (k,) how far along the piece
-    slope: Tensor  # (k,)
+    fraction: Tensor  # (k,) position within the piece, 0..1
+    slope: Tensor  # (k,) absolute slope of the difference that crosses zero
     unit: Tensor  # (k,)
     element: Tensor  # (k,)
     partner: Tensor  # (k,) or -1
@@ -63,120 +69,137 @@ class DeviceBreaks:
         return len(self.piece)
 
 
-def place_on_device(crossings: Crossings, noise: CrossingErrors, rows: DevicePoints) -> DeviceBreaks | None:
-    """A break for every crossing, as `place` would have it; None where some are not told from others."""
+def place_on_device(crossings: Crossings, errors: CrossingErrors, points: PointTable) -> DeviceBreaks | None:
+    """Give every crossing a break of its own, as `place_breaks` would; None if some may be ties."""
     before, after = (t.to(torch.float64).abs() for t in (crossings.before, crossings.after))
-    if noise.magnitude > OVERFLOW_GUARD:
+    if errors.magnitude > OVERFLOW_GUARD:
         before, after = before / 2, after / 2
     total = before + after
-    part, rest = before / total, after / total
-    order = torch.argsort(crossings.piece + part)
-    piece, part, rest, total = (t[order] for t in (crossings.piece, part, rest, total))
-    left, right = rows.spots[piece], rows.spots[piece + 1]
-    start, stop = left[:, 0], right[:, 0]
+    from_left, from_right = before / total, after / total
+    order = torch.argsort(crossings.piece + from_left)
+    piece, from_left, from_right, total = (t[order] for t in (crossings.piece, from_left, from_right, total))
+    left, right = points.reals[piece], points.reals[piece + 1]
+    start, stop = left[:, ALPHA], right[:, ALPHA]
     width = stop - start
-    alpha = torch.where(part <= 0.5, start + part * width, stop - rest * width)
-    rate = total / width
-    if len(piece) and not bool(_are_apart(piece, alpha, rate, left, right, noise.threshold)):
+    alpha = torch.where(from_left <= 0.5, start + from_left * width, stop - from_right * width)
+    slope = total / width
+    if len(piece) and not bool(_are_distinct(piece, alpha, slope, left, right, errors.threshold)):
         return None
     columns = (t[order] for t in (crossings.unit, crossings.element, crossings.partner, crossings.level))
-    return DeviceBreaks(piece, alpha, (alpha - start) / width, rate, *columns)
+    return DeviceBreaks(piece, alpha, (alpha - start) / width, slope, *columns)
 
 
-def _are_apart(piece: Tensor, alpha: Tensor, rate: Tensor, left: Tensor, right: Tensor, doubtful: float) -> Tensor:
-    """Whether crossings are in order, and far from one another and from the points that are there already."""
+def _are_distinct(
+    piece: Tensor,  # (k,)
+    alpha: Tensor,  # (k,)
+    slope: Tensor,  # (k,)
+    left: Tensor,  # (k, 3) real columns of the point to the left
+    right: Tensor,  # (k, 3) and of the point to the right
+    threshold: float,
+) -> Tensor:
+    """Whether crossings are sorted, and certainly distinct from each other and from the existing points."""
     slack = ALPHA_RESOLUTION * alpha
-    inside = (alpha - left[:, 0] - left[:, 2] > slack) & (right[:, 0] - alpha - right[:, 2] > slack)
-    reach = divide(doubtful, rate)
-    clear = alpha[1:] - alpha[:-1] > reach[1:] + reach[:-1] + slack[1:]
-    ahead = (piece[1:] > piece[:-1]) | ((piece[1:] == piece[:-1]) & clear)
-    return inside.all() & ahead.all()
+    from_left = alpha - left[:, ALPHA] - left[:, ALPHA_ERROR]
+    from_right = right[:, ALPHA] - alpha - right[:, ALPHA_ERROR]
+    inside = (from_left > slack) & (from_right > slack)
+    radius = divide(threshold, slope)
+    distinct = alpha[1:] - alpha[:-1] > radius[1:] + radius[:-1] + slack[1:]
+    increasing = (piece[1:] > piece[:-1]) | ((piece[1:] == piece[:-1]) & distinct)
+    return inside.all() & increasing.all()
 
 
 def divide(number: float, tensor: Tensor) -> Tensor:
-    """A quotient rounded once; torch's own multiplies by a reciprocal."""
+    """A correctly rounded quotient; torch multiplies by the reciprocal instead."""
     return torch.full_like(tensor, number) / tensor
 
 
 class DeviceInsertion:
-    """Old and new points in one order, as a whole or in parts; `Merge` is the same for points that the host placed."""
+    """The merged order of old and new points on a device; the counterpart of `insert.Insertion`."""
 
-    def __init__(self, state: SweepState, fresh: DeviceBreaks, doubtful: float) -> None:
-        self.state, self.breaks, self.threshold = state, fresh, doubtful
-        self.at = fresh.piece + torch.arange(1, len(fresh) + 1, device=fresh.piece.device)
-        old = torch.ones(len(state) + len(fresh), dtype=torch.int64, device=self.at.device)
-        self.left = old.index_fill_(0, self.at, 0).cumsum(0) - 1  # the old point at or before each place
+    def __init__(self, state: SweepState, breaks: DeviceBreaks, threshold: float) -> None:
+        self.state, self.breaks, self.threshold = state, breaks, threshold
+        self.new_index = breaks.piece + torch.arange(1, len(breaks) + 1, device=breaks.piece.device)
+        is_old = torch.ones(len(state) + len(breaks), dtype=torch.int64, device=self.new_index.device)
+        # the old point that each row is, or follows
+        self.source_index = is_old.index_fill_(0, self.new_index, 0).cumsum(0) - 1
 
     def __len__(self) -> int:
         return len(self.breaks)
 
     def part(self, start: int, stop: int) -> DeviceInsertionPart:
-        """The points ``start`` to ``stop``; for less than all of them the device is asked once."""
-        if start == 0 and stop == len(self.left):
+        """Rows ``start`` to ``stop``; the first proper part copies `order` to the host."""
+        if start == 0 and stop == len(self.source_index):
             return DeviceInsertionPart(
-                self, slice(start, stop), slice(0, len(self.breaks)), slice(0, len(self.points.gaps))
+                self, slice(start, stop), slice(0, len(self.breaks)), slice(0, len(self.line_ends))
             )
-        line, _, left = self.order
-        births = np.searchsorted(np.flatnonzero(left[1:] == left[:-1]) + 1, (start, stop)).tolist()
-        gaps = np.searchsorted(np.flatnonzero(line[1:] != line[:-1]), (start, stop - 1)).tolist()
-        return DeviceInsertionPart(self, slice(start, stop), slice(*births), slice(*gaps))
+        line, _, source = self.order
+        breaks = np.searchsorted(np.flatnonzero(source[1:] == source[:-1]) + 1, (start, stop)).tolist()
+        line_ends = np.searchsorted(np.flatnonzero(line[1:] != line[:-1]), (start, stop - 1)).tolist()
+        return DeviceInsertionPart(self, slice(start, stop), slice(*breaks), slice(*line_ends))
 
     @cached_property
     def order(self) -> tuple[Ints, Ints, Ints]:
-        """For every point, on the host: its line, the crossings counted there, and the old point at or before it."""
-        marks = self.points.marks
-        line, counts, left = torch.stack([marks[:, 0], marks[:, 4], self.left]).cpu().numpy()
-        return line, counts, left
+        """On the host, (rows,) each: the line, the number of crossings, and the source point."""
+        line, counts, source = torch.stack([self.points.line, self.points.count, self.source_index]).cpu().numpy()
+        return line, counts, source
 
     @cached_property
-    def points(self) -> DevicePoints:
-        """What is known of all points."""
-        fresh, rows = self.breaks, self.state.device_points
-        if not len(fresh):
-            return rows
-        line, doubts = rows.marks[fresh.piece, :2].T  # of the piece that is split
-        node, none, one = (torch.full_like(line, n) for n in (self.state.node, 0, 1))
-        marks = torch.stack([line, doubts, node, fresh.unit, one, fresh.element, fresh.partner, none], 1)
-        spots = torch.stack([fresh.alpha, fresh.slope, divide(self.threshold, fresh.slope)], 1)
-        gaps = rows.gaps + torch.searchsorted(fresh.piece, rows.gaps)  # as many as came in before
-        return DevicePoints(self._merge(rows.marks, marks), self._merge(rows.spots, spots), gaps)
+    def points(self) -> PointTable:
+        """The point table of all rows."""
+        breaks, old = self.breaks, self.state.device_points
+        if not len(breaks):
+            return old
+        line, ambiguous = old.integers[breaks.piece, :NODE].T  # of the piece that is split
+        node, zero, one = (torch.full_like(line, n) for n in (self.state.node, 0, 1))
+        integers = (line, ambiguous, node, breaks.unit, one, breaks.element, breaks.partner, zero)
+        reals = (breaks.alpha, breaks.slope, divide(self.threshold, breaks.slope))
+        return PointTable(
+            self._merge(old.integers, stack_columns(integers)), self._merge(old.reals, stack_columns(reals))
+        )
+
+    @cached_property
+    def line_ends(self) -> Tensor:
+        """(lines - 1,) the last row of every line but the last."""
+        ends = self.state.device_line_ends
+        return ends + torch.searchsorted(self.breaks.piece, ends) if len(self.breaks) else ends
 
     def _merge(self, old: Tensor, new: Tensor) -> Tensor:
-        return old.index_select(0, self.left).index_copy_(0, self.at, new)
+        return old.index_select(0, self.source_index).index_copy_(0, self.new_index, new)
 
 
 class DeviceInsertionPart:
-    """A stretch of the order of old and new points."""
+    """Consecutive rows of a `DeviceInsertion`, with the breaks and line ends among them."""
 
-    def __init__(self, merge: DeviceInsertion, points: slice, births: slice, gaps: slice) -> None:
-        self.insertion, self.points, self.breaks, self.line_ends = merge, points, births, gaps
-        self.left, self.at = merge.left[points], merge.at[births] - points.start
-        self.whole = len(self.left) == len(merge.left)
-        self.has_new_points = not self.whole or len(merge) > 0  # whether the points are others than before
+    def __init__(self, insertion: DeviceInsertion, rows: slice, breaks: slice, line_ends: slice) -> None:
+        self.insertion, self.rows, self.breaks, self.line_ends = insertion, rows, breaks, line_ends
+        self.source_index, self.new_index = insertion.source_index[rows], insertion.new_index[breaks] - rows.start
+        self.whole = len(self.source_index) == len(insertion.source_index)
+        self.has_new_points = not self.whole or len(insertion) > 0  # whether the rows differ from the old points
 
-    def interpolate(self, values: Tensor, tame: bool = False) -> Tensor:
-        """Values at old points, and between them at new ones; ``tame`` values are so small that nothing overflows."""
+    def interpolate(self, values: Tensor, cannot_overflow: bool = False) -> Tensor:
+        """Values (n, *shape) at the old points as values at all rows; new points are interpolated."""
         if not self.has_new_points:
             return values
-        merged = values.index_select(0, self.left)
-        if not len(self.at):
+        merged = values.index_select(0, self.source_index)
+        if not len(self.new_index):
             return merged
-        piece, part = self.insertion.breaks.piece[self.breaks], self.insertion.breaks.part[self.breaks]
-        part = part.to(values.dtype).view(-1, *[1] * (values.dim() - 1))
+        piece, fraction = self.insertion.breaks.piece[self.breaks], self.insertion.breaks.fraction[self.breaks]
+        fraction = fraction.to(values.dtype).view(-1, *[1] * (values.dim() - 1))
         left, right = values.index_select(0, piece), values.index_select(0, piece + 1)
-        return merged.index_copy_(0, self.at, interpolate(left, right, part, tame=tame))
+        new = interpolate(left, right, fraction, cannot_overflow=cannot_overflow)
+        return merged.index_copy_(0, self.new_index, new)
 
     def set_crossing_values(self, merged: Tensor) -> None:
-        """At its break a crossing element is exactly what it crosses."""
-        if not len(self.at):
+        """Set every crossing element to exactly the knot or element that it crosses; modifies ``merged``."""
+        if not len(self.new_index):
             return
-        fresh, flat = self.insertion.breaks, merged.view(len(merged), -1)
-        element, partner, level = (t[self.breaks] for t in (fresh.element, fresh.partner, fresh.level))
-        met = flat[self.at, partner.clamp(min=0)]
-        flat[self.at, element] = torch.where(partner >= 0, met, level)
+        breaks, flat = self.insertion.breaks, merged.view(len(merged), -1)
+        element, partner, level = (t[self.breaks] for t in (breaks.element, breaks.partner, breaks.level))
+        partner_value = flat[self.new_index, partner.clamp(min=0)]
+        flat[self.new_index, element] = torch.where(partner >= 0, partner_value, level)
 
-    def point_table(self, network: Network, source: int, doubtful: float) -> tuple[Tensor, Tensor, Tensor, None]:
-        """Marks and spots of these points, the gaps between lines, and no trail."""
-        rows = self.insertion.points
-        gaps = rows.gaps[self.line_ends] - self.points.start
-        return rows.marks[self.points], rows.spots[self.points], gaps, None
+    def point_table(self, network: Network, source: int, threshold: float) -> tuple[PointTable, Tensor, None]:
+        """The point table of these rows, the line ends among them, and no probes (devices keep none)."""
+        table = self.insertion.points
+        ends = self.insertion.line_ends[self.line_ends] - self.rows.start
+        return PointTable(table.integers[self.rows], table.reals[self.rows]), ends, None

@@ -1,6 +1,6 @@
-"""How far the values that reach a breaking node can be trusted: an estimate, made from each point alone.
+"""Error bounds of the values at the input of a breaking node, estimated at each point independently.
 
-Only points that hold a value close to a knot are looked at.
+Only points with a value close to a knot are estimated.
 """
 
 from __future__ import annotations
@@ -15,77 +15,87 @@ from torch import Tensor
 from ...arrays import Floats, Ints
 from ...network.graph import Network
 from ...numerics.plan import sweep_plan
-from ...numerics.roundoff_probes import PROBE_COUNT, SMALLEST_SUBNORMAL, RoundoffProbes
+from ...numerics.roundoff_probes import RoundoffProbes
 from ...numerics.static_filter import Magnitude
 from ...ops.base import ErrorBounds, flatten_units
 from ...ops.masks import is_on_host
-from .state import SweepState, to_device
+from ...tolerances import PROBE_COUNT, PROBE_SAFETY, SMALLEST_SUBNORMAL
+from .points import PointTable, to_device
+from .state import SweepState
 
-PROBE_SAFETY = 16.0  # estimates are multiplied by this before they decide
-MIN_KEPT_PROBE_POINTS = 64  # points in doubt before errors are kept: a few tell nothing of those to come
-MAX_PROBE_BYTES = 1 << 27  # bytes of a walk over doubtful points
-MAX_KEPT_PROBE_BYTES = 1 << 28  # bytes of a walk that is kept along with a state
+MIN_KEPT_PROBE_POINTS = 64  # ambiguous points at one node before the probes of all points are kept
+MAX_PROBE_BYTES = 1 << 27  # bytes of the probes that are evaluated at a time
+MAX_KEPT_PROBE_BYTES = 1 << 28  # bytes of the probes that a state may keep
 
 
 def estimate_errors(
     network: Network,
-    place: int,
-    points: list[Tensor],  # each (k, *in)
-    errors: list[Tensor],  # each (k, *in)
+    node: int,
+    points: list[Tensor],  # (k, *in) each
+    errors: list[Tensor],  # (k, *in) each
 ) -> Tensor:
-    """Estimated error (k, *shape) of one node, evaluated from the input."""
-    return RoundoffProbes(network, points, errors).advance_to(place)
+    """Estimated errors (k, *shape) of one node's values at input points, given the errors of those points."""
+    return RoundoffProbes(network, points, errors).advance_to(node)
 
 
 def alpha_errors(
-    errors: Tensor,  # (k, *shape) at the input of the node that bore the points
+    errors: Tensor,  # (k, *shape) at the input of the node that the breaks originate from
     element: Ints,  # (k,)
     partner: Ints,  # (k,) or -1
-    rates: Floats,  # (k,)
+    slopes: Floats,  # (k,)
 ) -> Floats:
-    """How far in alpha breaks may be from the truth, (k,)."""
+    """(k,) the errors of breaks in alpha, from the errors of the values that cross there."""
     elements, device = flatten_units(errors), errors.device
-    size = elements.gather(1, to_device(device, element[:, None]))[:, 0]
+    own = elements.gather(1, to_device(device, element[:, None]))[:, 0]
     other = elements.gather(1, to_device(device, partner.clip(min=0)[:, None]))[:, 0]
-    both = size + other * to_device(device, partner >= 0)
-    with np.errstate(all="ignore"):  # a rate may be as small as it likes
-        return PROBE_SAFETY * both.to(torch.float64).cpu().numpy() / rates
+    both = own + other * to_device(device, partner >= 0)
+    with np.errstate(all="ignore"):  # slopes may be arbitrarily small
+        return PROBE_SAFETY * both.to(torch.float64).cpu().numpy() / slopes
 
 
 class PointErrorBounds(ErrorBounds):
-    """The noise at the input of one breaking node, for the points of a state."""
+    """Error bounds at the input of one breaking node, for the points of a state."""
 
     def __init__(
         self,
         network: Network,
         state: SweepState,
-        place: int,
+        source: int,
         largest: float,
-        size: Magnitude,
-        nearest: Sequence[float] | None = None,
+        bound: Magnitude,
+        knot_distances: Sequence[float] | None = None,
     ) -> None:
-        self.network, self.state, self.source = network, state, place
-        self.magnitude, self.knot_distances = largest, nearest
-        on_device = not is_on_host(state.live[place])
+        self.network, self.state, self.source = network, state, source
+        self.magnitude, self.knot_distances = largest, knot_distances
+        on_device = not is_on_host(state.live[source])
         self.line_ends = (
-            state.device_points.gaps if on_device else to_device(state.device, np.flatnonzero(~state.same_line))
+            state.device_line_ends if on_device else to_device(state.device, np.flatnonzero(~state.same_line))
         )
         self.several_lines = len(self.line_ends) > 0
-        self.threshold = state.filter.threshold(state.node, state.dtype, largest, size, state.live[place].numel())
+        self.threshold = state.filter.threshold(state.node, state.dtype, largest, bound, state.live[source].numel())
+
+    @property
+    def points(self) -> PointTable:
+        """The points of the state."""
+        return self.state.points
+
+    @property
+    def device(self) -> torch.device:
+        """The device of the state's values."""
+        return self.state.device
 
     @cached_property
     def same_line(self) -> Tensor:  # pyright: ignore[reportIncompatibleVariableOverride]
-        line = self.state.point_tensors()[0][:, 0]
+        line = self.state.point_tensors().line
         return line[:-1] == line[1:]
 
     @property
     def widths(self) -> Tensor:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return self.state.point_tensors()[1][:, 0].diff()
+        return self.state.point_tensors().alpha.diff()
 
     def bound(self, rows: Tensor) -> Tensor:
-        many = len(rows) >= MIN_KEPT_PROBE_POINTS and 2 * len(rows) >= len(self.state)
-        if self.state.probes is None and many and self._probes_fit():
-            # most points are doubtful: errors are kept from node to node rather than found again each time
+        most_points = len(rows) >= MIN_KEPT_PROBE_POINTS and 2 * len(rows) >= len(self.state)
+        if self.state.probes is None and most_points and self._probes_fit():
             every = torch.arange(len(self.state), device=rows.device)
             self.state.probes = RoundoffProbes(self.network, *self.state.line_points(every))
         if self.state.probes is not None:
@@ -97,28 +107,30 @@ class PointErrorBounds(ErrorBounds):
         return self.threshold if shares is None else self.threshold * shares[elements] + 64 * SMALLEST_SUBNORMAL
 
     def alpha_errors(self, rows: Ints) -> Floats:
-        """How far in alpha the breaks at some points may be from the truth, (rows,); found once for each."""
-        state = self.state
-        unknown = rows[state.has_sharp_error[rows] == 0]
-        born = state.origins[unknown]
-        for node in np.unique(born[:, 0]).tolist():
-            of_node = born[:, 0] == node
-            some = unknown[of_node]
-            state.spots[some, 2] = 0.0
+        """(rows,) refined alpha errors of some points, cached in the point table."""
+        points = self.state.points
+        unknown = rows[points.refined[rows] == 0]
+        nodes = points.node[unknown]
+        for node in np.unique(nodes).tolist():
+            some = unknown[nodes == node]
+            points.alpha_error[some] = 0.0
             if node >= 0:
-                errors = self._errors(self.network.nodes[node].inputs[0], to_device(state.device, some))
-                state.spots[some, 2] = alpha_errors(errors, born[of_node, 3], born[of_node, 4], state.slopes[some])
-        state.marks[unknown, 7] = 1
-        return state.alpha_errors[rows]
+                errors = self._errors(self.network.nodes[node].inputs[0], to_device(self.state.device, some))
+                crossing = points.element[some], points.partner[some], points.slope[some]
+                points.alpha_error[some] = alpha_errors(errors, *crossing)
+        points.refined[unknown] = 1
+        return points.alpha_error[rows]
 
-    def _errors(self, place: int, rows: Tensor) -> Tensor:
+    def _errors(self, node: int, rows: Tensor) -> Tensor:
+        """Estimated errors (rows, elements) of one node at some points."""
         parts = rows.split(max(1, MAX_PROBE_BYTES // self._bytes_per_point()))
-        found = [flatten_units(estimate_errors(self.network, place, *self.state.line_points(some))) for some in parts]
-        return torch.cat(found)
+        return torch.cat(
+            [flatten_units(estimate_errors(self.network, node, *self.state.line_points(part))) for part in parts]
+        )
 
     def _probes_fit(self) -> bool:
         return len(self.state) * self._bytes_per_point() <= MAX_KEPT_PROBE_BYTES
 
     def _bytes_per_point(self) -> int:
-        """What a walk holds for each point."""
+        """Bytes of the values and probes of one point."""
         return (PROBE_COUNT + 1) * sweep_plan(self.network).bytes_live

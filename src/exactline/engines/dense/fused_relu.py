@@ -1,4 +1,8 @@
-"""A shorter way through a layer of ReLUs: many points, one tensor, nothing in doubt. It gives the same bits."""
+"""A fused fast path for ReLU layers on a CPU: compiled loops do in one pass what the general path does in many.
+
+It applies if the layer's input is the only live tensor and nothing is ambiguous, and gives the same results bit for
+bit.
+"""
 
 from __future__ import annotations
 
@@ -13,53 +17,55 @@ import torch
 
 from ...numerics.plan import SweepPlan
 from ...numerics.static_filter import Magnitude
-from ...ops.base import OVERFLOW_GUARD, Breaking
+from ...ops.base import Breaking
 from ...ops.masks import is_on_host
 from ...ops.pointwise import Pointwise
-from .breaks import ALPHA_RESOLUTION
+from ...tolerances import ALPHA_RESOLUTION, OVERFLOW_GUARD
+from .points import PointTable
 from .state import PatternRecord, SweepState
 from .workspace import empty
 
-MIN_LAYER_NUMBERS, MIN_FIRST_LAYER_NUMBERS = (
-    1 << 11,
-    1 << 15,
-)  # numbers of a layer: below, compiled loops save nothing; nor do they until loaded
-RELU_NUMBERS = (Fraction(0), Fraction(0), Fraction(1), Fraction(0))  # its knot, its slopes, its value there
+MIN_LAYER_NUMBERS = 1 << 11  # numbers in a layer (points times units): smaller layers gain nothing
+MIN_FIRST_LAYER_NUMBERS = 1 << 15  # the same before the compiled loops are loaded, which takes time
+RELU_NUMBERS = (Fraction(0), Fraction(0), Fraction(1), Fraction(0))  # knot, slope below, slope above, value there
 
 
-def insert_relu_breaks(facts: SweepPlan, state: SweepState, op: Breaking, source: int, most: int) -> SweepState | None:
-    """The state after a breaking node, or None where the usual way must be gone."""
+def insert_relu_breaks(
+    plan: SweepPlan, state: SweepState, op: Breaking, source: int, max_points: int
+) -> SweepState | None:
+    """The state after a breaking node, or None if the general path must be taken."""
     x, i = state.live[source], state.node
-    worth = MIN_LAYER_NUMBERS if _compiled_loops.cache_info().currsize else MIN_FIRST_LAYER_NUMBERS
-    if x.numel() < worth or x.dim() != 2 or not is_on_host(x) or x.dtype != torch.float64:
+    min_numbers = MIN_LAYER_NUMBERS if _compiled_loops.cache_info().currsize else MIN_FIRST_LAYER_NUMBERS
+    if x.numel() < min_numbers or x.dim() != 2 or not is_on_host(x) or x.dtype != torch.float64:
         return None
-    alone = len(state.live) == 1 and facts.last_use[source] == i
-    if not alone or state.probes is not None or not x.is_contiguous() or not _is_relu(op):
+    only_live = len(state.live) == 1 and plan.last_use[source] == i
+    if not only_live or state.probes is not None or not x.is_contiguous() or not _is_relu(op):
         return None
     loops = _compiled_loops()
     if loops is None:
         return None
-    scanned, turned, traced = loops
+    scan_signs, insert_sign_changes, record_pattern = loops
     values, counts = x.numpy(), np.empty(len(x), dtype=np.int64)
-    low, high = np.array(scanned(values.view(np.int64), state.line, counts)).view(np.float64).tolist()
+    low, high = np.array(scan_signs(values.view(np.int64), state.line, counts)).view(np.float64).tolist()
     if not high <= OVERFLOW_GUARD:
         return None
-    size = state.sizes[source]
-    doubtful = state.filter.threshold(i, x.dtype, high, size, x.numel())
+    bound = state.bounds[source]
+    threshold = state.filter.threshold(i, x.dtype, high, bound, x.numel())
     rows = len(x) + int(counts.sum())
-    if low <= doubtful or rows > most:
+    if low <= threshold or rows > max_points:
         return None
     out = empty((rows, x.shape[1]), x)
-    marks, spots = np.empty((rows, 8), dtype=np.int64), np.empty((rows, 3))
-    if not turned(values, state.marks, state.spots, counts, i, doubtful, ALPHA_RESOLUTION, out.numpy(), marks, spots):
+    old, new = state.points, PointTable.empty(rows)
+    inputs = (values, old.integers, old.reals, counts, i, threshold, ALPHA_RESOLUTION)
+    if not insert_sign_changes(*inputs, out.numpy(), new.integers, new.reals):
         return None
-    step = None
+    record = None
     if state.records_patterns:
-        pattern, origin = torch.empty(rows - 1, x.shape[1], dtype=torch.int16), np.empty(rows, dtype=np.int64)
-        traced(values, counts, marks, pattern.numpy(), origin)
-        step = PatternRecord(torch.from_numpy(origin), len(x), rows > len(x), pattern, None)
-    sizes = {**state.sizes, i: Magnitude(high * facts.value_gain[i], size.errors * facts.error_gain[i])}
-    return replace(state, facts=marks, places=spots, live={i: out}, sizes=sizes, record=step, is_unambiguous=True)
+        pattern, source_point = torch.empty(rows - 1, x.shape[1], dtype=torch.int16), np.empty(rows, dtype=np.int64)
+        record_pattern(values, counts, new.integers, pattern.numpy(), source_point)
+        record = PatternRecord(torch.from_numpy(source_point), len(x), rows > len(x), pattern, None)
+    bounds = {**state.bounds, i: Magnitude(high * plan.value_gain[i], bound.errors * plan.error_gain[i])}
+    return replace(state, table=new, live={i: out}, bounds=bounds, record=record, is_unambiguous=True)
 
 
 def _is_relu(op: Breaking) -> bool:
@@ -71,7 +77,7 @@ def _is_relu(op: Breaking) -> bool:
 
 @cache
 def _compiled_loops() -> tuple[Callable[..., Any], ...] | None:
-    """The compiled loops, where numba is there."""
+    """The compiled loops; None if numba is not installed."""
     try:
         from . import kernels
     except ImportError:

@@ -1,13 +1,13 @@
-"""Gradients summed over all pieces of many lines, in one sweep forwards and one backwards.
+"""Gradients summed over all pieces of many lines, by one forward and one backward sweep.
 
-Below a breaking node the branches are the same on all pieces that lie in one piece of before. So the weighted gradients
-of the finer pieces are added first, and the way back goes on with the coarser ones: every layer sees as many vectors
-as it had pieces on the way there, never one for each piece of the answer.
+A breaking node splits pieces, and below it the activation pattern is constant on every old piece. The backward sweep
+therefore sums the weighted gradients of the new pieces onto the old ones as soon as it has passed the node. Each layer
+sees as many vectors as it had pieces in the forward sweep, never one for each piece of the answer.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
@@ -15,156 +15,164 @@ import torch
 from torch import Tensor
 
 from ...lines import Lines
-from ...network.graph import Network
+from ...network.graph import Network, Node
 from ...numerics.plan import sweep_plan
 from ...ops.base import Affine, Breaking, Input
 from .state import PatternRecord, SweepState, start_state
 from .sweep import SweepLimits, evaluate_next, insert_breaks
 
-Gradients: TypeAlias = dict[int, Tensor]  # by node: (points, *shape), each for the piece that begins at a point
+NodeGradients: TypeAlias = dict[int, Tensor]  # by node: (points, *shape), for the piece that starts at each point
 
 
-class Seed(Protocol):
-    """What the gradient is of: the weighted gradient at the outputs, on every piece of a finished state."""
+class Cotangent(Protocol):
+    """The gradient at the outputs, weighted by the widths of the pieces, on every piece of a finished sweep."""
 
-    def __call__(self, state: SweepState, widths: Tensor) -> Gradients: ...
+    def __call__(self, state: SweepState, widths: Tensor) -> NodeGradients: ...
 
 
 @dataclass(frozen=True)
-class Layer:
-    """One layer on all pieces of a state: what a watcher is shown on the way back."""
+class LayerOnPieces:
+    """One layer on all pieces, as the backward sweep passes it to a hook."""
 
-    line: Tensor  # (points,) which line
-    widths: Tensor  # (points,) of the piece that begins there, 0 at the end of a line
+    line: Tensor  # (points,) index of the line
+    widths: Tensor  # (points,) width of the piece that starts there; 0 at the end of a line
     values: Tensor  # (points, *shape)
-    gradients: Tensor  # (points, *shape) summed over the finer pieces, with their weights
+    gradients: Tensor  # (points, *shape) weighted, and summed over the finer pieces of later layers
 
 
-Watcher: TypeAlias = Callable[[Layer], Tensor | None]  # may replace the gradients that go on
+LayerHook: TypeAlias = Callable[[LayerOnPieces], Tensor | None]  # returns gradients to continue with, or None
 
 
 @dataclass
-class Backward:
-    """One way there and back; pieces and units that sit on a knot are counted on the way."""
+class BackwardSweep:
+    """One forward and one backward sweep; counts pieces and ambiguous units on the way."""
 
     network: Network
-    seed: Seed
+    cotangent: Cotangent
     limits: SweepLimits
-    watch: dict[int, Watcher] = field(default_factory=dict[int, Watcher])  # by node
-    other_side: bool = False  # units that sit on a knot along a piece are taken on their other side
+    hooks: dict[int, LayerHook] = field(default_factory=dict[int, LayerHook])  # by node
+    other_side: bool = False  # take units that stay on a knot along a piece on their other side
     pieces: int = 0
-    stuck: int = 0  # pairs of a piece and a unit that sits on a knot all along it
+    ambiguous: int = 0  # pairs of a piece and a unit that stays on a knot along it
 
     def run(
         self, lines: Lines, progress: Callable[[int, int], None] | None = None
     ) -> Iterator[tuple[int, list[Tensor]]]:
-        """For groups of lines: the first of them, and the gradients at every input, (lines, *in) each."""
+        """Yield for each batch of lines the index of the first, and the gradients at every input, (lines, *in) each.
+
+        Args:
+            lines: The lines, on the network's device.
+            progress: Called after each batch with the number of lines done and of pieces so far.
+        """
         step = max(1, self.limits.max_points // 2)
         for first in range(0, len(lines), step):
             last = min(first + step, len(lines))
             state = start_state(lines, first, last, self.network.inputs)
             state.records_patterns = True
-            found = self._pull(state)
+            gradients = self._backpropagate(state)
             shapes = [self.network.nodes[i].shape for i in self.network.inputs]
-            none = lines.starts[0]
-            empty = [none.new_zeros(2 * (last - first), *s) for s in shapes]
-            yield first, [found.get(i, e)[0::2] for i, e in zip(self.network.inputs, empty, strict=True)]
+            zeros = [lines.starts[0].new_zeros(2 * (last - first), *s) for s in shapes]
+            yield first, [gradients.get(i, zero)[0::2] for i, zero in zip(self.network.inputs, zeros, strict=True)]
             if progress is not None:
                 progress(last, self.pieces)
 
-    def _pull(self, state: SweepState) -> Gradients:
-        """Gradients at what is live when the state begins, summed onto its pieces."""
-        nodes, facts = self.network.nodes, sweep_plan(self.network)
-        there: list[tuple[int, SweepState, PatternRecord | None]] = []  # nodes passed, with the points after them
-        shown: dict[int, Tensor] = {}
-        grads: Gradients | None = None
+    def _backpropagate(self, state: SweepState) -> NodeGradients:
+        """Sweep to the outputs and back; return the gradients of the state's live tensors on its pieces."""
+        nodes, plan = self.network.nodes, sweep_plan(self.network)
+        passed: list[tuple[int, SweepState, PatternRecord | None]] = []  # each node with the points after it
+        hooked: dict[int, Tensor] = {}  # values of nodes with a hook
+        gradients: NodeGradients | None = None
         while state.node < len(nodes):
             i = state.node
-            if isinstance(nodes[i].op, Breaking) and i in facts.last_use:
-                after = insert_breaks(self.network, facts, state, self.limits)
+            if isinstance(nodes[i].op, Breaking) and i in plan.last_use:
+                after = insert_breaks(self.network, plan, state, self.limits)
                 if not isinstance(after, SweepState):
-                    grads = self._parts(i, after)
+                    gradients = self._backpropagate_parts(i, after)
                     break
-                there.append((i, after, after.record))
+                passed.append((i, after, after.record))
                 state = after
             else:
-                there.append((i, state, None))
-            evaluate_next(self.network, facts, state)
-            if i in self.watch and i in state.live:
-                shown[i] = state.live[i]
-        if grads is None:
-            self.pieces += int(_joined(state).sum())
-            grads = self.seed(state, _widths(state))
-        for i, after, step in reversed(there):
-            self._show(i, after, shown.get(i), grads)
-            grads = self._through(i, after, step, grads)
-        return grads
+                passed.append((i, state, None))
+            evaluate_next(self.network, plan, state)
+            if i in self.hooks and i in state.live:
+                hooked[i] = state.live[i]
+        if gradients is None:
+            self.pieces += int(_same_line(state).sum())
+            gradients = self.cotangent(state, _piece_widths(state))
+        for i, after, record in reversed(passed):
+            self._call_hook(i, after, hooked.get(i), gradients)
+            gradients = self._step_back(i, after, record, gradients)
+        return gradients
 
-    def _parts(self, i: int, parts: Iterator[SweepState]) -> Gradients:
-        """The same where the points are taken in parts from node ``i`` on: their sums are put together."""
-        total: Gradients = {}
+    def _backpropagate_parts(self, i: int, parts: Iterator[SweepState]) -> NodeGradients:
+        """Backpropagate the parts into which memory limits split the points at node ``i``, and sum the results."""
+        total: NodeGradients = {}
         for part in parts:
-            shown, step = part.live.get(i), part.record
-            whole = SweepState(part.lines, part.node, part.facts, part.places, dict(part.live), records_patterns=True)
-            grads = self._pull(part)
-            self._show(i, whole, shown, grads)
-            for j, g in self._through(i, whole, step, grads).items():
-                total[j] = total[j] + g if j in total else g
+            values, record = part.live.get(i), part.record
+            whole = SweepState(part.lines, part.node, part.table, dict(part.live), records_patterns=True)
+            gradients = self._backpropagate(part)
+            self._call_hook(i, whole, values, gradients)
+            before = self._step_back(i, whole, record, gradients)
+            accumulate(total, list(before), list(before.values()))
         return total
 
-    def _show(self, i: int, after: SweepState, values: Tensor | None, grads: Gradients) -> None:
-        if i in self.watch and values is not None:
-            here = grads.get(i, torch.zeros_like(values))
-            layer = Layer(after.point_tensors()[0][:, 0].clone(), _widths(after), values, here)
-            changed = self.watch[i](layer)
-            if changed is not None:
-                grads.clear()  # what goes around the layer does not count
-                grads[i] = changed
+    def _call_hook(self, i: int, after: SweepState, values: Tensor | None, gradients: NodeGradients) -> None:
+        if i in self.hooks and values is not None:
+            here = gradients.get(i, torch.zeros_like(values))
+            layer = LayerOnPieces(after.point_tensors().line.clone(), _piece_widths(after), values, here)
+            replaced = self.hooks[i](layer)
+            if replaced is not None:
+                gradients.clear()  # paths around the layer do not count
+                gradients[i] = replaced
 
-    def _through(self, i: int, after: SweepState, step: PatternRecord | None, grads: Gradients) -> Gradients:
-        """From after a node to before it; after a breaking one, onto the pieces that were there before."""
+    def _step_back(
+        self, i: int, after: SweepState, record: PatternRecord | None, gradients: NodeGradients
+    ) -> NodeGradients:
+        """Pass node ``i`` backwards; behind a breaking node, sum onto the pieces that were there before it."""
         node = self.network.nodes[i]
-        op, grad = node.op, None if isinstance(node.op, Input) else grads.pop(i, None)
-        if grad is not None:
-            shapes = [self.network.nodes[j].shape for j in node.inputs]
-            pulled = self._pulled(op, after, step, grad, shapes)
-            for j, g in zip(node.inputs, pulled, strict=True):
-                grads[j] = grads[j] + g if j in grads else g
-        if step is None:
-            return grads
-        return {j: _onto(g, step) for j, g in grads.items()}
+        gradient = None if isinstance(node.op, Input) else gradients.pop(i, None)
+        if gradient is not None:
+            accumulate(gradients, node.inputs, self._vjp(node, after, record, gradient))
+        if record is None:
+            return gradients
+        return {j: _sum_onto_old_pieces(g, record) for j, g in gradients.items()}
 
-    def _pulled(
-        self, op: object, after: SweepState, step: PatternRecord | None, grad: Tensor, shapes: list[tuple[int, ...]]
-    ) -> list[Tensor]:
-        if isinstance(op, Affine):
-            return op.vjp(grad, shapes)
-        if not isinstance(op, Breaking) or step is None:
+    def _vjp(self, node: Node, after: SweepState, record: PatternRecord | None, gradient: Tensor) -> list[Tensor]:
+        shapes = [self.network.nodes[j].shape for j in node.inputs]
+        if isinstance(node.op, Affine):
+            return node.op.vjp(gradient, shapes)
+        if not isinstance(node.op, Breaking) or record is None:
             raise TypeError("a node is neither affine nor breaking")
-        pattern = step.pattern
-        if step.other_side is not None:
-            pieces = _joined(after)  # the other rows lie between two lines
-            self.stuck += int((step.other_side != pattern)[pieces].sum())
-            pattern = step.other_side if self.other_side else pattern
-        made = op.vjp(pattern, grad[:-1], shapes[0])
-        return [torch.cat([made, made.new_zeros(1, *made.shape[1:])])]
+        pattern = record.pattern
+        if record.other_side is not None:
+            is_piece = _same_line(after)  # the other rows lie between two lines
+            self.ambiguous += int((record.other_side != pattern)[is_piece].sum())
+            pattern = record.other_side if self.other_side else pattern
+        product = node.op.vjp(pattern, gradient[:-1], shapes[0])
+        return [torch.cat([product, product.new_zeros(1, *product.shape[1:])])]
 
 
-def _widths(state: SweepState) -> Tensor:
-    """(points,) how long the piece is that begins at a point; 0 where none does."""
-    alphas = state.point_tensors()[1][:, 0]
+def accumulate(gradients: NodeGradients, nodes: Sequence[int], contributions: Sequence[Tensor]) -> None:
+    """Add one contribution to the gradient of each node, in place."""
+    for node, contribution in zip(nodes, contributions, strict=True):
+        gradients[node] = gradients[node] + contribution if node in gradients else contribution
+
+
+def _piece_widths(state: SweepState) -> Tensor:  # (points,)
+    """Return the width of the piece that starts at each point; 0 at the end of a line."""
+    alphas = state.point_tensors().alpha
     widths = torch.zeros_like(alphas)
-    widths[:-1] = alphas.diff().masked_fill_(~_joined(state), 0.0)
+    widths[:-1] = alphas.diff().masked_fill_(~_same_line(state), 0.0)
     return widths
 
 
-def _joined(state: SweepState) -> Tensor:
-    """(points - 1,) whether a point and the next are on one line."""
-    line = state.point_tensors()[0][:, 0]
+def _same_line(state: SweepState) -> Tensor:  # (points - 1,)
+    """Mark the points whose successor is on the same line."""
+    line = state.point_tensors().line
     return line[:-1] == line[1:]
 
 
-def _onto(grad: Tensor, step: PatternRecord) -> Tensor:
-    if not step.has_new_points:
-        return grad
-    return grad.new_zeros(step.points_before, *grad.shape[1:]).index_add_(0, step.source_point, grad)
+def _sum_onto_old_pieces(gradient: Tensor, record: PatternRecord) -> Tensor:
+    if not record.has_new_points:
+        return gradient
+    return gradient.new_zeros(record.points_before, *gradient.shape[1:]).index_add_(0, record.source_point, gradient)

@@ -1,6 +1,6 @@
-"""Compiled loops over points, where numba is installed: what NumPy does in many passes through memory, in one.
+"""Loops over points, compiled by numba: one pass through memory instead of NumPy's many.
 
-Numbers are looked at as the integers their bits are: sizes compare as the numbers do, and a sign is one bit.
+Absolute values are compared as integers: the bits of a float64 without its sign bit are ordered like the numbers.
 """
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportMissingTypeStubs=false
 # pyright: reportUntypedFunctionDecorator=false, reportUnknownArgumentType=false, reportMissingModuleSource=false
@@ -16,12 +16,13 @@ from numba import njit
 from numpy.typing import NDArray
 
 from ...arrays import Floats, Ints
+from .points import ALPHA, ALPHA_ERROR, COUNT, ELEMENT, NODE, PARTNER, REFINED, SLOPE, UNIT
 
 MAGNITUDE_BITS = 0x7FFFFFFFFFFFFFFF  # all bits but the sign
 
 
 def _compile(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Compiled once for this machine, or for this process where nothing can be kept."""
+    """Compile a function with an on-disk cache, or without one where none can be written."""
     try:
         return njit(cache=True, nogil=True)(function)
     except RuntimeError:
@@ -29,8 +30,12 @@ def _compile(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @_compile
-def scan_signs(bits: Ints, line: Ints, counts: Ints) -> tuple[int, int]:  # pragma: no cover - compiled
-    """The smallest and the largest size of numbers (n, w), as bits; ``counts`` (n,) gets changes of sign after each."""
+def scan_signs(
+    bits: Ints,  # (n, w) the bits of float64 values at n points
+    line: Ints,  # (n,)
+    counts: Ints,  # (n,) written: the number of sign changes between a point and the next one of its line
+) -> tuple[int, int]:  # pragma: no cover - compiled
+    """The bits of the smallest and of the largest absolute value."""
     n, w = bits.shape
     low, high = MAGNITUDE_BITS, 0
     for i in range(n):
@@ -48,20 +53,20 @@ def scan_signs(bits: Ints, line: Ints, counts: Ints) -> tuple[int, int]:  # prag
 
 @_compile
 def insert_sign_changes(
-    x: Floats,  # (n, w) none of them zero
-    marks: Ints,  # (n, 8)
-    spots: Floats,  # (n, 3)
-    counts: Ints,  # (n,)
+    x: Floats,  # (n, w) values without zeros
+    integers: Ints,  # (n, 8) columns of the point table
+    reals: Floats,  # (n, 3)
+    counts: Ints,  # (n,) from `scan_signs`
     node: int,
-    doubtful: float,
-    ulps: float,
-    out: Floats,  # (m, w) the ReLU of old and new points is written there
-    new_marks: Ints,  # (m, 8) written too
-    new_spots: Floats,  # (m, 3)
+    threshold: float,
+    resolution: float,
+    out: Floats,  # (m, w) written: the ReLU of x at old and new points
+    new_integers: Ints,  # (m, 8) written: columns of the new point table
+    new_reals: Floats,  # (m, 3) written
 ) -> bool:  # pragma: no cover - compiled
-    """Points at all changes of sign, in order; false where two of them, or one and an old point, are close."""
+    """Insert a point at every sign change; False if two of them, or one and an old point, are too close."""
     n, w = x.shape
-    units, alphas, rates = np.empty(w, np.int64), np.empty(w), np.empty(w)
+    units, alphas, slopes = np.empty(w, np.int64), np.empty(w), np.empty(w)
     row = -1
     for i in range(n):
         row += 1
@@ -69,12 +74,12 @@ def insert_sign_changes(
             number = x[i, j]
             out[row, j] = number if number > 0.0 else 0.0
         for j in range(8):
-            new_marks[row, j] = marks[i, j]
+            new_integers[row, j] = integers[i, j]
         for j in range(3):
-            new_spots[row, j] = spots[i, j]
+            new_reals[row, j] = reals[i, j]
         if counts[i] == 0:
             continue
-        left, right = spots[i, 0], spots[i + 1, 0]
+        left, right = reals[i, ALPHA], reals[i + 1, ALPHA]
         width = right - left
         found = 0
         for j in range(w):
@@ -82,58 +87,58 @@ def insert_sign_changes(
             if (before < 0.0) == (after < 0.0):
                 continue
             before, after = abs(before), abs(after)
-            both = before + after
-            part = before / both
-            alpha = left + part * width if part <= 0.5 else right - (after / both) * width
-            slack = ulps * alpha
-            if alpha - left - spots[i, 2] <= slack or right - alpha - spots[i + 1, 2] <= slack:
+            total = before + after
+            fraction = before / total
+            alpha = left + fraction * width if fraction <= 0.5 else right - (after / total) * width
+            slack = resolution * alpha
+            if alpha - left - reals[i, ALPHA_ERROR] <= slack or right - alpha - reals[i + 1, ALPHA_ERROR] <= slack:
                 return False
-            at = found
+            at = found  # insertion sort by alpha
             while at > 0 and alphas[at - 1] > alpha:
-                alphas[at], rates[at], units[at] = alphas[at - 1], rates[at - 1], units[at - 1]
+                alphas[at], slopes[at], units[at] = alphas[at - 1], slopes[at - 1], units[at - 1]
                 at -= 1
-            alphas[at], rates[at], units[at] = alpha, both / width, j
+            alphas[at], slopes[at], units[at] = alpha, total / width, j
             found += 1
         for k in range(found):
-            alpha, fuzz = alphas[k], doubtful / rates[k]
-            if k > 0 and alpha - alphas[k - 1] <= fuzz + doubtful / rates[k - 1] + ulps * alpha:
+            alpha, error = alphas[k], threshold / slopes[k]
+            if k > 0 and alpha - alphas[k - 1] <= error + threshold / slopes[k - 1] + resolution * alpha:
                 return False
             row += 1
-            part = (alpha - left) / width
-            near, far = (i, part) if part < 0.5 else (i + 1, part - 1.0)
+            fraction = (alpha - left) / width
+            near, step = (i, fraction) if fraction < 0.5 else (i + 1, fraction - 1.0)
             for j in range(w):
-                number = x[near, j] + far * (x[i + 1, j] - x[i, j])
+                number = x[near, j] + step * (x[i + 1, j] - x[i, j])
                 out[row, j] = number if number > 0.0 else 0.0
             out[row, units[k]] = 0.0
-            for j in range(2):
-                new_marks[row, j] = marks[i, j]
-            new_marks[row, 2], new_marks[row, 3], new_marks[row, 4] = node, units[k], 1
-            new_marks[row, 5], new_marks[row, 6], new_marks[row, 7] = units[k], -1, 0
-            new_spots[row, 0], new_spots[row, 1], new_spots[row, 2] = alpha, rates[k], fuzz
+            for j in range(NODE):  # line and ambiguous units of the piece that is split
+                new_integers[row, j] = integers[i, j]
+            new_integers[row, NODE], new_integers[row, UNIT], new_integers[row, COUNT] = node, units[k], 1
+            new_integers[row, ELEMENT], new_integers[row, PARTNER], new_integers[row, REFINED] = units[k], -1, 0
+            new_reals[row, ALPHA], new_reals[row, SLOPE], new_reals[row, ALPHA_ERROR] = alpha, slopes[k], error
     return True
 
 
 @_compile
 def record_pattern(
     x: Floats,  # (n, w)
-    counts: Ints,  # (n,)
-    new_marks: Ints,  # (m, 8)
-    pattern: NDArray[np.int16],  # (m - 1, w) written: 1 where a unit is on, on the piece that begins at each point
-    origin: Ints,  # (m,) written: the old point that each point is or follows
+    counts: Ints,  # (n,) from `scan_signs`
+    new_integers: Ints,  # (m, 8) columns of the new point table
+    pattern: NDArray[np.int16],  # (m - 1, w) written: 1 where a unit is on, on the piece that starts at each point
+    source_point: Ints,  # (m,) written: the old point that each point is, or follows
 ) -> None:  # pragma: no cover - compiled
-    """How points came in, for the way back."""
+    """Record the activation pattern and the source points for the backward sweep."""
     n, w = x.shape
     row = 0
     for i in range(n):
-        origin[row] = i
+        source_point[row] = i
         if row < len(pattern):
             for j in range(w):
                 pattern[row, j] = x[i, j] > 0.0
         row += 1
         for _ in range(counts[i]):
-            origin[row] = i
+            source_point[row] = i
             for j in range(w):
                 pattern[row, j] = pattern[row - 1, j]
-            unit = new_marks[row, 3]
+            unit = new_integers[row, UNIT]
             pattern[row, unit] = 1 - pattern[row, unit]
             row += 1

@@ -1,7 +1,7 @@
-"""Where a sweep stands: sorted points of many lines, and what every live tensor is at each of them.
+"""The state of a dense sweep: sorted points of many lines, and the value of every live tensor at each of them.
 
-The tensors may be on a GPU. What is known of each point is where it was written last: in NumPy arrays, for what is many
-small steps, or on the device, as long as nothing is in doubt there.
+The tensors may be on a GPU. The point table stays where it was last written: in NumPy arrays, which are faster for
+many small updates, or on the device as long as nothing there is ambiguous.
 """
 
 from __future__ import annotations
@@ -16,118 +16,79 @@ from ...arrays import Bools, Floats, Ints
 from ...lines import Lines
 from ...numerics.roundoff_probes import RoundoffProbes
 from ...numerics.static_filter import Magnitude, StaticFilter
+from .points import PointTable, to_device
 
 
 @dataclass(frozen=True)
 class PatternRecord:
-    """How a breaking node changed the points, kept where gradients are wanted afterwards."""
+    """How a breaking node changed the points, and its activation pattern; recorded for the backward sweep."""
 
-    source_point: Tensor  # (n,) the point, before the node, that each point is or follows
-    points_before: int  # how many points there were before the node
-    has_new_points: bool  # whether the points are others than before
-    pattern: Tensor  # (n - 1, ...) the branches on the piece that begins at each point
-    other_side: Tensor | None  # the same where every unit that sits on a knot along a piece is on its other side
-
-
-@dataclass(frozen=True)
-class DevicePoints:
-    """What is known of each point, on a device; nobody writes it over."""
-
-    marks: Tensor  # (n, 8) as `State.marks`
-    spots: Tensor  # (n, 3) as `State.spots`
-    gaps: Tensor  # (k,) the last points of all lines but one
+    source_point: Tensor  # (n,) the point before the node that each point is, or follows
+    points_before: int  # number of points before the node
+    has_new_points: bool  # whether points were added or dropped
+    pattern: Tensor  # (n - 1, ...) the activation pattern on the piece that starts at each point
+    other_side: Tensor | None  # `pattern` with every unit that stays on a knot put on the other side of it
 
 
 @dataclass
 class SweepState:
-    """All points at hand between two nodes; the points of a line stand together, in order of alpha."""
+    """All points between two nodes; the points of a line are adjacent, in order of alpha."""
 
     lines: Lines
-    node: int  # the next to evaluate
-    facts: Ints | Tensor  # (n, 8) whole numbers of each point, where they were written last: read `marks` or `rows`
-    places: Floats | Tensor  # (n, 3) numbers of each point, likewise: read `spots` or `rows`
-    live: dict[int, Tensor] = field(default_factory=dict)  # (n, *shape) each
-    sizes: dict[int, Magnitude] = field(default_factory=dict)  # of every live tensor
+    node: int  # the next node to evaluate
+    table: PointTable  # on the host or on the device, wherever written last: read `points` or `device_points`
+    live: dict[int, Tensor] = field(default_factory=dict)  # by node: values (n, *shape)
+    bounds: dict[int, Magnitude] = field(default_factory=dict)  # by live node: worst-case size of values and errors
     filter: StaticFilter = field(default_factory=StaticFilter)
-    probes: RoundoffProbes | None = None  # errors at all points, once most of them are in doubt
-    records_patterns: bool = False  # whether steps are kept
-    record: PatternRecord | None = None  # the last one
-    is_unambiguous: bool = False  # whether no unit of the node at hand sits on a knot
-    continues: bool = False  # whether the first point was also the last of the part before
-    shared_crossings: int = 0  # the crossings that were counted there before the cut
-    line_ends: Tensor | None = None  # (k,) the last points of all lines but one, while facts are on a device
-    magnitudes: dict[int, float] = field(default_factory=dict)  # of live tensors that were looked at: the largest size
-    first_on_knot: dict[int, Tensor] = field(default_factory=dict)  # by node: units on a knot at the first point,
-    last_on_knot: dict[int, Tensor] = field(
-        default_factory=dict
-    )  # and at the last, and the sides they go to or come from
+    probes: RoundoffProbes | None = None  # errors at all points, kept once most points are ambiguous
+    records_patterns: bool = False  # whether breaking nodes fill in `record`
+    record: PatternRecord | None = None  # of the last breaking node
+    is_unambiguous: bool = False  # whether no unit of the current node is on a knot
+    continues: bool = False  # whether the first point repeats the last point of the previous part
+    shared_crossings: int = 0  # crossings at that point that the previous part has counted
+    line_ends: Tensor | None = None  # (lines - 1,) last point of every line but the last, if the table is on a device
+    magnitudes: dict[int, float] = field(default_factory=dict)  # by live node, where known: largest absolute value
+    # by node, (k, 3): knot, unit and side of the units that are on a knot at the first and at the last point
+    first_on_knot: dict[int, Tensor] = field(default_factory=dict)
+    last_on_knot: dict[int, Tensor] = field(default_factory=dict)
 
     @property
-    def marks(self) -> Ints:
-        """(n, 8) whole numbers of each point, to read and to write on the host."""
-        self._move_to_host()
-        return self.facts  # pyright: ignore[reportReturnType]
+    def points(self) -> PointTable:
+        """The point table on the host; it may be modified."""
+        if self.table.is_on_device:
+            self.table, self.line_ends = self.table.to_host(), None
+        return self.table
 
     @property
-    def spots(self) -> Floats:
-        """(n, 3) numbers of each point, to read and to write on the host."""
-        self._move_to_host()
-        return self.places  # pyright: ignore[reportReturnType]
-
-    @property
-    def device_points(self) -> DevicePoints:
-        """The same on the device of the values, to read; from now on they are there."""
+    def device_points(self) -> PointTable:
+        """The point table on the device of the values, read-only; it stays there until `points` is read."""
         if self.line_ends is None:
-            self.line_ends = to_device(self.device, np.flatnonzero(~self.same_line))
-            self.facts, self.places = self.point_tensors()
-        return DevicePoints(*self.point_tensors(), self.line_ends)
+            same_line = self.line[:-1] == self.line[1:]
+            self.line_ends = to_device(self.device, np.flatnonzero(~same_line))
+            self.table = self.point_tensors()
+        return self.point_tensors()
 
-    def point_tensors(self) -> tuple[Tensor, Tensor]:
-        """Marks and spots as tensors, for one look at them."""
-        device = self.lines.starts[0].device
-        facts, places = (a if isinstance(a, Tensor) else to_device(device, a) for a in (self.facts, self.places))
-        return facts, places
+    @property
+    def device_line_ends(self) -> Tensor:
+        """(lines - 1,) the last point of every line but the last, on the device of the values."""
+        _ = self.device_points
+        if self.line_ends is None:
+            raise RuntimeError("the table is not on the device")
+        return self.line_ends
 
-    def _move_to_host(self) -> None:
-        if isinstance(self.facts, Tensor) or isinstance(self.places, Tensor):
-            # a copy even on a processor: what is on a device is never written over, so that states may share it
-            facts, places = (t.to("cpu", copy=True).numpy() for t in self.point_tensors())
-            self.facts, self.places, self.line_ends = facts, places, None
+    def point_tensors(self) -> PointTable:
+        """The point table as tensors, without changing where it is kept."""
+        return self.table.to_tensors(self.lines.starts[0].device)
 
     @property
     def line(self) -> Ints:
-        """(n,) which line a point is on."""
-        return self.marks[:, 0]
-
-    @property
-    def ambiguous(self) -> Ints:
-        """(n,) units not told from a knot on the piece that starts here."""
-        return self.marks[:, 1]
-
-    @property
-    def origins(self) -> Ints:
-        """(n, 5) node or -1, unit, count, element, partner."""
-        return self.marks[:, 2:7]
-
-    @property
-    def has_sharp_error(self) -> Ints:
-        """(n,) whether the fuzz of a point is as small as it can be told."""
-        return self.marks[:, 7]
+        """(n,) the line of each point."""
+        return self.points.line
 
     @property
     def alphas(self) -> Floats:
-        """(n,) positions on the line."""
-        return self.spots[:, 0]
-
-    @property
-    def slopes(self) -> Floats:
-        """(n,) how fast the crossing that bore a point changes with alpha."""
-        return self.spots[:, 1]
-
-    @property
-    def alpha_errors(self) -> Floats:
-        """(n,) a radius in alpha around a break, generous unless it is sharp."""
-        return self.spots[:, 2]
+        """(n,) positions on the lines."""
+        return self.points.alpha
 
     @property
     def dtype(self) -> torch.dtype:
@@ -143,53 +104,35 @@ class SweepState:
 
     @property
     def same_line(self) -> Bools:
-        """(n - 1,) whether a point and the next are on one line."""
+        """(n - 1,) whether a point and the next one are on the same line."""
         return self.line[:-1] == self.line[1:]
 
     def __len__(self) -> int:
-        return len(self.places)
+        return len(self.table)
 
     def line_points(self, rows: Tensor) -> tuple[list[Tensor], list[Tensor]]:
-        """Input points at some rows, and the rounding error they carry; each (rows, *in)."""
-        marks, spots = self.point_tensors()
-        return self.lines.at(marks[rows, 0], spots[rows, 0])
+        """Input points at some rows, and their rounding errors; (rows, *in) each."""
+        table = self.point_tensors()
+        return self.lines.at(table.line[rows], table.alpha[rows])
 
     def points_at(self, line: Ints, alphas: Floats) -> tuple[list[Tensor], list[Tensor]]:
-        """Input points anywhere on the lines, and the rounding error they carry; each (k, *in)."""
+        """Input points at any positions (k,) on the lines, and their rounding errors; (k, *in) each."""
         device = self.lines.starts[0].device
         return self.lines.at(to_device(device, line), to_device(device, alphas))
 
 
-def start_state(lines: Lines, first: int, last: int, places: tuple[int, ...]) -> SweepState:
-    """Both ends of the lines ``first`` to ``last``, before the first node."""
+def start_state(lines: Lines, first: int, last: int, input_nodes: tuple[int, ...]) -> SweepState:
+    """The state before the first node: both ends of the lines ``first`` to ``last``, exclusive."""
     line = np.arange(first, last).repeat(2)
     ends = np.tile([0.0, 1.0], last - first)
     live = {
-        place: torch.stack([start[first:last], end[first:last]], 1).flatten(0, 1)
-        for place, start, end in zip(places, lines.starts, lines.ends, strict=True)
+        node: torch.stack([start[first:last], end[first:last]], 1).flatten(0, 1)
+        for node, start, end in zip(input_nodes, lines.starts, lines.ends, strict=True)
     }
-    return SweepState(lines, 0, *new_points(line, ends), live, input_magnitudes(live))
+    return SweepState(lines, 0, PointTable.without_origins(line, ends), live, input_magnitudes(live))
 
 
 def input_magnitudes(live: dict[int, Tensor]) -> dict[int, Magnitude]:
-    """Sizes of the inputs themselves."""
+    """By input node: the largest value, and its rounding error as the worst-case error."""
     largest = {i: float(x.abs().max()) if x.numel() else 0.0 for i, x in live.items()}
     return {i: Magnitude(size, size * torch.finfo(live[i].dtype).eps) for i, size in largest.items()}
-
-
-def new_points(line: Ints, alphas: Floats) -> tuple[Ints, Floats]:
-    """Marks and spots of points that no crossing bore."""
-    marks = np.zeros((len(line), 8), dtype=np.int64)
-    marks[:, 0] = line
-    marks[:, 2] = marks[:, 6] = -1
-    spots = np.zeros((len(line), 3))
-    spots[:, 0] = alphas
-    return marks, spots
-
-
-def to_device(device: torch.device, array: Ints | Floats | Bools) -> Tensor:
-    """An array as a tensor; on the CPU they share their memory.
-
-    Nobody waits for a GPU: what is not pinned is copied aside before this returns.
-    """
-    return torch.from_numpy(array).to(device, non_blocking=device.type == "cuda")

@@ -1,4 +1,4 @@
-"""The dense sweep: values of every live tensor at every break, layer by layer, in bounded memory."""
+"""The dense sweep: values of every live tensor at every break, node by node, in bounded memory."""
 
 from __future__ import annotations
 
@@ -11,39 +11,43 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ...arrays import Ints
 from ...errors import NumberError
 from ...lines import Lines
 from ...network.graph import Network
 from ...numerics.plan import SweepPlan, sweep_plan
-from ...numerics.static_filter import SAMPLE_POINTS, Magnitude, StaticFilter, sample_errors
-from ...ops.base import OVERFLOW_GUARD, Affine, Breaking, Input, KnotPasses
+from ...numerics.static_filter import Magnitude, StaticFilter, sample_errors
+from ...ops.base import Affine, Breaking, Input, KnotPasses
 from ...ops.masks import is_on_host
+from ...tolerances import OVERFLOW_GUARD, SAMPLE_POINTS
 from .breaks import NewBreaks, place_breaks
 from .device import DeviceInsertion, place_on_device, summarize_input
 from .error_model import PointErrorBounds
 from .fused_relu import insert_relu_breaks
 from .insert import Insertion
-from .state import PatternRecord, SweepState, start_state, to_device
+from .points import to_device
+from .state import PatternRecord, SweepState, start_state
+
+FIRST_BATCH_LINES = 256  # lines that are swept together before their number of breaks is known
+TARGET_FILL_SHARE = 0.75  # share of `SweepLimits.max_points` that the next batch of lines is expected to fill
 
 
 @dataclass(frozen=True)
 class SweepPart:
-    """Finished points in order of line and alpha; a part may begin where the one before it ended."""
+    """Finished points in order of line and alpha."""
 
     line: Tensor  # (n,)
     alphas: Tensor  # (n,)
     origins: Tensor  # (n, 3) node or -1, unit, count
-    ambiguous: Tensor  # (n,) units not told from a knot on the piece that starts here
+    ambiguous: Tensor  # (n,) number of ambiguous units on the piece that starts here
     values: tuple[Tensor, ...]  # (n, *out) each
-    continues: bool  # whether the first point repeats the last of the part before
-    edge_units: tuple[dict[int, Tensor], dict[int, Tensor]] = (
-        {},
-        {},
-    )  # units on a knot at the first and the last point
-    shared_crossings: int = 0  # crossings at the repeated point that the part before counted too
+    continues: bool  # whether the first point repeats the last point of the previous part
+    # by node, (k, 3): knot, unit and side of the units that are on a knot at the first and at the last point
+    edge_units: tuple[dict[int, Tensor], dict[int, Tensor]] = ({}, {})
+    shared_crossings: int = 0  # crossings at the repeated point that the previous part has counted
 
-    def first(self, count: int) -> SweepPart:
-        """Only the first points."""
+    def head(self, count: int) -> SweepPart:
+        """The part with its first ``count`` points only."""
         values = tuple(v[:count] for v in self.values)
         line, alphas, origins, ambiguous = (t[:count] for t in (self.line, self.alphas, self.origins, self.ambiguous))
         return replace(self, line=line, alphas=alphas, origins=origins, ambiguous=ambiguous, values=values)
@@ -51,86 +55,82 @@ class SweepPart:
 
 @dataclass
 class SweepLimits:
-    """When to stop, and how much to hold."""
+    """The memory and time a sweep may use, and why it stopped if it did."""
 
-    max_points: int  # in one part
-    deadline: float = float("inf")  # on time.monotonic's clock
-    stopped: str = ""  # why the sweep ended early
+    max_points: int  # per part
+    deadline: float = float("inf")  # on the clock of time.monotonic
+    stopped: str = ""  # why the sweep ended early: "seconds" or "max_breaks"
 
-    def is_late(self) -> bool:
+    def should_stop(self) -> bool:
+        """Whether the sweep was stopped, or stops now because the deadline has passed."""
         if time.monotonic() > self.deadline:
             self.stopped = "seconds"
         return bool(self.stopped)
 
-    def halve(self) -> None:
-        """Hold half as much from now on; the error that is being handled goes on where that is not possible."""
+    def halve_max_points(self) -> None:
+        """Halve `max_points` while handling an out-of-memory error; re-raises the error if it is at its minimum."""
         if self.max_points <= 2:
             raise
         torch.cuda.empty_cache()
         self.max_points = max(2, self.max_points // 2)
 
 
-FIRST_LINES = 256  # lines that are swept together before it is known how many breaks they have
-FILL_SHARE = 0.75  # of the points that may be held: lines that are expected to fill it go together
-Observer = Callable[[SweepState], None]
+Observer = Callable[[SweepState], None]  # called with the state after every node
 
 
 def sweep_lines(
-    network: Network, lines: Lines, limits: SweepLimits, watch: Observer | None = None
+    network: Network, lines: Lines, limits: SweepLimits, observer: Observer | None = None
 ) -> Iterator[SweepPart]:
-    """All lines together, part by part in order; ends early where the limits say so."""
+    """Sweep all lines, batch by batch; yields finished parts in order and ends early at a limit."""
     if not len(lines):
         return
-    facts = sweep_plan(network)
-    look = cache(partial(_sample_filter, network, lines)) if facts.is_narrow else None
-    first, step, points = 0, max(1, min(FIRST_LINES, limits.max_points // 2)), 0
+    sample = cache(partial(_sample_line_errors, network, lines)) if sweep_plan(network).is_narrow else None
+    first, step, points = 0, max(1, min(FIRST_BATCH_LINES, limits.max_points // 2)), 0
     while first < len(lines):
-        whole = start_state(lines, first, min(first + step, len(lines)), network.inputs)
-        whole.filter = StaticFilter(sample=look)
-        for part in sweep_from(network, whole, limits, watch):
+        state = start_state(lines, first, min(first + step, len(lines)), network.inputs)
+        state.filter = StaticFilter(sample=sample)
+        for part in sweep_from(network, state, limits, observer):
             points += len(part.alphas)
             yield part
         if limits.stopped:
             return
         first += step
-        expected = max(points / first, 1.0)  # on each line, as they were so far
-        step = max(1, min(limits.max_points // 2, int(FILL_SHARE * limits.max_points / expected)))
+        points_per_line = max(points / first, 1.0)
+        step = max(1, min(limits.max_points // 2, int(TARGET_FILL_SHARE * limits.max_points / points_per_line)))
 
 
 def sweep_from(
-    network: Network, state: SweepState, limits: SweepLimits, watch: Observer | None = None
+    network: Network, state: SweepState, limits: SweepLimits, observer: Observer | None = None
 ) -> Iterator[SweepPart]:
-    """A state to the end of the network, in parts where it holds too many points."""
-    facts = sweep_plan(network)
-    waiting = [iter([state])]
-    while waiting:
-        following = next(waiting[-1], None)
-        if following is None:
-            waiting.pop()
+    """Sweep from a state to the end of the network, depth first in parts where it holds too many points."""
+    plan = sweep_plan(network)
+    pending = [iter([state])]
+    while pending:
+        current = next(pending[-1], None)
+        if current is None:
+            pending.pop()
             continue
-        held = _snapshot(following)
+        backup = _snapshot(current)
         try:
-            found = _advance(network, facts, following, limits, watch)
+            advanced = _advance(network, plan, current, limits, observer)
         except torch.cuda.OutOfMemoryError:
-            limits.halve()
-            found = _halve(held) if len(held) > limits.max_points else iter([held])
+            limits.halve_max_points()
+            advanced = _split_in_half(backup) if len(backup) > limits.max_points else iter([backup])
         if limits.stopped:
             return
-        if isinstance(found, SweepState):
-            yield _make_part(network, found)
+        if isinstance(advanced, SweepState):
+            yield _finish_part(network, advanced)
         else:
-            waiting.append(found)
+            pending.append(advanced)
 
 
 def _snapshot(state: SweepState) -> SweepState:
-    """A state as it is now: what is written on the way is copied."""
-    facts, places = (a if isinstance(a, Tensor) else a.copy() for a in (state.facts, state.places))
+    """A copy of a state that evaluating the original leaves unchanged."""
     return replace(
         state,
-        facts=facts,
-        places=places,
+        table=state.table.copy(),
         live=dict(state.live),
-        sizes=dict(state.sizes),
+        bounds=dict(state.bounds),
         magnitudes=dict(state.magnitudes),
         probes=None,
         first_on_knot=dict(state.first_on_knot),
@@ -138,29 +138,28 @@ def _snapshot(state: SweepState) -> SweepState:
     )
 
 
-def _halve(state: SweepState) -> Iterator[SweepState]:
-    """A state that is too large in two; the second starts where the first ended, if that is on the same line."""
+def _split_in_half(state: SweepState) -> Iterator[SweepState]:
+    """Two halves of a state; the second repeats the last point of the first if they share a line."""
     middle = len(state) // 2
     shared = bool(state.line[middle - 1] == state.line[middle])
     for start, stop in ((0, middle), (middle - shared, len(state))):
         part = replace(
             state,
-            facts=state.marks[start:stop].copy(),
-            places=state.spots[start:stop].copy(),
+            table=state.points.rows(start, stop),
             line_ends=None,
             live={j: t[start:stop].contiguous() for j, t in state.live.items()},
-            sizes=dict(state.sizes),
+            bounds=dict(state.bounds),
             magnitudes=dict(state.magnitudes),
             first_on_knot=dict(state.first_on_knot) if start == 0 else {},
             last_on_knot=dict(state.last_on_knot) if stop == len(state) else {},
         )
         if start > 0:
-            part.continues, part.shared_crossings = shared, int(part.origins[0, 2]) if shared else 0
+            part.continues, part.shared_crossings = shared, int(part.points.count[0]) if shared else 0
         yield part
 
 
-def _sample_filter(network: Network, lines: Lines) -> dict[int, float]:
-    """Errors as they are at some points, spread over the lines."""
+def _sample_line_errors(network: Network, lines: Lines) -> dict[int, float]:
+    """By breaking node: the largest error at its input, over sample points spread over the lines."""
     share = np.linspace(0.0, 1.0, SAMPLE_POINTS)
     line = np.rint(share * (len(lines) - 1)).astype(np.int64)
     alphas = np.modf(share * (SAMPLE_POINTS // 2 - 0.5))[0] if len(lines) > 1 else share
@@ -169,177 +168,196 @@ def _sample_filter(network: Network, lines: Lines) -> dict[int, float]:
 
 
 def _advance(
-    network: Network, facts: SweepPlan, state: SweepState, limits: SweepLimits, watch: Observer | None
+    network: Network, plan: SweepPlan, state: SweepState, limits: SweepLimits, observer: Observer | None
 ) -> SweepState | Iterator[SweepState]:
-    """Evaluate node after node, until the end or until the points must be taken in parts."""
+    """Evaluate nodes up to the output, or up to a node after which the points must be split into parts."""
     while state.node < len(network.nodes):
-        if limits.is_late():
+        if limits.should_stop():
             return state
         i = state.node
-        if i in facts.last_use and isinstance(network.nodes[i].op, Breaking):
-            found = insert_breaks(network, facts, state, limits)
-            if not isinstance(found, SweepState):
-                return found
-            state = found
-        evaluate_next(network, facts, state)
-        if watch is not None:
-            watch(state)
+        if i in plan.last_use and isinstance(network.nodes[i].op, Breaking):
+            after = insert_breaks(network, plan, state, limits)
+            if not isinstance(after, SweepState):
+                return after
+            state = after
+        evaluate_next(network, plan, state)
+        if observer is not None:
+            observer(state)
     return state
 
 
-def evaluate_next(network: Network, facts: SweepPlan, state: SweepState) -> None:
-    """Past the next node: evaluated unless it breaks and was so already, and what nothing reads any more released."""
+def evaluate_next(network: Network, plan: SweepPlan, state: SweepState) -> None:
+    """Evaluate the next node in place and release tensors after their last use.
+
+    A breaking node has been evaluated by `insert_breaks` already.
+    """
     i = state.node
     node = network.nodes[i]
-    if i not in facts.last_use:
+    if i not in plan.last_use:
         state.live.pop(i, None)
     elif not isinstance(node.op, (Breaking, Input)):
-        size = Magnitude.after(facts, i, [state.sizes[j] for j in node.inputs], state.eps)
-        huge = size.values > OVERFLOW_GUARD and state.dtype == torch.float64
-        evaluate = node.op.evaluate_scaled if huge and isinstance(node.op, Affine) else node.op.evaluate
-        state.live[i], state.sizes[i] = evaluate(*(state.live[j] for j in node.inputs)), size
-    _release(facts, state, i, node.inputs)
+        bound = Magnitude.after(plan, i, [state.bounds[j] for j in node.inputs], state.eps)
+        may_overflow = bound.values > OVERFLOW_GUARD and state.dtype == torch.float64
+        evaluate = node.op.evaluate_scaled if may_overflow and isinstance(node.op, Affine) else node.op.evaluate
+        state.live[i], state.bounds[i] = evaluate(*(state.live[j] for j in node.inputs)), bound
+    _release_inputs(plan, state, i, node.inputs)
     state.node = i + 1
 
 
 def insert_breaks(
-    network: Network, facts: SweepPlan, state: SweepState, limits: SweepLimits
+    network: Network, plan: SweepPlan, state: SweepState, limits: SweepLimits
 ) -> SweepState | Iterator[SweepState]:
-    """Find the crossings of a breaking node and put a point at each."""
+    """Find the crossings of a breaking node, insert a point at each, and evaluate the node.
+
+    Returns one state, or an iterator over several if the points exceed ``limits.max_points``.
+    """
     i = state.node
     node = network.nodes[i]
-    op = node.op
+    op, source = node.op, node.inputs[0]
     if not isinstance(op, Breaking):
         raise TypeError(f"{node.name} does not break")
-    source = node.inputs[0]
-    quick = insert_relu_breaks(facts, state, op, source, limits.max_points)
-    if quick is not None:
-        return quick
+    fused = insert_relu_breaks(plan, state, op, source, limits.max_points)
+    if fused is not None:
+        return fused
     x = state.live[source]
-    seen = None if is_on_host(x) else summarize_input(state, op, source)
-    largest = max_magnitude(x, node.name) if seen is None else check_magnitude(seen.low, seen.high, node.name)
-    noise = PointErrorBounds(network, state, source, largest, state.sizes[source], seen and seen.knot_distances)
-    state.sizes[i] = Magnitude(largest * facts.value_gain[i], state.sizes[source].errors * facts.error_gain[i])
+    summary = None if is_on_host(x) else summarize_input(state, op, source)
+    largest = max_magnitude(x, node.name) if summary is None else check_magnitude(summary.low, summary.high, node.name)
+    errors = PointErrorBounds(network, state, source, largest, state.bounds[source], summary and summary.knot_distances)
+    state.bounds[i] = Magnitude(largest * plan.value_gain[i], state.bounds[source].errors * plan.error_gain[i])
     state.magnitudes[source] = largest
-    settled = op.snap_to_knots(x, noise)
-    crossings, passes = op.crossings(settled, noise), op.knot_passes(settled, noise)
-    whole = settled.x.view(len(settled.x), *x.shape[1:])
-    state.is_unambiguous = bool(settled.sides) and all(below is None for _, below in settled.sides)
-    plain = seen is not None and settled.ambiguous is None and passes is None and state.probes is None
-    fresh = place_on_device(crossings, noise, state.device_points) if plain else None
-    if fresh is not None:
-        births = DeviceInsertion(state, fresh, noise.threshold)
+    snapped = op.snap_to_knots(x, errors)
+    crossings, passes = op.crossings(snapped, errors), op.knot_passes(snapped, errors)
+    snapped_x = snapped.x.view(len(snapped.x), *x.shape[1:])
+    state.is_unambiguous = bool(snapped.sides) and all(below is None for _, below in snapped.sides)
+    try_device = summary is not None and snapped.ambiguous is None and passes is None and state.probes is None
+    on_device = place_on_device(crossings, errors, state.device_points) if try_device else None
+    if on_device is not None:
+        breaks = DeviceInsertion(state, on_device, errors.threshold)
     else:
-        births = place_breaks(crossings, noise)
-        if settled.ambiguous is not None:
-            state.ambiguous[:-1] += settled.ambiguous.cpu().numpy()
-        _count_known_crossings(state, births, passes)
-    total = len(state) + len(births)
-    if total <= max(limits.max_points, 2):
-        return _insert(network, facts, state, births, whole, noise.threshold, 0, total)
-    return _split_into_parts(network, facts, state, births, whole, noise.threshold, limits)
+        breaks = place_breaks(crossings, errors)
+        if snapped.ambiguous is not None:
+            state.points.ambiguous[:-1] += snapped.ambiguous.cpu().numpy()
+        _count_known_crossings(state, breaks, passes)
+    insertion = NodeInsertion(network, plan, state, breaks, snapped_x, errors.threshold)
+    if insertion.total <= max(limits.max_points, 2):
+        return insertion.apply(0, insertion.total)
+    return insertion.apply_in_parts(limits)
 
 
-def _split_into_parts(
-    network: Network,
-    facts: SweepPlan,
-    state: SweepState,
-    births: NewBreaks | DeviceInsertion,
-    x: Tensor,
-    doubtful: float,
-    limits: SweepLimits,
-) -> Iterator[SweepState]:
-    """The same points in several states, each starting where the one before it ended."""
-    total = len(state) + len(births)
-    if isinstance(births, DeviceInsertion):
-        line, counts, _ = births.order
-    else:
-        line = np.insert(state.line, births.piece + 1, state.line[births.piece])
-        counts = np.insert(state.origins[:, 2], births.piece + 1, births.count)
-    start, cut = 0, state.continues
-    while True:
-        stop = min(start + max(limits.max_points, 2), total)
-        try:
-            part = _insert(network, facts, state, births, x, doubtful, start, stop)
-        except torch.cuda.OutOfMemoryError:
-            limits.halve()
-            continue
-        part.continues = cut
-        if start > 0:
-            part.shared_crossings = int(counts[start]) if cut else 0
-        cut = stop < total and bool(line[stop - 1] == line[stop])
-        part.first_on_knot = dict(state.first_on_knot) if start == 0 else {}
-        part.last_on_knot = dict(state.last_on_knot) if stop == total else {}
-        part.node = state.node + 1
-        _release(facts, part, state.node, network.nodes[state.node].inputs)
-        yield part
-        if stop == total:
-            return
-        start = stop - 1 if cut else stop
-
-
-def _insert(
-    network: Network,
-    facts: SweepPlan,
-    state: SweepState,
-    births: NewBreaks | DeviceInsertion,
-    x: Tensor,
-    doubtful: float,
-    start: int,
-    stop: int,
-) -> SweepState:
-    """The state after a breaking node, for the points ``start`` to ``stop`` of the merged order."""
-    i = state.node
-    node = network.nodes[i]
-    source = node.inputs[0]
-    merge = births.part(start, stop) if isinstance(births, DeviceInsertion) else Insertion(state, births, start, stop)
-    tame = {j for j, peak in state.magnitudes.items() if peak <= OVERFLOW_GUARD}
-    merged = merge.interpolate(x, source in tame)
-    merge.set_crossing_values(merged)
-    live = {
-        j: merge.interpolate(t, j in tame) for j, t in state.live.items() if j != source or facts.last_use[source] > i
-    }
-    op = node.op
-    if not isinstance(op, Breaking):
-        raise TypeError(f"{node.name} does not break")
-    step = None
-    if state.records_patterns:
-        ends = merged[:-1], merged[1:]
-        rival = None if state.is_unambiguous else op.other_side(*ends)
-        step = PatternRecord(merge.left, len(state), merge.has_new_points, op.activation_pattern(*ends), rival)
-    live[i] = op.evaluate(merged) if merged is x else op.evaluate_inplace(merged)
-    marks, spots, gaps, trail = merge.point_table(network, source, doubtful)
-    return replace(
-        state,
-        facts=marks,
-        places=spots,
-        line_ends=gaps,
-        live=live,
-        sizes=dict(state.sizes),
-        magnitudes=dict(state.magnitudes),
-        probes=trail,
-        record=step,
-    )
-
-
-def _count_known_crossings(state: SweepState, births: NewBreaks, passes: KnotPasses | None) -> None:
-    """Crossings that fall on points that exist already count there."""
-    if not births.one_to_one:
-        np.add.at(state.origins[:, 2], births.old_point[births.old_point >= 0], 1)
+def _count_known_crossings(state: SweepState, breaks: NewBreaks, passes: KnotPasses | None) -> None:
+    """Count crossings that fall on existing points there."""
+    if not breaks.one_to_one:
+        np.add.at(state.points.count, breaks.old_point[breaks.old_point >= 0], 1)
     if passes is not None:
-        state.origins[:, 2] += passes.counts.cpu().numpy()
+        state.points.count[:] += passes.counts.cpu().numpy()
         state.first_on_knot[state.node], state.last_on_knot[state.node] = passes.first, passes.last
 
 
-def _release(facts: SweepPlan, state: SweepState, i: int, inputs: tuple[int, ...]) -> None:
+@dataclass(frozen=True)
+class NodeInsertion:
+    """A breaking node with its new breaks, to be applied to all points at once or in parts."""
+
+    network: Network
+    plan: SweepPlan
+    state: SweepState  # before the node
+    breaks: NewBreaks | DeviceInsertion
+    x: Tensor  # (n, *shape) the node's input, snapped to its knots
+    threshold: float  # of the floating-point filter at the node
+
+    @property
+    def total(self) -> int:
+        """Number of old and new points."""
+        return len(self.state) + len(self.breaks)
+
+    def apply(self, start: int, stop: int) -> SweepState:
+        """The state after the node, for rows ``start`` to ``stop`` of the merged order."""
+        state, i = self.state, self.state.node
+        node = self.network.nodes[i]
+        op, source = node.op, node.inputs[0]
+        if not isinstance(op, Breaking):
+            raise TypeError(f"{node.name} does not break")
+        merge = (
+            self.breaks.part(start, stop)
+            if isinstance(self.breaks, DeviceInsertion)
+            else Insertion(state, self.breaks, start, stop)
+        )
+        cannot_overflow = {j for j, largest in state.magnitudes.items() if largest <= OVERFLOW_GUARD}
+        x = merge.interpolate(self.x, source in cannot_overflow)
+        merge.set_crossing_values(x)
+        live = {
+            j: merge.interpolate(t, j in cannot_overflow)
+            for j, t in state.live.items()
+            if j != source or self.plan.last_use[source] > i
+        }
+        record = None
+        if state.records_patterns:
+            ends = x[:-1], x[1:]
+            other_side = None if state.is_unambiguous else op.other_side(*ends)
+            record = PatternRecord(
+                merge.source_index, len(state), merge.has_new_points, op.activation_pattern(*ends), other_side
+            )
+        live[i] = op.evaluate(x) if x is self.x else op.evaluate_inplace(x)
+        table, line_ends, probes = merge.point_table(self.network, source, self.threshold)
+        return replace(
+            state,
+            table=table,
+            line_ends=line_ends,
+            live=live,
+            bounds=dict(state.bounds),
+            magnitudes=dict(state.magnitudes),
+            probes=probes,
+            record=record,
+        )
+
+    def apply_in_parts(self, limits: SweepLimits) -> Iterator[SweepState]:
+        """States after the node of at most ``limits.max_points`` points each.
+
+        Within a line, each part repeats the last point of the previous one.
+        """
+        state, total = self.state, self.total
+        line, counts = self._lines_and_counts()
+        start, continues = 0, state.continues
+        while True:
+            stop = min(start + max(limits.max_points, 2), total)
+            try:
+                part = self.apply(start, stop)
+            except torch.cuda.OutOfMemoryError:
+                limits.halve_max_points()
+                continue
+            part.continues = continues
+            if start > 0:
+                part.shared_crossings = int(counts[start]) if continues else 0
+            continues = stop < total and bool(line[stop - 1] == line[stop])
+            part.first_on_knot = dict(state.first_on_knot) if start == 0 else {}
+            part.last_on_knot = dict(state.last_on_knot) if stop == total else {}
+            part.node = state.node + 1
+            _release_inputs(self.plan, part, state.node, self.network.nodes[state.node].inputs)
+            yield part
+            if stop == total:
+                return
+            start = stop - 1 if continues else stop
+
+    def _lines_and_counts(self) -> tuple[Ints, Ints]:
+        """The line and the number of crossings of every point in merged order, (total,) each."""
+        if isinstance(self.breaks, DeviceInsertion):
+            line, counts, _ = self.breaks.order
+            return line, counts
+        piece, points = self.breaks.piece, self.state.points
+        line = np.insert(points.line, piece + 1, points.line[piece])
+        return line, np.insert(points.count, piece + 1, self.breaks.count)
+
+
+def _release_inputs(plan: SweepPlan, state: SweepState, i: int, inputs: tuple[int, ...]) -> None:
+    """Release the tensors whose last use is node ``i``."""
     for j in set(inputs):
-        if facts.last_use[j] == i:
+        if plan.last_use[j] == i:
             state.live.pop(j, None)
-            state.sizes.pop(j, None)
+            state.bounds.pop(j, None)
             state.magnitudes.pop(j, None)
 
 
 def max_magnitude(x: Tensor, name: str) -> float:
+    """The largest absolute value of a tensor; raises `NumberError` if it is not finite."""
     if not x.numel():
         return 0.0
     low, high = torch.stack(torch.aminmax(x)).tolist()
@@ -347,23 +365,33 @@ def max_magnitude(x: Tensor, name: str) -> float:
 
 
 def check_magnitude(low: float, high: float, name: str) -> float:
-    """The size of the largest of values that lie between these."""
-    size = max(-low, high)
-    if not size < float("inf"):
+    """The largest absolute value between two bounds; raises `NumberError` if it is not finite."""
+    largest = max(-low, high)
+    if not largest < float("inf"):
         raise NumberError(
             "A value overflows or is not a number.",
             where=f"the input of node {name}",
             hint="Scale the points or the weights; values must stay below 1.8e308.",
         )
-    return size
+    return largest
 
 
-def _make_part(network: Network, state: SweepState) -> SweepPart:
+def _finish_part(network: Network, state: SweepState) -> SweepPart:
+    """The finished part of a state that has passed all nodes."""
     values = tuple(state.live[i] for i in network.outputs)
     for number, value in enumerate(values):
         max_magnitude(value, f"output {number}")
-    edges = (state.first_on_knot, state.last_on_knot)
+    points = state.points
     line, alphas, origins, ambiguous = map(
-        torch.from_numpy, (state.line, state.alphas, state.origins[:, :3], state.ambiguous)
+        torch.from_numpy, (points.line, points.alpha, points.origins, points.ambiguous)
     )
-    return SweepPart(line, alphas, origins, ambiguous, values, state.continues, edges, state.shared_crossings)
+    return SweepPart(
+        line,
+        alphas,
+        origins,
+        ambiguous,
+        values,
+        continues=state.continues,
+        edge_units=(state.first_on_knot, state.last_on_knot),
+        shared_crossings=state.shared_crossings,
+    )

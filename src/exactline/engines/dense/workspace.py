@@ -1,7 +1,7 @@
-"""Memory that sweeps use again and again: fresh memory costs more than most of what is done with it.
+"""Reusable buffers for large intermediate tensors: fresh memory costs more than most operations on it.
 
-A buffer is free when nothing but the shelf refers to it. A tensor made from an array holds on to it, and so does every
-view of that tensor, so the count of references tells.
+A buffer is free if nothing but the pool refers to it. A tensor made from an array keeps a reference to the array, and
+so does every view of that tensor, so the reference count tells.
 """
 
 from __future__ import annotations
@@ -15,13 +15,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-MIN_BUFFER_BYTES, MAX_BUFFER_BYTES = (
-    1 << 16,
-    1 << 24,
-)  # bytes: smaller tensors are cheap anyway, larger ones are not held on to
-BUFFERS_PER_THREAD = 3  # on each thread's shelf
-FREE_REFERENCE_COUNT = 2  # references to a buffer that is free: the shelf, and the question itself
-ALIGNMENT_BYTES = 64  # bytes, as torch's own memory: matrix products may round otherwise
+MIN_BUFFER_BYTES = 1 << 16  # smaller tensors are cheap to allocate
+MAX_BUFFER_BYTES = 1 << 24  # larger ones are not worth holding on to
+BUFFERS_PER_THREAD = 3
+FREE_REFERENCE_COUNT = 2  # references to a free buffer: from the pool, and from the call that counts them
+ALIGNMENT_BYTES = 64  # as in torch's own allocator: matrix products may round differently on other alignments
 
 
 class _BufferPool(threading.local):
@@ -31,28 +29,27 @@ class _BufferPool(threading.local):
         self.buffers: list[NDArray[np.uint8]] = []
 
     def take(self, size: int) -> NDArray[np.uint8]:
-        """A free buffer of at least so many bytes; a new one takes the place of one that is too small."""
-        small = None
-        for place in range(len(self.buffers)):
-            if sys.getrefcount(self.buffers[place]) == FREE_REFERENCE_COUNT:
-                if self.buffers[place].nbytes >= size:
-                    return self.buffers[place]
-                small = place
-        made = np.empty(
-            min(MAX_BUFFER_BYTES + ALIGNMENT_BYTES, 2 * size), dtype=np.uint8
-        )  # pages that are never written cost nothing
-        if small is not None:
-            self.buffers[small] = made
+        """A free buffer of at least ``size`` bytes; a new one replaces a free one that is too small."""
+        too_small = None
+        for k in range(len(self.buffers)):
+            if sys.getrefcount(self.buffers[k]) == FREE_REFERENCE_COUNT:
+                if self.buffers[k].nbytes >= size:
+                    return self.buffers[k]
+                too_small = k
+        # twice the size, for later requests: pages that are never written cost nothing
+        buffer = np.empty(min(MAX_BUFFER_BYTES + ALIGNMENT_BYTES, 2 * size), dtype=np.uint8)
+        if too_small is not None:
+            self.buffers[too_small] = buffer
         elif len(self.buffers) < BUFFERS_PER_THREAD:
-            self.buffers.append(made)
-        return made
+            self.buffers.append(buffer)
+        return buffer
 
 
 _buffer_pool = _BufferPool()
 
 
 def empty(shape: tuple[int, ...], like: Tensor) -> Tensor:
-    """A tensor whose numbers are yet to be written, of the type and on the device of another.
+    """An uninitialized tensor with the dtype and device of another one, in a reused buffer where that pays.
 
     >>> empty((2, 3), torch.zeros(1)).shape
     torch.Size([2, 3])

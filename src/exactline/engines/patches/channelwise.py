@@ -1,4 +1,4 @@
-"""Patches through operators that treat every channel alike: average pools, upsampling, slices, padding."""
+"""Patch rule for operators that treat every channel alike: average pooling, upsampling, slicing, padding."""
 
 from __future__ import annotations
 
@@ -25,87 +25,94 @@ from .patch import (
 
 @dataclass(frozen=True, eq=False)
 class ChannelwiseRule:
-    """Every output pixel is a sum of input pixels with fixed coefficients."""
+    """A linear map between the pixels of the input and of the output, the same for every channel."""
 
     matrix: Tensor  # (output pixels, input pixels)
     source_shape: MapShape
     map_shape: MapShape
 
     @cached_property
-    def bounds(self) -> tuple[Tensor, Tensor]:
-        """For rows, then for columns: the first and the last output that reads each input, (inputs, 2)."""
-        used = (self.matrix != 0).view(self.map_shape[1], self.map_shape[2], self.source_shape[1], self.source_shape[2])
-        return first_and_last(used.any(3).any(1)), first_and_last(used.any(2).any(0))
+    def readers(self) -> tuple[Tensor, Tensor]:
+        """For rows and for columns: the first and the last output that reads each input, (inputs, 2)."""
+        used = (self.matrix != 0).view(*self.map_shape.size, *self.source_shape.size)
+        return first_and_last_reader(used.any(3).any(1)), first_and_last_reader(used.any(2).any(0))
 
     @cached_property
-    def table(self) -> Tensor:
-        """Coefficients with a row and a column of zeros for what lies outside."""
+    def padded_matrix(self) -> Tensor:
+        """The matrix with a row and a column of zeros for pixels outside the maps."""
         return torch.nn.functional.pad(self.matrix, (0, 1, 0, 1))
 
     @cached_property
     def reach(self) -> ReceptiveReach:
-        """How many outputs patches of a size reach."""
-        return ReceptiveReach(self.bounds)
+        """The size of output patches, by size of input patches."""
+        return ReceptiveReach(self.readers)
 
     def output_size(self, *sizes: tuple[int, int]) -> tuple[int, int]:
         return stored_size(self.reach(sizes[0]), self.map_shape)
 
     def multiplications(self, *sizes: tuple[int, int]) -> float:
-        reach = self.output_size(*sizes)
-        return float(sizes[0][0] * sizes[0][1] * reach[0] * reach[1] * self.map_shape[0])
+        (rows, columns), (out_rows, out_columns) = sizes[0], self.output_size(*sizes)
+        return float(rows * columns * out_rows * out_columns * self.map_shape.channels)
 
     def apply(self, *groups: Groups) -> Groups:
-        return {births: self._apply_group(group) for births, group in groups[0].items()}
+        return {sources: self._apply_group(group) for sources, group in groups[0].items()}
 
     def _apply_group(self, group: Group) -> PatchGroup:
         patches = as_patch_group(group, self.source_shape)
-        reach = self.reach(patches.size)
-        if covers(reach, self.map_shape):
-            full = as_whole_maps(patches, self.source_shape)
-            jump = self.matrix.to(full.jump.dtype) @ full.jump.reshape(len(full), -1, self.source_shape[0])
-            return PatchGroup(
-                torch.zeros_like(full.corner), jump.view(len(full), self.map_shape[1], self.map_shape[2], -1)
-            )
-        top = torch.stack([self._first(patches.corner[:, k], k) for k in range(2)], 1)
-        out = box_pixels(top, reach, self.map_shape)
-        into = patch_pixels(patches, self.source_shape)
-        table = self.table.to(patches.jump.dtype)
-        mixing = table[out[:, :, None], into[:, None, :]]  # (n, places of the output, places of the patch)
-        jump = mixing @ patches.jump.flatten(1, 2)
-        return zero_outside(PatchGroup(top, jump.view(len(patches), *reach, -1)), self.map_shape)
-
-    def _first(self, top: Tensor, dim: int) -> Tensor:
-        bounds = self.bounds[dim]
-        return bounds[top.clamp(0, len(bounds) - 1), 0]
+        size = self.reach(patches.size)
+        if covers(size, self.map_shape):
+            whole = as_whole_maps(patches, self.source_shape)
+            jump = self.matrix.to(whole.jump.dtype) @ whole.jump.reshape(len(whole), -1, self.source_shape.channels)
+            return PatchGroup(torch.zeros_like(whole.corner), jump.view(len(whole), *self.map_shape.size, -1))
+        corner = first_readers(self.readers, patches.corner)
+        output_pixels = box_pixels(corner, size, self.map_shape)
+        input_pixels = patch_pixels(patches, self.source_shape)
+        table = self.padded_matrix.to(patches.jump.dtype)
+        matrices = table[output_pixels[:, :, None], input_pixels[:, None, :]]  # (n, output pixels, patch pixels)
+        jump = matrices @ patches.jump.flatten(1, 2)
+        return zero_outside(PatchGroup(corner, jump.view(len(patches), *size, -1)), self.map_shape)
 
 
-def first_and_last(used: Tensor) -> Tensor:
-    """For every input: the first and the last output that reads it or one after, or one before."""
+def first_and_last_reader(used: Tensor) -> Tensor:
+    """The first and the last output that reads each input along one dim, (inputs, 2).
+
+    The first is the minimum over the input and all later ones, the last is the maximum over it and all earlier ones.
+
+    Args:
+        used: (outputs, inputs) whether an output reads an input.
+    """
     outputs = len(used)
     numbers = torch.arange(outputs, device=used.device)[:, None]
     first = torch.where(used, numbers, outputs).amin(0)
     last = torch.where(used, numbers, -1).amax(0)
-    first = first.flip(0).cummin(0).values.flip(0)  # rows that nothing reads must not widen a patch
+    first = first.flip(0).cummin(0).values.flip(0)  # inputs without readers must not widen a patch
     last = last.cummax(0).values
     return torch.stack([first, last], 1)
 
 
+def first_readers(readers: tuple[Tensor, Tensor], corner: Tensor) -> Tensor:
+    """The first output row and column, (n, 2), that read input patches with these corners."""
+    return torch.stack([r[corner[:, dim].clamp(0, len(r) - 1), 0] for dim, r in enumerate(readers)], 1)
+
+
 @dataclass(frozen=True, eq=False)
 class ReceptiveReach:
-    """The largest numbers of rows and of columns of outputs that boxes reach anywhere, found once for each size."""
+    """The size of output patches: the most output rows and columns that read an input patch anywhere on the map."""
 
-    bounds: tuple[Tensor, Tensor]  # for rows, then for columns, as `bounds_of` has them
-    known: dict[tuple[int, int], tuple[int, int]] = field(default_factory=dict[tuple[int, int], tuple[int, int]])
+    readers: tuple[Tensor, Tensor]  # for rows and for columns, see `first_and_last_reader`
+    cache: dict[tuple[int, int], tuple[int, int]] = field(default_factory=dict[tuple[int, int], tuple[int, int]])
 
     def __call__(self, size: tuple[int, int]) -> tuple[int, int]:
-        if size not in self.known:
-            self.known[size] = _along(self.bounds[0], size[0]), _along(self.bounds[1], size[1])
-        return self.known[size]
+        """Rows and columns of output patches, given those of input patches."""
+        if size not in self.cache:
+            self.cache[size] = _reach_along(self.readers[0], size[0]), _reach_along(self.readers[1], size[1])
+        return self.cache[size]
 
 
-def _along(bounds: Tensor, size: int) -> int:
-    inputs = len(bounds)
-    starts = torch.arange(-size + 1, inputs, device=bounds.device)
-    first = bounds[starts.clamp(min=0), 0]
-    last = bounds[(starts + size - 1).clamp(max=inputs - 1), 1]
+def _reach_along(readers: Tensor, size: int) -> int:
+    """The most outputs that read ``size`` consecutive inputs along one dim."""
+    inputs = len(readers)
+    starts = torch.arange(-size + 1, inputs, device=readers.device)
+    first = readers[starts.clamp(min=0), 0]
+    last = readers[(starts + size - 1).clamp(max=inputs - 1), 1]
     return max(1, int((last - first + 1).max()))

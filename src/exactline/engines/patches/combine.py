@@ -1,4 +1,4 @@
-"""Patches of several branches as patches of their sum, or side by side."""
+"""Patch rules for operators of several inputs: sums and concatenations of branches."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from .patch import (
     MapShape,
     PatchGroup,
     PointPatch,
+    Sources,
     as_patch_group,
     as_whole_maps,
     covers,
@@ -28,7 +29,7 @@ from .patch import (
 
 @dataclass(frozen=True, eq=False)
 class AddRule:
-    """A sum of branches of one shape, each times a number."""
+    """A weighted sum of branches of one shape."""
 
     factors: tuple[float, ...]
     map_shape: MapShape
@@ -37,115 +38,118 @@ class AddRule:
         return _common_size(sizes, self.map_shape)
 
     def multiplications(self, *sizes: tuple[int, int]) -> float:
-        return float(sum(h * w for h, w in sizes) * self.map_shape[0])
+        return float(sum(rows * columns for rows, columns in sizes) * self.map_shape.channels)
 
     def apply(self, *groups: Groups) -> Groups:
-        return {
-            births: self._sum(parts) for births, parts in match_branches(groups, [self.map_shape] * len(groups)).items()
-        }
+        matched = match_branches(groups, [self.map_shape] * len(groups))
+        return {sources: self._sum(branches) for sources, branches in matched.items()}
 
     def vjp(self, groups: Groups) -> list[Groups]:
-        """Gradients of the sum as gradients of every term."""
-        return [{births: _scale(group, f) for births, group in groups.items()} for f in self.factors]
+        """Gradients of every term of the sum."""
+        return [{sources: _scale(group, f) for sources, group in groups.items()} for f in self.factors]
 
-    def _sum(self, parts: list[Group | None]) -> Group:
-        terms = [(p, f) for p, f in zip(parts, self.factors, strict=True) if p is not None]
+    def _sum(self, branches: list[Group | None]) -> Group:
+        terms = [(b, f) for b, f in zip(branches, self.factors, strict=True) if b is not None]
         if len(terms) == 1:
             return _scale(*terms[0])
-        tops, jumps = _align([as_patch_group(p, self.map_shape) for p, _ in terms], [self.map_shape] * len(terms))
-        total = jumps[0] if terms[0][1] == 1 else jumps[0] * terms[0][1]
-        for jump, (_, factor) in zip(jumps[1:], terms[1:], strict=True):
+        patches = [as_patch_group(branch, self.map_shape) for branch, _ in terms]
+        factors = [factor for _, factor in terms]
+        corner, jumps = _align(patches, [self.map_shape] * len(terms))
+        total = jumps[0] if factors[0] == 1 else jumps[0] * factors[0]
+        for jump, factor in zip(jumps[1:], factors[1:], strict=True):
             total = torch.add(total, jump, alpha=factor)
-        return PatchGroup(tops, total)
+        return PatchGroup(corner, total)
 
 
 @dataclass(frozen=True, eq=False)
 class ConcatRule:
-    """Branches side by side, channel after channel."""
+    """Branches concatenated along their channels."""
 
-    sources: tuple[MapShape, ...]
+    input_maps: tuple[MapShape, ...]
     map_shape: MapShape
 
     def output_size(self, *sizes: tuple[int, int]) -> tuple[int, int]:
         return _common_size(sizes, self.map_shape)
 
     def multiplications(self, *sizes: tuple[int, int]) -> float:
-        return float(sum(h * w for h, w in sizes) * self.map_shape[0])
+        return float(sum(rows * columns for rows, columns in sizes) * self.map_shape.channels)
 
     def apply(self, *groups: Groups) -> Groups:
-        return {births: self._concatenate(parts) for births, parts in match_branches(groups, self.sources).items()}
+        matched = match_branches(groups, self.input_maps)
+        return {sources: self._concatenate(branches) for sources, branches in matched.items()}
 
-    def _concatenate(self, parts: list[Group | None]) -> Group:
-        firsts = [sum(g[0] for g in self.sources[:k]) for k in range(len(self.sources))]
-        known = [k for k, p in enumerate(parts) if p is not None]
-        only = parts[known[0]]
+    def _concatenate(self, branches: list[Group | None]) -> Group:
+        first_channels = [sum(m.channels for m in self.input_maps[:k]) for k in range(len(self.input_maps))]
+        known = [k for k, b in enumerate(branches) if b is not None]
+        only = branches[known[0]]
         if len(known) == 1 and isinstance(only, PointPatch):
-            return PointPatch(only.pixel, only.channel + firsts[known[0]], only.jump)
-        held = [as_patch_group(p, self.sources[k]) for k, p in enumerate(parts) if p is not None]
-        tops, jumps = _align(held, [self.sources[k] for k in known])
-        out = jumps[0].new_zeros(*jumps[0].shape[:3], self.map_shape[0])
+            return PointPatch(only.pixel, only.channel + first_channels[known[0]], only.jump)
+        patches = [as_patch_group(b, self.input_maps[k]) for k, b in enumerate(branches) if b is not None]
+        corner, jumps = _align(patches, [self.input_maps[k] for k in known])
+        out = jumps[0].new_zeros(*jumps[0].shape[:3], self.map_shape.channels)
         for k, jump in zip(known, jumps, strict=True):
-            out[..., firsts[k] : firsts[k] + self.sources[k][0]] = jump
-        return PatchGroup(tops, out)
+            out[..., first_channels[k] : first_channels[k] + self.input_maps[k].channels] = jump
+        return PatchGroup(corner, out)
 
 
-def match_branches(
-    groups: Sequence[Groups], grids: Sequence[MapShape]
-) -> dict[tuple[BreakSource, ...], list[Group | None]]:
-    """The groups of several branches side by side: what is one group in any of them is one in all."""
-    keys = dict.fromkeys(births for some in groups for births in some)
-    order = {birth: place for place, birth in enumerate(dict.fromkeys(birth for births in keys for birth in births))}
-    sets: list[set[BreakSource]] = []  # breaks that belong together
-    for births in keys:
-        apart = [s for s in sets if s.isdisjoint(births)]
-        sets = [*apart, set(births).union(*(s for s in sets if not s.isdisjoint(births)))]
-    known = [_single(some, grid) for some, grid in zip(groups, grids, strict=True)]
-    found: dict[tuple[BreakSource, ...], list[Group | None]] = {}
-    for births in sorted((tuple(sorted(s, key=order.__getitem__)) for s in sets), key=lambda b: order[b[0]]):
-        found[births] = [
-            some[births] if births in some else _splice(births, k, known, grid)
-            for k, (some, grid) in enumerate(zip(groups, grids, strict=True))
+def match_branches(groups: Sequence[Groups], map_shapes: Sequence[MapShape]) -> dict[Sources, list[Group | None]]:
+    """Regroup the breaks of several branches so that every group holds the same breaks in all of them.
+
+    Returns for each group its patches in every branch; None where a branch has none of its breaks.
+    """
+    all_sources = dict.fromkeys(sources for branch in groups for sources in branch)
+    order = {source: k for k, source in enumerate(dict.fromkeys(s for sources in all_sources for s in sources))}
+    unions: list[set[BreakSource]] = []  # disjoint sets of breaks that are in one group in some branch
+    for sources in all_sources:
+        disjoint = [u for u in unions if u.isdisjoint(sources)]
+        unions = [*disjoint, set(sources).union(*(u for u in unions if not u.isdisjoint(sources)))]
+    by_source = [_patches_by_source(branch, m) for branch, m in zip(groups, map_shapes, strict=True)]
+    matched: dict[Sources, list[Group | None]] = {}
+    for sources in sorted((tuple(sorted(u, key=order.__getitem__)) for u in unions), key=lambda s: order[s[0]]):
+        matched[sources] = [
+            branch[sources] if sources in branch else _assemble_group(sources, k, by_source, map_shape)
+            for k, (branch, map_shape) in enumerate(zip(groups, map_shapes, strict=True))
         ]
-    return found
+    return matched
 
 
-def _splice(
-    births: tuple[BreakSource, ...],
+def _assemble_group(
+    sources: Sources,
     branch: int,
-    known: list[dict[BreakSource, Callable[[], PatchGroup]]],
-    grid: MapShape,
+    by_source: list[dict[BreakSource, Callable[[], PatchGroup]]],
+    map_shape: MapShape,
 ) -> PatchGroup | None:
-    """The patches of some breaks in one branch, zero for those it does not know; None where it knows none of them."""
-    slices = {birth: known[branch][birth]() for birth in births if birth in known[branch]}
+    """The patches of some breaks in one branch, zero for breaks that only other branches have; None if all are."""
+    slices = {s: by_source[branch][s]() for s in sources if s in by_source[branch]}
     if not slices:
         return None
     size = max(p.size[0] for p in slices.values()), max(p.size[1] for p in slices.values())
     like = next(iter(slices.values())).jump
-    for birth in births:
-        if birth not in slices:  # zero, wherever another branch has it
-            top = next(some[birth] for some in known if birth in some)().corner
-            slices[birth] = PatchGroup(top, like.new_zeros(birth.count, *size, grid[0]))
-    parts = [slices[birth] for birth in births]
-    if covers(size, grid):
-        parts = [as_whole_maps(p, grid) for p in parts]
+    for source in sources:
+        if source not in slices:
+            corner = next(patches[source] for patches in by_source if source in patches)().corner
+            slices[source] = PatchGroup(corner, like.new_zeros(source.count, *size, map_shape.channels))
+    parts = [slices[source] for source in sources]
+    if covers(size, map_shape):
+        parts = [as_whole_maps(p, map_shape) for p in parts]
         return PatchGroup(torch.cat([p.corner for p in parts]), torch.cat([p.jump for p in parts]))
     jumps = [p.jump if p.size == size else crop(p, p.corner, size) for p in parts]
     return PatchGroup(torch.cat([p.corner for p in parts]), torch.cat(jumps))
 
 
-def _single(groups: Groups, grid: MapShape) -> dict[BreakSource, Callable[[], PatchGroup]]:
-    """How to get at the patches of each node on their own."""
-    found: dict[BreakSource, Callable[[], PatchGroup]] = {}
-    for births, group in groups.items():
+def _patches_by_source(groups: Groups, map_shape: MapShape) -> dict[BreakSource, Callable[[], PatchGroup]]:
+    """By source: a function that slices its patches out of their group."""
+    slices: dict[BreakSource, Callable[[], PatchGroup]] = {}
+    for sources, group in groups.items():
         at = 0
-        for birth in births:
-            found[birth] = partial(_slice, group, at, birth.count, grid)
-            at += birth.count
-    return found
+        for source in sources:
+            slices[source] = partial(_slice, group, at, source.count, map_shape)
+            at += source.count
+    return slices
 
 
-def _slice(group: Group, at: int, count: int, grid: MapShape) -> PatchGroup:
-    patches = as_patch_group(group, grid)
+def _slice(group: Group, at: int, count: int, map_shape: MapShape) -> PatchGroup:
+    patches = as_patch_group(group, map_shape)
     return PatchGroup(patches.corner[at : at + count], patches.jump[at : at + count])
 
 
@@ -157,29 +161,28 @@ def _scale(group: Group, factor: float) -> Group:
     return group.with_jump(group.jump * factor)
 
 
-def _align(parts: list[PatchGroup], grids: Sequence[MapShape]) -> tuple[Tensor, list[Tensor]]:
-    """Patches of the same breaks in boxes that hold them all."""
-    if not any(is_whole(p, g) for p, g in zip(parts, grids, strict=True)):
-        begins = torch.stack([p.corner for p in parts])
-        ends = begins + torch.stack([pair_tensor(p.size, p.corner.device) for p in parts])[:, None]
-        top = begins.amin(0)
-        rows, columns, *moved = _alignment(ends.amax(0) - top, (begins != top).flatten(1).any(1))
+def _align(parts: list[PatchGroup], map_shapes: Sequence[MapShape]) -> tuple[Tensor, list[Tensor]]:
+    """Patches of the same breaks in their common bounding boxes: corners (n, 2), and jumps of one size."""
+    if not any(is_whole(p, m) for p, m in zip(parts, map_shapes, strict=True)):
+        firsts = torch.stack([p.corner for p in parts])
+        lasts = firsts + torch.stack([pair_tensor(p.size, p.corner.device) for p in parts])[:, None]
+        corner = firsts.amin(0)
+        rows, columns, *moved = _read_alignment(lasts.amax(0) - corner, (firsts != corner).flatten(1).any(1))
         size = rows or parts[0].size[0], columns or parts[0].size[1]
-        if not any(covers(size, g) for g in grids):
-            return top, [
-                p.jump if p.size == size and not off else crop(p, top, size)
-                for p, off in zip(parts, moved, strict=True)
+        if not any(covers(size, m) for m in map_shapes):
+            return corner, [
+                p.jump if p.size == size and not m else crop(p, corner, size) for p, m in zip(parts, moved, strict=True)
             ]
-    held = [as_whole_maps(p, g) for p, g in zip(parts, grids, strict=True)]
-    return held[0].corner, [p.jump for p in held]
+    whole = [as_whole_maps(p, m) for p, m in zip(parts, map_shapes, strict=True)]
+    return whole[0].corner, [p.jump for p in whole]
 
 
-def _alignment(sizes: Tensor, moved: Tensor) -> list[int]:
-    """The largest of sizes (n, 2), and what is told of each part; asked for at once."""
-    most = sizes.amax(0) if len(sizes) else sizes.new_zeros(2)
-    return torch.cat([most, moved.to(most.dtype)]).tolist()
+def _read_alignment(sizes: Tensor, moved: Tensor) -> list[int]:
+    """The largest of sizes (n, 2), and whether each part moved, read in one synchronization."""
+    largest = sizes.amax(0) if len(sizes) else sizes.new_zeros(2)
+    return torch.cat([largest, moved.to(largest.dtype)]).tolist()
 
 
-def _common_size(sizes: tuple[tuple[int, int], ...], grid: MapShape) -> tuple[int, int]:
+def _common_size(sizes: tuple[tuple[int, int], ...], map_shape: MapShape) -> tuple[int, int]:
     size = max(s[0] for s in sizes), max(s[1] for s in sizes)
-    return stored_size(size, grid)
+    return stored_size(size, map_shape)

@@ -1,9 +1,8 @@
-"""Exact integrals of gradients by patches: a unit that turns changes the gradient only in its receptive field below."""
+"""Exact integrals of gradients by patches: where a unit switches, the gradient changes only in its receptive field."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -12,13 +11,13 @@ from ...lines import Lines
 from ...network.graph import Network
 from ...numerics.plan import sweep_plan
 from ...ops.base import Affine, Breaking, Input
-from ..dense.cotangents import Output
-from ..dense.gradients import Backward
+from ..dense.cotangents import OutputCotangent
+from ..dense.gradients import BackwardSweep
 from ..dense.sweep import SweepLimits
 from .combine import AddRule
-from .patch import Groups, MapShape, PatchGroup, as_whole_maps, rows_by_pixel
+from .patch import Groups, PatchGroup, PatchVjp, as_whole_maps, rows_by_pixel
 from .plan import PatchPlan, patch_plan
-from .pointwise import PointwiseRule
+from .pointwise import PointwisePatchRule
 from .segment import Segment
 from .segmentation import Segmentation, SegmentCounts
 from .vjp import GradientOnSegment, activation_vjp, integrate, integrate_groups
@@ -33,39 +32,55 @@ def patch_integral(
     memory: int,
     progress: Callable[[int, int], None] | None = None,
 ) -> tuple[tuple[Tensor, ...], int] | None:
-    """Integrals (lines, *in) of the gradient of one output, and the number of pieces; None where points are needed."""
-    path, tally = patch_plan(network), SegmentCounts()
-    if path.stop < len(network.nodes) or not all(isinstance(t, PointwiseRule) for t in path.activation_rules.values()):
+    """Integrate the gradient of one output element over every line, by patches.
+
+    Returns the integrals (lines, *in) for each input and the number of pieces; None if the dense engine is needed,
+    because a node has no patch VJP or a gradient depends on a convention.
+
+    Args:
+        network: The network.
+        lines: The lines.
+        targets: (lines,) flat position of the element in the output.
+        output: Index of the output.
+        limits: When to stop; ``max_points`` bounds the parts that are swept densely.
+        memory: Memory budget in bytes.
+        progress: Called after each line with the number of lines done and of pieces so far.
+    """
+    plan, counts = patch_plan(network), SegmentCounts()
+    reaches_outputs = plan.first_dense_node == len(network.nodes)
+    if not reaches_outputs or not all(isinstance(r, PointwisePatchRule) for r in plan.activation_rules.values()):
         return None
     totals, pieces = [torch.zeros_like(t) for t in lines.starts], 0
     for line in range(len(lines)):
-        found = _integrate_line(
-            Segmentation(network, path, lines, line, limits, memory, tally), int(targets[line]), output
-        )
-        if found is None:
+        segmentation = Segmentation(network, plan, lines, line, limits=limits, memory=memory, counts=counts)
+        integral = _integrate_line(segmentation, int(targets[line]), output)
+        if integral is None:
             return None
-        for total, part in zip(totals, found[0], strict=True):
-            total[line] = part
-        pieces += found[1]
+        gradients, line_pieces = integral
+        for total, gradient in zip(totals, gradients, strict=True):
+            total[line] = gradient
+        pieces += line_pieces
         if progress is not None:
             progress(line + 1, pieces)
     return tuple(totals), pieces
 
 
-def _integrate_line(journey: Segmentation, target: int, output: int) -> tuple[list[Tensor], int] | None:
-    network, lines, line = journey.network, journey.lines, journey.line
-    place = network.outputs[output]
-    seed = torch.zeros(1, *network.nodes[place].shape, dtype=network.dtype, device=network.device)
-    seed.view(-1)[target] = 1.0
+def _integrate_line(segmentation: Segmentation, target: int, output: int) -> tuple[list[Tensor], int] | None:
+    """The integral over one line for each input, and its number of pieces; None if a gradient is a convention."""
+    network, lines, line = segmentation.network, segmentation.lines, segmentation.line
+    node = network.outputs[output]
+    cotangent = torch.zeros(1, *network.nodes[node].shape, dtype=network.dtype, device=network.device)
+    cotangent.view(-1)[target] = 1.0
     totals, breaks = [torch.zeros_like(t[line]) for t in lines.starts], 0
-    for start, stop, stretch, found in journey.segments(journey.plan, traced=True):
-        if found is None:
-            by_points = _integrate_densely(journey, start, stop, target, output)
-            if by_points is None:
+    for segment, segment_breaks in segmentation.segments(segmentation.plan, records_patterns=True):
+        if segment_breaks is None:
+            integral = _integrate_densely(segmentation, segment.start, segment.stop, target, output)
+            if integral is None:
                 return None
-            parts, count = by_points
+            parts, count = integral
         else:
-            parts, count = _BackwardPass(network, journey.plan, stretch).run(place, seed), len(found.alphas)
+            backward = _BackwardPass(network, segmentation.plan, segment)
+            parts, count = backward.run(node, cotangent), len(segment_breaks.alphas)
         breaks += count
         for total, part in zip(totals, parts, strict=True):
             total += part
@@ -73,112 +88,124 @@ def _integrate_line(journey: Segmentation, target: int, output: int) -> tuple[li
 
 
 def _integrate_densely(
-    journey: Segmentation, start: float, stop: float, target: int, output: int
+    segmentation: Segmentation, start: float, stop: float, target: int, output: int
 ) -> tuple[list[Tensor], int] | None:
-    """The integral over a stretch without patches, and its breaks; None where gradients are a convention."""
-    device = journey.lines.starts[0].device
+    """The integral over a segment by the dense engine, and its breaks; None if a gradient is a convention."""
+    network, lines = segmentation.network, segmentation.lines
+    device = lines.starts[0].device
     ends = torch.tensor([start, stop], dtype=torch.float64, device=device)
-    points, _ = journey.lines.at(torch.full((2,), journey.line, device=device), ends)
-    part = Lines(tuple(p[:1] for p in points), tuple(p[1:] for p in points))
-    way = Backward(journey.network, Output(journey.network, output, torch.tensor([target])), journey.limits)
-    grads = next(iter(way.run(part)))[1]
-    return None if way.stuck else ([g[0] * (stop - start) for g in grads], way.pieces - 1)
+    points, _ = lines.at(torch.full((2,), segmentation.line, device=device), ends)
+    segment = Lines(tuple(p[:1] for p in points), tuple(p[1:] for p in points))
+    sweep = BackwardSweep(network, OutputCotangent(network, output, torch.tensor([target])), segmentation.limits)
+    _, gradients = next(iter(sweep.run(segment)))
+    return None if sweep.ambiguous else ([g[0] * (stop - start) for g in gradients], sweep.pieces - 1)
 
 
 class _BackwardPass:
-    """The way back along one stretch."""
+    """Backpropagation along one segment.
 
-    def __init__(self, network: Network, path: PatchPlan, stretch: Segment) -> None:
-        self.network, self.plan, self.segment = network, path, stretch
-        self.grads: dict[int, tuple[Tensor, Groups]] = {}  # by node: (1, *shape) at the start, and what changes it
-        self.sums: dict[int, Tensor] = {}  # by node without breaks before it: (1, *shape), integrated
-        self.quiet = _quiet(network)
+    The gradient at a node is either kept along the segment, as its value at the start and its changes at breaks, or,
+    where no break can change the node's own Jacobian any more, only as its integral.
+    """
 
-    def run(self, place: int, seed: Tensor) -> list[Tensor]:
-        """The integral at every input, from the gradient at an output."""
-        self._give(place, seed, {})
-        last = sweep_plan(self.network).last_use
+    def __init__(self, network: Network, plan: PatchPlan, segment: Segment) -> None:
+        self.network, self.plan, self.segment = network, plan, segment
+        self.gradients: dict[int, tuple[Tensor, Groups]] = {}  # by node: (1, *shape) at the start, and its changes
+        self.integrals: dict[int, Tensor] = {}  # by affine node: (1, *shape)
+        self.affine_nodes = _affine_nodes(network)
+
+    def run(self, output_node: int, cotangent: Tensor) -> list[Tensor]:
+        """The integrals (*in) of the gradient at every input, from the cotangent (1, *out) of an output."""
+        self._add(output_node, cotangent, {})
+        last_use = sweep_plan(self.network).last_use
         for i in range(len(self.network.nodes) - 1, -1, -1):
             node = self.network.nodes[i]
-            if isinstance(node.op, Input) or i not in last:
+            if isinstance(node.op, Input) or i not in last_use:
                 continue
             shapes = [self.network.nodes[j].shape for j in node.inputs]
-            if i in self.sums and isinstance(node.op, Affine):
-                for j, g in zip(node.inputs, node.op.vjp(self.sums.pop(i), shapes), strict=True):
-                    self.sums[j] = self.sums[j] + g if j in self.sums else g
-            elif i in self.grads:
-                base, groups = self.grads.pop(i)
+            if i in self.integrals and isinstance(node.op, Affine):
+                for j, integral in zip(node.inputs, node.op.vjp(self.integrals.pop(i), shapes), strict=True):
+                    self._add_integral(j, integral)
+            elif i in self.gradients:
+                base, groups = self.gradients.pop(i)
                 if isinstance(node.op, Affine):
-                    below = self._back(i, node.op, groups, shapes)
-                    for j, g, some in zip(node.inputs, node.op.vjp(base, shapes), below, strict=True):
-                        self._give(j, g, some)
+                    input_groups = self._affine_vjp(i, node.op, groups, shapes)
+                    for j, gradient, some in zip(node.inputs, node.op.vjp(base, shapes), input_groups, strict=True):
+                        self._add(j, gradient, some)
                 elif isinstance(node.op, Breaking):
-                    self._turn(i, base, groups)
-        return [self._at(i) for i in self.network.inputs]
+                    self._activation_vjp(i, base, groups)
+        return [self._input_integral(i) for i in self.network.inputs]
 
-    def _at(self, i: int) -> Tensor:
-        shape = self.network.nodes[i].shape
-        return (
-            self.sums[i][0]
-            if i in self.sums
-            else torch.zeros(shape, dtype=self.network.dtype, device=self.network.device)
-        )
+    def _input_integral(self, i: int) -> Tensor:
+        if i in self.integrals:
+            return self.integrals[i][0]
+        return torch.zeros(self.network.nodes[i].shape, dtype=self.network.dtype, device=self.network.device)
 
-    def _give(self, j: int, base: Tensor, groups: Groups) -> None:
-        """A gradient arrives at a node; where no break comes before it, only its integral matters."""
-        if j in self.quiet:
-            grid = self.plan.map_shapes[j]
-            ends = self.segment.start, self.segment.stop
-            total = integrate_groups(rows_by_pixel(base, grid), groups, self.segment.times, grid, *ends)
-            point = _point(total, grid, self.network.nodes[j].shape)
-            self.sums[j] = self.sums[j] + point if j in self.sums else point
-        elif j in self.grads:
-            held, some = self.grads[j]
-            self.grads[j] = held + base, AddRule((1.0, 1.0), self.plan.map_shapes[j]).apply(some, groups)
+    def _add(self, j: int, base: Tensor, groups: Groups) -> None:
+        """Add to the gradient at a node: its value (1, *shape) at the start, and its changes."""
+        if j in self.affine_nodes:
+            map_shape, segment = self.plan.map_shapes[j], self.segment
+            rows = rows_by_pixel(base, map_shape)
+            integral = integrate_groups(
+                rows, groups, segment.break_alphas, map_shape, start=segment.start, stop=segment.stop
+            )
+            self._add_integral(j, self._as_point(integral, j))
+        elif j in self.gradients:
+            old_base, old_groups = self.gradients[j]
+            add = AddRule((1.0, 1.0), self.plan.map_shapes[j])
+            self.gradients[j] = old_base + base, add.apply(old_groups, groups)
         else:
-            self.grads[j] = base, groups
+            self.gradients[j] = base, groups
 
-    def _turn(self, i: int, base: Tensor, groups: Groups) -> None:
-        source = self.network.nodes[i].inputs[0]
-        grid, stretch = self.plan.map_shapes[i], self.segment
-        pull = GradientOnSegment(
-            grid, stretch.start, stretch.stop, rows_by_pixel(base, grid), groups, stretch.times, stretch.patterns[i],
-            stretch.new_breaks.get(i),
-        )  # fmt: skip
-        shape = self.network.nodes[source].shape
-        if source in self.quiet:
-            point = _point(integrate(pull), grid, shape)
-            self.sums[source] = self.sums[source] + point if source in self.sums else point
+    def _add_integral(self, j: int, integral: Tensor) -> None:
+        self.integrals[j] = self.integrals[j] + integral if j in self.integrals else integral
+
+    def _activation_vjp(self, i: int, base: Tensor, groups: Groups) -> None:
+        """Propagate the gradient at a breaking node to its input."""
+        source, map_shape, segment = self.network.nodes[i].inputs[0], self.plan.map_shapes[i], self.segment
+        gradient = GradientOnSegment(
+            map_shape,
+            segment.start,
+            segment.stop,
+            base=rows_by_pixel(base, map_shape),
+            groups=groups,
+            break_alphas=segment.break_alphas,
+            pattern=segment.patterns[i],
+            slope_changes=segment.new_breaks.get(i),
+        )
+        if source in self.affine_nodes:
+            self._add_integral(source, self._as_point(integrate(gradient), source))
             return
-        first, below = activation_vjp(i, pull)
-        self._give(source, _point(first, grid, shape), below)
+        first, changes = activation_vjp(i, gradient)
+        self._add(source, self._as_point(first, source), changes)
 
-    def _back(self, i: int, op: Affine, groups: Groups, shapes: list[tuple[int, ...]]) -> list[Groups]:
-        mover: Any = self.plan.affine_rules[i]
-        inputs = self.network.nodes[i].inputs
-        if all(j in self.quiet for j in inputs) and not groups:
+    def _affine_vjp(self, i: int, op: Affine, groups: Groups, shapes: list[tuple[int, ...]]) -> list[Groups]:
+        """The changes of the gradient at every input of an affine node."""
+        rule, inputs = self.plan.affine_rules[i], self.network.nodes[i].inputs
+        if all(j in self.affine_nodes for j in inputs) and not groups:
             return [{} for _ in inputs]
-        if hasattr(mover, "vjp"):
-            return mover.vjp(groups)
-        found: list[Groups] = [{} for _ in inputs]
-        grid, shape = self.plan.map_shapes[i], self.network.nodes[i].shape
-        for node, group in groups.items():
-            points = as_whole_maps(group, grid).jump.permute(0, 3, 1, 2).reshape(len(group), *shape)
-            for k, g in enumerate(op.vjp(points, shapes)):
-                c, h, w = self.plan.map_shapes[inputs[k]]
-                jump = g.reshape(len(group), c, h, w).permute(0, 2, 3, 1).contiguous()
-                found[k][node] = PatchGroup(torch.zeros(len(group), 2, dtype=torch.int64, device=g.device), jump)
-        return found
+        if isinstance(rule, PatchVjp):
+            return rule.vjp(groups)
+        input_groups: list[Groups] = [{} for _ in inputs]
+        map_shape, shape = self.plan.map_shapes[i], self.network.nodes[i].shape
+        for sources, group in groups.items():
+            points = as_whole_maps(group, map_shape).jump.permute(0, 3, 1, 2).reshape(len(group), *shape)
+            for k, gradient in enumerate(op.vjp(points, shapes)):
+                input_map = self.plan.map_shapes[inputs[k]]
+                jump = gradient.reshape(len(group), *input_map).permute(0, 2, 3, 1).contiguous()
+                corner = torch.zeros(len(group), 2, dtype=torch.int64, device=gradient.device)
+                input_groups[k][sources] = PatchGroup(corner, jump)
+        return input_groups
+
+    def _as_point(self, rows: Tensor, node: int) -> Tensor:
+        """Rows (pixels, channels) as (1, *shape) of a node."""
+        return rows.T.reshape(1, *self.network.nodes[node].shape)
 
 
-def _quiet(network: Network) -> set[int]:
-    """Nodes that no break comes before."""
-    quiet: set[int] = set()
+def _affine_nodes(network: Network) -> set[int]:
+    """Nodes that are affine functions of the inputs: no breaking node comes before them."""
+    affine: set[int] = set()
     for i, node in enumerate(network.nodes):
-        if isinstance(node.op, Input) or (isinstance(node.op, Affine) and all(j in quiet for j in node.inputs)):
-            quiet.add(i)
-    return quiet
-
-
-def _point(rows: Tensor, grid: MapShape, shape: tuple[int, ...]) -> Tensor:
-    return rows.T.reshape(1, *shape)
+        if isinstance(node.op, Input) or (isinstance(node.op, Affine) and all(j in affine for j in node.inputs)):
+            affine.add(i)
+    return affine

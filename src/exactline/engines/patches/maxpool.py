@@ -1,14 +1,14 @@
-"""Patches through maxima: only what the leader of a window does comes out, and breaks are born where it changes."""
+"""Patch rule for maxima: the output follows the leader of every window, and breaks arise where the leader changes."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import torch
 from torch import Tensor
 
-from .channelwise import ReceptiveReach, first_and_last
+from .channelwise import ReceptiveReach, first_and_last_reader, first_readers
 from .patch import (
     MapShape,
     PatchGroup,
@@ -28,285 +28,362 @@ from .timeline import (
     NodeInput,
     Timeline,
     check_drift,
+    correct_drift,
     cumulative_sum,
-    drift,
+    min_or_inf,
     nonzero,
-    smallest,
     to_host,
     values_at_entries,
 )
 
 
 @dataclass(frozen=True, eq=False)
-class MaximumRule:
-    """The largest of some pixels in every channel, the same pixels in all of them; with ``floor``, 0 too."""
+class MaximumPatchRule:
+    """The maximum over a window of pixels, separately in every channel; a minimum with ``sign`` -1.
 
-    windows: Tensor  # (output pixels, members) input pixels; repeated ones stand for one
+    The members of a window are its pixels and, with ``floor``, the constant 0 as the last one.
+    """
+
+    windows: Tensor  # (output pixels, window size) input pixels; shorter windows repeat a pixel
     source_shape: MapShape
     map_shape: MapShape
     sign: int
     floor: bool
 
-    @cached_property
-    def bounds(self) -> tuple[Tensor, Tensor]:
-        """For rows, then for columns: the first and the last output that reads each input."""
-        rows, columns = self.source_shape[1], self.source_shape[2]
-        y, x = self.windows // columns, self.windows % columns
-        by_row = torch.zeros(self.map_shape[1], rows, dtype=torch.bool, device=y.device)
-        by_column = torch.zeros(self.map_shape[2], columns, dtype=torch.bool, device=y.device)
-        out = torch.arange(len(self.windows), device=y.device)[:, None].expand_as(y)
-        by_row[out // self.map_shape[2], y] = True
-        by_column[out % self.map_shape[2], x] = True
-        return first_and_last(by_row), first_and_last(by_column)
+    @property
+    def window_size(self) -> int:
+        """Pixels per window."""
+        return self.windows.shape[1]
+
+    @property
+    def members(self) -> int:
+        """Members per window, including the floor."""
+        return self.window_size + self.floor
 
     @cached_property
-    def _has_duplicates(self) -> bool:
+    def readers(self) -> tuple[Tensor, Tensor]:
+        """For rows and for columns: the first and the last output that reads each input, (inputs, 2)."""
+        y, x = self.windows // self.source_shape.columns, self.windows % self.source_shape.columns
+        by_row = torch.zeros(self.map_shape.rows, self.source_shape.rows, dtype=torch.bool, device=y.device)
+        by_column = torch.zeros(self.map_shape.columns, self.source_shape.columns, dtype=torch.bool, device=y.device)
+        out = torch.arange(len(self.windows), device=y.device)[:, None].expand_as(y)
+        by_row[out // self.map_shape.columns, y] = True
+        by_column[out % self.map_shape.columns, x] = True
+        return first_and_last_reader(by_row), first_and_last_reader(by_column)
+
+    @cached_property
+    def has_duplicates(self) -> bool:
+        """Whether some window repeats a pixel."""
         return bool(self.duplicates.any())
 
     @cached_property
     def duplicates(self) -> Tensor:
-        """(output pixels, members) whether an earlier member is the same pixel."""
+        """(output pixels, window size) whether an earlier entry of the window is the same pixel."""
         same = self.windows[:, :, None] == self.windows[:, None, :]
         return torch.tril(same, -1).any(2)
 
     @cached_property
     def reach(self) -> ReceptiveReach:
-        """How many outputs patches of a size reach."""
-        return ReceptiveReach(self.bounds)
+        """The size of output patches, by size of input patches."""
+        return ReceptiveReach(self.readers)
 
     def output_size(self, size: tuple[int, int]) -> tuple[int, int]:
         return stored_size(self.reach(size), self.map_shape)
 
-    def apply(self, stage: NodeInput) -> ActivationOutput:
-        """Follow the members of every window along the stretch."""
-        rows, timeline, members, frames = self._gather(stage)
-        channels = stage.map_shape[0]
-        out = rows.new_zeros(len(timeline.pixel) + 1, channels)
-        slope, born = stage.slope.new_empty(self.map_shape[1] * self.map_shape[2], channels), list[NewPatchBreaks]()
-        for block in timeline.blocks(channels * (self.windows.shape[1] + self.floor)):
-            self._follow(stage, block, rows, members, out, slope, born)
-        found = NewPatchBreaks.join(born) if born else NewPatchBreaks.none(slope)
-        return ActivationOutput(regroup(out, frames, timeline.pixel, self.map_shape), slope * self.sign, found)
+    def apply(self, node_input: NodeInput) -> ActivationOutput:
+        """Evaluate the maxima along a segment."""
+        rows, timeline, member_rows, layouts = self._gather_rows(node_input)
+        channels = node_input.map_shape.channels
+        evaluation = _MaximumEvaluation(
+            self,
+            node_input,
+            rows,
+            member_rows,
+            out=rows.new_zeros(len(timeline.pixel) + 1, channels),
+            slope=node_input.slope.new_empty(self.map_shape.pixels, channels),
+        )
+        for block in timeline.blocks(channels * self.members):
+            evaluation.run(block)
+        parts, slope = evaluation.new_breaks, evaluation.slope
+        new_breaks = NewPatchBreaks.join(parts) if parts else NewPatchBreaks.empty(slope)
+        groups = regroup(evaluation.out, layouts, timeline.pixel, self.map_shape)
+        return ActivationOutput(groups, slope * self.sign, new_breaks)
 
-    def _gather(self, stage: NodeInput) -> tuple[Tensor, Timeline, Tensor, list[PatchLayout]]:
-        """Rows of all patches, when they come to which window, and which row each member of it has then."""
-        channels, device = stage.map_shape[0], stage.slope.device
-        parts, members, frames = list[Tensor](), list[Tensor](), list[PatchLayout]()
-        at = 0
-        for births, group in stage.groups.items():
+    def _gather_rows(self, node_input: NodeInput) -> tuple[Tensor, Timeline, Tensor, list[PatchLayout]]:
+        """All jumps as rows, the timeline of the windows they reach, and the layouts of the output patches.
+
+        Rows are (k + 1, channels), the last one zero. The third result is, for every entry of the timeline, the row of
+        each pixel of its window, (entries + 1, window size).
+        """
+        channels, device = node_input.map_shape.channels, node_input.slope.device
+        jumps, member_rows, layouts = list[Tensor](), list[Tensor](), list[PatchLayout]()
+        first_row = 0
+        for sources, group in node_input.groups.items():
             patches = as_patch_group(group, self.source_shape)
-            reach = self.reach(patches.size)
-            if covers(reach, self.map_shape):
+            size = self.reach(patches.size)
+            if covers(size, self.map_shape):
                 patches = as_whole_maps(patches, self.source_shape)
-                reach, top = (self.map_shape[1], self.map_shape[2]), torch.zeros_like(patches.corner)
+                size, corner = self.map_shape.size, torch.zeros_like(patches.corner)
             else:
-                firsts = [b[patches.corner[:, k].clamp(0, len(b) - 1), 0] for k, b in enumerate(self.bounds)]
-                top = torch.stack(firsts, 1)
-            pixel, row = self._members(patches, top, reach, at)
-            parts.append(patches.jump.reshape(-1, channels))
-            at += len(parts[-1])
-            members.append(row)
-            frames.append(PatchLayout(births, top, reach, pixel))
-        rows = torch.cat([*parts, stage.slope.new_zeros(1, channels)])
-        none = torch.full((1, self.windows.shape[1]), -1, device=device)
-        found = torch.cat([*members, none])
-        found = torch.where(found < 0, len(rows) - 1, found)
-        timed = [(frame.pixels, stage.times.of(frame.sources)) for frame in frames]
-        return rows * self.sign, Timeline(timed, len(self.windows), stage, device), found, frames
+                corner = first_readers(self.readers, patches.corner)
+            pixel, row = self._window_rows(patches, corner, size, first_row)
+            jumps.append(patches.jump.reshape(-1, channels))
+            first_row += len(jumps[-1])
+            member_rows.append(row)
+            layouts.append(PatchLayout(sources, corner, size, pixel))
+        rows = torch.cat([*jumps, node_input.slope.new_zeros(1, channels)])
+        padding = torch.full((1, self.window_size), -1, device=device)
+        member_row = torch.cat([*member_rows, padding])
+        member_row = torch.where(member_row < 0, len(rows) - 1, member_row)
+        parts = [(layout.pixels, node_input.break_alphas.of(layout.sources)) for layout in layouts]
+        timeline = Timeline(parts, len(self.windows), node_input.start, node_input.stop, device)
+        return rows * self.sign, timeline, member_row, layouts
 
-    def _members(self, patches: PatchGroup, top: Tensor, reach: tuple[int, int], first: int) -> tuple[Tensor, Tensor]:
-        """The output pixel of every place of the new patches, and the row of each member of its window, or -1."""
-        device, places = top.device, self.map_shape[1] * self.map_shape[2]
-        pixel = box_pixels(top, reach, self.map_shape)
-        window = self.windows[pixel.clamp(max=places - 1)]  # (n, places, members)
+    def _window_rows(
+        self, patches: PatchGroup, corner: Tensor, size: tuple[int, int], first_row: int
+    ) -> tuple[Tensor, Tensor]:
+        """The output pixels (n, places) of output patches, and the rows (n * places, window size) of their windows.
+
+        A row is the position of an input pixel's jump among those of all patches, -1 if the patch does not cover it.
+        """
+        pixel = box_pixels(corner, size, self.map_shape)
+        window = self.windows[pixel.clamp(max=self.map_shape.pixels - 1)]  # (n, places, window size)
         rows, columns = patches.size
-        v = window // self.source_shape[2] - patches.corner[:, 0, None, None]
-        u = window % self.source_shape[2] - patches.corner[:, 1, None, None]
-        held = (v >= 0) & (v < rows) & (u >= 0) & (u < columns)
-        base = first + torch.arange(len(patches), device=device)[:, None, None] * (rows * columns)
-        row = torch.where(held, base + v * columns + u, -1)
+        v = window // self.source_shape.columns - patches.corner[:, 0, None, None]
+        u = window % self.source_shape.columns - patches.corner[:, 1, None, None]
+        covered = (v >= 0) & (v < rows) & (u >= 0) & (u < columns)
+        base = first_row + torch.arange(len(patches), device=corner.device)[:, None, None] * (rows * columns)
+        row = torch.where(covered, base + v * columns + u, -1)
         return pixel, row.flatten(0, 1)
 
-    def _follow(
-        self,
-        stage: NodeInput,
-        block: Block,
-        rows: Tensor,
-        members: Tensor,  # (entries + 1, members)
-        out: Tensor,  # (entries + 1, channels), written
-        slope: Tensor,
-        born: list[NewPatchBreaks],
-    ) -> None:
-        p, channels, deep, count = len(block.pixels), stage.map_shape[0], block.deep, self.windows.shape[1]
-        entry = block.entry
-        window = self.windows[block.pixels]
-        slopes = stage.slope.new_zeros(p, deep + 1, count + self.floor, channels)
-        slopes[:, 0, :count] = stage.slope[window] * self.sign
+
+@dataclass(eq=False)
+class _MaximumEvaluation:
+    """One evaluation of a `MaximumPatchRule` along a segment; every block of windows writes its results here.
+
+    Values, slopes and jumps are multiplied by the rule's sign, so that the leader is always the largest member.
+    """
+
+    rule: MaximumPatchRule
+    node_input: NodeInput
+    rows: Tensor  # (k + 1, channels) jumps of the input
+    member_rows: Tensor  # (entries + 1, window size) the row of each pixel of an entry's window
+    out: Tensor  # (entries + 1, channels) written: jumps of the output
+    slope: Tensor  # (output pixels, channels) written: slope of the leader just after the start
+    new_breaks: list[NewPatchBreaks] = field(default_factory=list[NewPatchBreaks])
+
+    def run(self, block: Block) -> None:
+        """Evaluate the windows of one block."""
+        x, rule, size, depth = self.node_input, self.rule, self.rule.window_size, block.depth
+        p, channels = len(block.pixels), x.map_shape.channels
+        window = rule.windows[block.pixels]
+        slopes = x.slope.new_zeros(p, depth + 1, rule.members, channels)
+        slopes[:, 0, :size] = x.slope[window] * rule.sign
         jumps = None
-        if deep:
-            jumps = rows.index_select(0, members[entry].flatten()).view(p, deep, count, channels)
-            slopes[:, 1:, :count] = jumps
+        if depth:
+            jumps = self.rows.index_select(0, self.member_rows[block.entries].flatten()).view(p, depth, size, channels)
+            slopes[:, 1:, :size] = jumps
             slopes = cumulative_sum(slopes)
-        left = stage.left.new_zeros(p, count + self.floor, channels)
-        left[:, :count] = stage.left[window] * self.sign
-        right = torch.zeros_like(left)
-        right[:, :count] = stage.right[window] * self.sign
-        values = values_at_entries(block, left, slopes)
-        off = drift(stage, block, values, right)
-        if self._has_duplicates:
-            values[:, :, :count].masked_fill_(self.duplicates[block.pixels][:, None, :, None], -torch.inf)
-        best, leader = values.max(2)
-        worst, nearest, changes = to_host(
-            off, smallest(_lead_margin(values, best, leader)), _leader_changes(leader).sum()
-        )
-        check_drift(stage, worst)
-        tied, known = None, int(changes)
-        if nearest <= 2 * stage.threshold:
-            (leader, tied), known = self._leaders(stage, block, values, slopes, window), None
-        slope[block.pixels] = slopes[:, 0].gather(1, leader[:, :1])[:, 0]
+        values, leader, tied, changes = self._leaders(block, slopes, window)
+        self.slope[block.pixels] = slopes[:, 0].gather(1, leader[:, :1])[:, 0]
         if jumps is not None:
-            taken = leader[:, 1:-1]
-            inside = taken < count
-            change = jumps.gather(2, taken.clamp(max=count - 1)[:, :, None])[:, :, 0] * inside
-            out.index_copy_(0, entry.flatten(), change.flatten(0, 1).mul_(self.sign))
-        if known == 0:
-            return
-        row, piece, channel = nonzero(_leader_changes(leader), known)
-        meets = tied[row, piece + 1, channel] if tied is not None else torch.zeros_like(row, dtype=torch.bool)
-        born += self._follow_leader(stage, block, values, slopes, leader, window, row, piece, channel, meets)
+            leader_at_entry = leader[:, 1:-1]
+            is_pixel = leader_at_entry < size
+            change = jumps.gather(2, leader_at_entry.clamp(max=size - 1)[:, :, None])[:, :, 0] * is_pixel
+            self.out.index_copy_(0, block.entries.flatten(), change.flatten(0, 1).mul_(rule.sign))
+        if changes != 0:
+            self.new_breaks += _LeaderChanges(rule, block, values, slopes, leader, window).find(tied, changes)
 
     def _leaders(
-        self, stage: NodeInput, block: Block, values: Tensor, slopes: Tensor, window: Tensor
-    ) -> tuple[Tensor, Tensor | None]:
-        """The leader at every value, and where it is tied with another; at the ends of the line a tie is no change."""
-        self._drop_identical_members(stage, values, window)
+        self,
+        block: Block,
+        slopes: Tensor,  # (p, depth + 1, members, channels)
+        window: Tensor,  # (p, window size)
+    ) -> tuple[Tensor, Tensor, Tensor | None, int | None]:
+        """Values, leaders, where leaders are tied (None: nowhere), and the number of changes, if known.
+
+        Values are (p, depth + 2, members, channels) at the start, the entries and the stop; leaders are the largest
+        member at each, (p, depth + 2, channels).
+        """
+        x, rule, size = self.node_input, self.rule, self.rule.window_size
+        left = x.left.new_zeros(len(window), rule.members, x.map_shape.channels)
+        left[:, :size] = x.left[window] * rule.sign
+        right = torch.zeros_like(left)
+        right[:, :size] = x.right[window] * rule.sign
+        values = values_at_entries(block, left, slopes)
+        max_drift = correct_drift(x, block, values, right)
+        if rule.has_duplicates:
+            values[:, :, :size].masked_fill_(rule.duplicates[block.pixels][:, None, :, None], -torch.inf)
         best, leader = values.max(2)
-        gap = _lead_margin(values, best, leader)
-        near = gap <= 2 * self._of_members(stage.thresholds, window).amax(1)[:, None]
-        if not bool(near.any()):
-            return leader, None
-        before, after = stage.end_bounds
-        last = block.counts
-        if before is not None:
-            bound = self._of_members(before, window)
-            tied = values[:, 0] >= best[:, 0, None] - bound - bound.gather(1, leader[:, 0, None])
-            steep = torch.where(tied, slopes[:, 0], -torch.inf)
-            leader[:, 0] = steep.argmax(1)
-            near[:, 0] = (steep == steep.amax(1, keepdim=True)).sum(1) > 1
-        if after is not None:
-            bound = self._of_members(after, window)
-            rows = torch.arange(len(last), device=last.device)
-            came = leader[rows, last]  # at the last entry
-            kept = values[:, -1].gather(1, came[:, None])[:, 0]
-            slack = bound.gather(1, came[:, None])[:, 0] + bound.gather(1, leader[:, -1, None])[:, 0]
-            stays = best[:, -1] - kept <= slack
-            steps = torch.arange(leader.shape[1], device=last.device)
-            ends = (steps > last[:, None])[:, :, None] & stays[:, None, :]
-            leader = torch.where(ends, came[:, None, :], leader)
-            near &= ~ends
-        if not bool(near.any()):
-            return leader, None
-        return self._refine_leaders(stage, block, values, leader, window, near)
+        drift, min_lead, changes = to_host(
+            max_drift, min_or_inf(_lead(values, best, leader)), _leader_changes(leader).sum()
+        )
+        check_drift(x, drift)
+        if min_lead <= 2 * x.threshold:
+            leader, tied = self._refine_leaders(block, values, slopes, window)
+            return values, leader, tied, None
+        return values, leader, None, int(changes)
 
     def _refine_leaders(
-        self, stage: NodeInput, block: Block, values: Tensor, leader: Tensor, window: Tensor, near: Tensor
+        self, block: Block, values: Tensor, slopes: Tensor, window: Tensor
+    ) -> tuple[Tensor, Tensor | None]:
+        """The leader at every value, and where it is tied; a tie at an end of the line is not a change of leader.
+
+        Identical members are dropped from ``values`` in place.
+        """
+        x = self.node_input
+        self._drop_identical_members(values, window)
+        best, leader = values.max(2)
+        near = _lead(values, best, leader) <= 2 * self._per_member(x.thresholds, window).amax(1)[:, None]
+        if not bool(near.any()):
+            return leader, None
+        bound_at_start, bound_at_end = x.end_bounds
+        last = block.counts
+        if bound_at_start is not None:
+            bound = self._per_member(bound_at_start, window)
+            tied = values[:, 0] >= best[:, 0, None] - bound - bound.gather(1, leader[:, 0, None])
+            tied_slopes = torch.where(tied, slopes[:, 0], -torch.inf)
+            leader[:, 0] = tied_slopes.argmax(1)
+            near[:, 0] = (tied_slopes == tied_slopes.amax(1, keepdim=True)).sum(1) > 1
+        if bound_at_end is not None:
+            bound = self._per_member(bound_at_end, window)
+            rows = torch.arange(len(last), device=last.device)
+            last_leader = leader[rows, last]  # at the last entry
+            last_value = values[:, -1].gather(1, last_leader[:, None])[:, 0]
+            slack = bound.gather(1, last_leader[:, None])[:, 0] + bound.gather(1, leader[:, -1, None])[:, 0]
+            stays = best[:, -1] - last_value <= slack
+            steps = torch.arange(leader.shape[1], device=last.device)
+            at_end = (steps > last[:, None])[:, :, None] & stays[:, None, :]
+            leader = torch.where(at_end, last_leader[:, None, :], leader)
+            near &= ~at_end
+        if not bool(near.any()):
+            return leader, None
+        return self._resolve_ties(block, values, leader, window, near)
+
+    def _resolve_ties(
+        self, block: Block, values: Tensor, leader: Tensor, window: Tensor, near: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """The same where the best two are close; of those that are tied the one leads that leads after it."""
+        """Decide between the best two members where they are near; of tied members, the one that leads afterwards.
+
+        Returns the leaders, and where they are tied. Raises `NeedsDenseFallback` where that is undecided.
+        """
+        x = self.node_input
         row, place, channel = near.nonzero(as_tuple=True)
         here = values[row, place, :, channel]
         first = leader[row, place, channel]
-        rest = here.scatter(1, first[:, None], -torch.inf)
-        second = rest.argmax(1)
-        places = self.source_shape[1] * self.source_shape[2]
-        one, other = self._element(window, row, first), self._element(window, row, second)
-        floored = one < 0
-        element = torch.where(floored, other, one) + channel * places
-        partner = torch.where(floored | (other < 0), -1, other + channel * places)
-        apart = stage.refine(block.times[row, place], element, partner, 0.0)[0] * self.sign
-        apart = torch.where(floored, -apart, apart)
-        tie = apart == 0
-        third = rest.scatter(1, second[:, None], -torch.inf).amax(1)
-        usual = self._of_members(stage.thresholds, window).amax(1)[row, channel]
-        ends = torch.searchsorted(block.times[row], block.times[row, place][:, None], right=True)[:, 0] - 1
-        after = values[row, (ends + 1).clamp(max=values.shape[1] - 1), :, channel]
-        ahead = (after.gather(1, second[:, None]) - after.gather(1, first[:, None]))[:, 0]
-        unclear = tie & ((place == 0) | (place > block.counts[row]) | (ahead.abs() <= 2 * usual))
-        unclear |= here.gather(1, first[:, None])[:, 0] - third <= 2 * usual
+        others = here.scatter(1, first[:, None], -torch.inf)
+        second = others.argmax(1)
+        area = self.rule.source_shape.pixels
+        first_pixel, second_pixel = _member_pixel(window, row, first), _member_pixel(window, row, second)
+        floor_leads = first_pixel < 0
+        element = torch.where(floor_leads, second_pixel, first_pixel) + channel * area
+        partner = torch.where(floor_leads | (second_pixel < 0), -1, second_pixel + channel * area)
+        difference = x.refine(block.alphas[row, place], element, partner, 0.0)[0] * self.rule.sign
+        difference = torch.where(floor_leads, -difference, difference)
+        is_tie = difference == 0
+        third = others.scatter(1, second[:, None], -torch.inf).amax(1)
+        threshold = self._per_member(x.thresholds, window).amax(1)[row, channel]
+        last_here = torch.searchsorted(block.alphas[row], block.alphas[row, place][:, None], right=True)[:, 0] - 1
+        after = values[row, (last_here + 1).clamp(max=values.shape[1] - 1), :, channel]
+        lead_after = (after.gather(1, second[:, None]) - after.gather(1, first[:, None]))[:, 0]
+        unclear = is_tie & ((place == 0) | (place > block.counts[row]) | (lead_after.abs() <= 2 * threshold))
+        unclear |= here.gather(1, first[:, None])[:, 0] - third <= 2 * threshold
         if bool(unclear.any()):
-            raise NeedsDenseFallback(float(block.times[row, place][unclear][0]))
-        leader[row, place, channel] = torch.where((apart < 0) | (tie & (ahead > 0)), second, first)
+            raise NeedsDenseFallback(float(block.alphas[row, place][unclear][0]))
+        leader[row, place, channel] = torch.where((difference < 0) | (is_tie & (lead_after > 0)), second, first)
         tied = torch.zeros_like(near)
         tied[row, place, channel] = True
         return leader, tied
 
-    def _drop_identical_members(self, stage: NodeInput, values: Tensor, window: Tensor) -> None:
-        """Members that are never apart from one before them all along are left out, in place."""
-        fuzz = self._of_members(stage.min_difference, window)
+    def _drop_identical_members(self, values: Tensor, window: Tensor) -> None:
+        """Set members that equal an earlier member all along the segment to minus infinity, in place."""
+        tolerance = self._per_member(self.node_input.min_difference, window)
         for one in range(values.shape[2]):
             for other in range(one + 1, values.shape[2]):
-                apart = (values[:, :, one] - values[:, :, other]).abs()  # not a number where both were left out
-                twins = (apart <= (fuzz[:, one] + fuzz[:, other])[:, None]).all(1)
-                values[:, :, other].masked_fill_(twins[:, None], -torch.inf)
+                distance = (values[:, :, one] - values[:, :, other]).abs()  # NaN where both were dropped
+                identical = (distance <= (tolerance[:, one] + tolerance[:, other])[:, None]).all(1)
+                values[:, :, other].masked_fill_(identical[:, None], -torch.inf)
 
-    def _of_members(self, numbers: Tensor, window: Tensor) -> Tensor:
-        """What belongs to pixels as (p, members, channels), none for the floor."""
-        found = numbers[window]
-        return torch.cat([found, torch.zeros_like(found[:, :1])], 1) if self.floor else found
+    def _per_member(self, numbers: Tensor, window: Tensor) -> Tensor:
+        """Numbers (pixels, channels) of the members of windows, (p, members, channels); 0 for the floor."""
+        gathered = numbers[window]
+        return torch.cat([gathered, torch.zeros_like(gathered[:, :1])], 1) if self.rule.floor else gathered
 
-    def _follow_leader(
-        self, stage: NodeInput, block: Block, values: Tensor, slopes: Tensor, leader: Tensor, window: Tensor,
-        row: Tensor, piece: Tensor, channel: Tensor, meets: Tensor,
-    ) -> list[NewPatchBreaks]:  # fmt: skip
-        """From the leader at one end of a piece to that at the other, by whoever overtakes first; some meet there."""
-        start, rate = values[row, piece, :, channel], slopes[row, piece, :, channel]
-        now, then = leader[row, piece, channel], leader[row, piece + 1, channel]
-        begins, width = block.times[row, piece], block.widths[row, piece]
-        count, area = self.windows.shape[1], self.source_shape[1] * self.source_shape[2]
-        found: list[NewPatchBreaks] = []
-        gone = torch.zeros_like(begins)
-        for _ in range(count + self.floor):
-            at = now[:, None]
-            behind, faster = start.gather(1, at) - start, rate - rate.gather(1, at)
-            meet = torch.where((faster > 0) & (behind < torch.inf), behind / faster, torch.inf)
-            meet = torch.maximum(meet, gone[:, None])
-            first = meet.amin(1, keepdim=True)
-            rival = torch.where(meet == first, faster, -torch.inf).argmax(1)
-            gone = first[:, 0]
-            late = meets & (gone > width)
-            rival, gone = torch.where(late, then, rival), torch.where(late, width, gone)
-            gain = faster.gather(1, rival[:, None])[:, 0].abs()
-            one, other = self._element(window, row, rival), self._element(window, row, now)
-            partner = torch.where((one < 0) | (other < 0), -1, other + channel * area)
-            element = torch.where(one < 0, other, one) + channel * area
-            alpha = torch.where(gone == width, block.times[row, piece + 1], begins + gone)
-            found.append(
-                NewPatchBreaks(alpha, block.pixels[row], channel, gain * self.sign, gain, element, partner, gain, True)
+
+@dataclass(frozen=True, eq=False)
+class _LeaderChanges:
+    """The breaks inside the pieces of a block whose leader differs at their two ends."""
+
+    rule: MaximumPatchRule
+    block: Block
+    values: Tensor  # (p, depth + 2, members, channels)
+    slopes: Tensor  # (p, depth + 1, members, channels)
+    leader: Tensor  # (p, depth + 2, channels)
+    window: Tensor  # (p, window size)
+
+    def find(
+        self,
+        tied: Tensor | None,  # (p, depth + 2, channels) where leaders are tied
+        count: int | None,  # number of pieces, if known
+    ) -> list[NewPatchBreaks]:
+        """Walk from the leader at the start of each piece to the one at its end, from overtaking to overtaking.
+
+        A tie overtakes at the end of the piece, if not before.
+        """
+        block, sign, area = self.block, self.rule.sign, self.rule.source_shape.pixels
+        row, piece, channel = nonzero(_leader_changes(self.leader), count)
+        ends_tied = tied[row, piece + 1, channel] if tied is not None else torch.zeros_like(row, dtype=torch.bool)
+        value, slope = self.values[row, piece, :, channel], self.slopes[row, piece, :, channel]
+        leader, last_leader = self.leader[row, piece, channel], self.leader[row, piece + 1, channel]
+        piece_start, width = block.alphas[row, piece], block.widths[row, piece]
+        breaks: list[NewPatchBreaks] = []
+        position = torch.zeros_like(piece_start)  # of the current leader change, relative to piece_start
+        for _ in range(self.rule.members):
+            index = leader[:, None]
+            behind, faster = value.gather(1, index) - value, slope - slope.gather(1, index)
+            meets = torch.where((faster > 0) & (behind < torch.inf), behind / faster, torch.inf)
+            meets = torch.maximum(meets, position[:, None])
+            earliest = meets.amin(1, keepdim=True)
+            challenger = torch.where(meets == earliest, faster, -torch.inf).argmax(1)
+            position = earliest[:, 0]
+            late = ends_tied & (position > width)
+            challenger, position = torch.where(late, last_leader, challenger), torch.where(late, width, position)
+            gain = faster.gather(1, challenger[:, None])[:, 0].abs()
+            new_pixel, old_pixel = _member_pixel(self.window, row, challenger), _member_pixel(self.window, row, leader)
+            partner = torch.where((new_pixel < 0) | (old_pixel < 0), -1, old_pixel + channel * area)
+            element = torch.where(new_pixel < 0, old_pixel, new_pixel) + channel * area
+            alpha = torch.where(position == width, block.alphas[row, piece + 1], piece_start + position)
+            breaks.append(
+                NewPatchBreaks(
+                    alpha, block.pixels[row], channel, gain * sign, gain, element, partner, gain, has_partners=True
+                )
             )
-            going = rival != then
-            left, beyond = to_host(going.sum(), (gone > width).sum())
+            unfinished = challenger != last_leader
+            remaining, beyond = to_host(unfinished.sum(), (position > width).sum())
             if beyond:
-                raise NeedsDenseFallback(float(begins[gone > width][0]))
-            if not left:
-                return found
-            (on,) = nonzero(going, int(left))
-            wholes = torch.stack([row, piece, channel, then, rival]).index_select(1, on)
-            reals = torch.stack([begins, width, gone]).index_select(1, on)
-            row, piece, channel, then, now = wholes
-            begins, width, gone = reals
-            start, rate, meets = start.index_select(0, on), rate.index_select(0, on), meets.index_select(0, on)
-        raise NeedsDenseFallback(float(begins[0]))
+                raise NeedsDenseFallback(float(piece_start[position > width][0]))
+            if not remaining:
+                return breaks
+            (keep,) = nonzero(unfinished, int(remaining))
+            integers = torch.stack([row, piece, channel, last_leader, challenger]).index_select(1, keep)
+            reals = torch.stack([piece_start, width, position]).index_select(1, keep)
+            row, piece, channel, last_leader, leader = integers
+            piece_start, width, position = reals
+            value, slope, ends_tied = (t.index_select(0, keep) for t in (value, slope, ends_tied))
+        raise NeedsDenseFallback(float(piece_start[0]))
 
-    def _element(self, window: Tensor, row: Tensor, member: Tensor) -> Tensor:
-        """The input pixel of a member of some windows, -1 for the floor."""
-        count = window.shape[1]
-        return torch.where(member < count, window[row, member.clamp(max=count - 1)], -1)
+
+def _member_pixel(window: Tensor, row: Tensor, member: Tensor) -> Tensor:
+    """The input pixel of a member of some windows, (k,); -1 for the floor."""
+    size = window.shape[1]
+    return torch.where(member < size, window[row, member.clamp(max=size - 1)], -1)
 
 
 def _leader_changes(leader: Tensor) -> Tensor:
-    """Where the leader at one place is not the one at the next."""
+    """(p, depth + 1, channels) whether the leaders at the two ends of a piece differ."""
     return leader[:, 1:] != leader[:, :-1]
 
 
-def _lead_margin(values: Tensor, best: Tensor, leader: Tensor) -> Tensor:
-    """How far ahead of all others leaders are, (p, deep + 2, channels)."""
+def _lead(values: Tensor, best: Tensor, leader: Tensor) -> Tensor:
+    """How far leaders are ahead of all other members, (p, depth + 2, channels)."""
     return best - values.scatter(2, leader[:, :, None], -torch.inf).amax(2)

@@ -1,4 +1,4 @@
-"""What a local sweep needs to know of a network: how patches move, how large they grow, what a break costs."""
+"""The plan of a network for the patch engine: the rule of every node, and the cost of a break and of a point."""
 
 from __future__ import annotations
 
@@ -17,30 +17,30 @@ from .timeline import ActivationPatchRule
 
 _plans: weakref.WeakKeyDictionary[Network, PatchPlan] = weakref.WeakKeyDictionary()
 
-PATCH_NUMBER_COST = 24.0  # how many multiplications one number of a patch costs at a breaking node
-POINT_NUMBER_COST = 30.0  # and one number of a point in the dense sweep
+PATCH_NUMBER_COST = 24.0  # multiplications that one number of a patch costs at a breaking node
+POINT_NUMBER_COST = 30.0  # multiplications that one number of a point costs at a breaking node of the dense engine
 
 
 @dataclass(frozen=True, eq=False)
 class PatchPlan:
-    """How patches go through a network, as far as they can."""
+    """The patch rules of a network, up to the first node that has none."""
 
-    affine_rules: dict[int, AffinePatchRule]
-    activation_rules: dict[int, ActivationPatchRule]
-    map_shapes: dict[int, MapShape]
-    stop: int  # the first node that only points can pass; the number of nodes where there is none
-    break_cost: float  # multiplications for one break, on average over the units that can bear it
-    point_cost: float  # multiplications for one point
-    numbers_per_break: float  # that one break holds at the widest place
+    affine_rules: dict[int, AffinePatchRule]  # by node
+    activation_rules: dict[int, ActivationPatchRule]  # by node
+    map_shapes: dict[int, MapShape]  # by node
+    first_dense_node: int  # where the dense engine takes over; the number of nodes if patches reach the outputs
+    break_cost: float  # multiplications per break, averaged over the units it can originate from
+    point_cost: float  # multiplications per point
+    numbers_per_break: float  # at the widest node, averaged likewise
 
     @property
     def gain(self) -> float:
-        """How many times cheaper a break is here than in the dense sweep."""
+        """How many times cheaper a break is here than in the dense engine."""
         return self.point_cost / max(self.break_cost, 1.0)
 
 
 def patch_plan(network: Network) -> PatchPlan:
-    """The route of a network, found once."""
+    """Return the plan of a network, computed on first use and cached."""
     if network not in _plans:
         with torch.device(network.device):
             _plans[network] = _make_plan(network)
@@ -48,65 +48,85 @@ def patch_plan(network: Network) -> PatchPlan:
 
 
 def _make_plan(network: Network) -> PatchPlan:
-    last = sweep_plan(network).last_use
-    movers: dict[int, AffinePatchRule] = {}
-    turners: dict[int, ActivationPatchRule] = {}
-    grids: dict[int, MapShape] = {}
-    stop = len(network.nodes)
+    last_use = sweep_plan(network).last_use
+    affine_rules: dict[int, AffinePatchRule] = {}
+    activation_rules: dict[int, ActivationPatchRule] = {}
+    map_shapes: dict[int, MapShape] = {}
+    first_dense_node = len(network.nodes)
     for i, node in enumerate(network.nodes):
-        if i not in last:
+        if i not in last_use:
             continue
         if isinstance(node.op, Input):
-            grids[i] = map_shape_of(node.shape)
+            map_shapes[i] = map_shape_of(node.shape)
         elif isinstance(node.op, Affine):
             shapes = [network.nodes[j].shape for j in node.inputs]
-            movers[i] = affine_rule(node.op, [grids[j] for j in node.inputs], shapes, node.shape)
-            grids[i] = movers[i].map_shape
+            affine_rules[i] = affine_rule(node.op, [map_shapes[j] for j in node.inputs], shapes, node.shape)
+            map_shapes[i] = affine_rules[i].map_shape
         elif isinstance(node.op, Breaking):
-            turner = activation_rule(node.op, grids[node.inputs[0]], network.nodes[node.inputs[0]].shape)
-            if turner is None:
-                stop = i
+            source = node.inputs[0]
+            rule = activation_rule(node.op, map_shapes[source], network.nodes[source].shape)
+            if rule is None:
+                first_dense_node = i
                 break
-            turners[i] = turner
-            grids[i] = turner.map_shape
-    local, numbers = _break_cost(network, movers, turners, stop)
-    return PatchPlan(movers, turners, grids, stop, local, _point_cost(network, movers, grids, stop), numbers)
+            activation_rules[i] = rule
+            map_shapes[i] = rule.map_shape
+    break_cost, numbers_per_break = _break_cost(network, affine_rules, activation_rules, first_dense_node)
+    return PatchPlan(
+        affine_rules,
+        activation_rules,
+        map_shapes,
+        first_dense_node,
+        break_cost=break_cost,
+        point_cost=_point_cost(network, affine_rules, map_shapes, first_dense_node),
+        numbers_per_break=numbers_per_break,
+    )
 
 
 def _break_cost(
-    network: Network, movers: dict[int, AffinePatchRule], turners: dict[int, ActivationPatchRule], stop: int
+    network: Network,
+    affine_rules: dict[int, AffinePatchRule],
+    activation_rules: dict[int, ActivationPatchRule],
+    first_dense_node: int,
 ) -> tuple[float, float]:
-    """Multiplications for one break and the most numbers it holds at a node, on average over all units."""
-    total, cost = 0.0, 0.0
-    widest: dict[int, float] = {}
-    for birth in turners:
-        units = float(prod(network.nodes[birth].shape))
-        sizes = {birth: (1, 1)}
-        lit = {birth}  # still sparks
-        total += units
-        for i in range(birth + 1, stop):
+    """Multiplications per break, and numbers per break at the widest node, both averaged over all units."""
+    total_units, total_cost = 0.0, 0.0
+    numbers: dict[int, float] = {}  # by breaking node: in the patches of all units before it
+    for origin in activation_rules:
+        units = float(prod(network.nodes[origin].shape))
+        sizes = {origin: (1, 1)}  # by node: of the patch of a break that originates from ``origin``
+        total_units += units
+        for i in range(origin + 1, first_dense_node):
             inputs = [j for j in network.nodes[i].inputs if j in sizes]
             if not inputs:
                 continue
-            if i in movers:
-                given = [sizes[j] for j in inputs]
-                sizes[i] = movers[i].output_size(*given)
-                area = sizes[i][0] * sizes[i][1] * movers[i].map_shape[0]
-                cost += units * (area if set(inputs) <= lit else movers[i].multiplications(*given))
-            elif i in turners:
-                sizes[i] = turners[i].output_size(sizes[inputs[0]])
-                area = sizes[inputs[0]][0] * sizes[inputs[0]][1] * turners[i].map_shape[0]
-                cost += units * area * PATCH_NUMBER_COST
-                widest[i] = widest.get(i, 0.0) + units * area
-    share = max(total, 1.0)
-    return cost / share, max(widest.values(), default=1.0) / share
+            if i in affine_rules:
+                rule = affine_rules[i]
+                input_sizes = [sizes[j] for j in inputs]
+                sizes[i] = rule.output_size(*input_sizes)
+                area = sizes[i][0] * sizes[i][1] * rule.map_shape.channels
+                is_point = set(inputs) <= {origin}  # a single number times a slice of the weights
+                total_cost += units * (area if is_point else rule.multiplications(*input_sizes))
+            elif i in activation_rules:
+                rows, columns = sizes[inputs[0]]
+                sizes[i] = activation_rules[i].output_size((rows, columns))
+                area = rows * columns * activation_rules[i].map_shape.channels
+                total_cost += units * area * PATCH_NUMBER_COST
+                numbers[i] = numbers.get(i, 0.0) + units * area
+    total_units = max(total_units, 1.0)
+    return total_cost / total_units, max(numbers.values(), default=1.0) / total_units
 
 
-def _point_cost(network: Network, movers: dict[int, AffinePatchRule], grids: dict[int, MapShape], stop: int) -> float:
+def _point_cost(
+    network: Network,
+    affine_rules: dict[int, AffinePatchRule],
+    map_shapes: dict[int, MapShape],
+    first_dense_node: int,
+) -> float:
+    """Multiplications per point in the dense engine, up to the first dense node."""
     cost = 0.0
-    for i, node in enumerate(network.nodes[:stop]):
-        if i in movers:
-            cost += movers[i].multiplications(*((grids[j][1], grids[j][2]) for j in node.inputs))
+    for i, node in enumerate(network.nodes[:first_dense_node]):
+        if i in affine_rules:
+            cost += affine_rules[i].multiplications(*(map_shapes[j].size for j in node.inputs))
         elif isinstance(node.op, Breaking):
             cost += prod(network.nodes[node.inputs[0]].shape) * POINT_NUMBER_COST
     return cost

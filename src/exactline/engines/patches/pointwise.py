@@ -1,8 +1,8 @@
-"""Patches through functions of each coordinate: masked by the branch taken, and newborn breaks at the knots."""
+"""Patch rule for pointwise activations: jumps are scaled by the branch taken, and new breaks arise at the knots."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -16,10 +16,10 @@ from .timeline import (
     NodeInput,
     Timeline,
     check_drift,
+    correct_drift,
     cumulative_sum,
-    drift,
+    min_or_inf,
     nonzero,
-    smallest,
     to_host,
     values_at_entries,
     zero_crossing,
@@ -27,113 +27,143 @@ from .timeline import (
 
 
 @dataclass(frozen=True, eq=False)
-class PointwiseRule:
-    """A piecewise-linear function of each coordinate, the same for every pixel."""
+class PointwisePatchRule:
+    """A piecewise-linear function of each element, the same for all pixels of a channel."""
 
     knots: tuple[float, ...]  # ascending
-    slopes: tuple[float | Tensor, ...]  # one more; numbers, or (channels,)
+    slopes: tuple[float | Tensor, ...]  # one more than knots; numbers, or (channels,)
     map_shape: MapShape
 
     @property
-    def _is_relu(self) -> bool:
+    def is_relu(self) -> bool:
         """Whether it is a ReLU, whose slopes are a mask."""
         return len(self.knots) == 1 and all(isinstance(s, float) for s in self.slopes) and self.slopes == (0.0, 1.0)
+
+    def slope_step(self, knot: int) -> float | Tensor:
+        """The change of slope at a knot; a number, or (channels,)."""
+        return self.slopes[knot + 1] - self.slopes[knot]
 
     def output_size(self, size: tuple[int, int]) -> tuple[int, int]:
         return size
 
-    def apply(self, stage: NodeInput) -> ActivationOutput:
-        """Follow every unit along the stretch."""
-        rows, timeline, frames = _gather(stage)
-        slope, born = torch.empty_like(stage.slope), list[NewPatchBreaks]()
-        taken = torch.empty_like(stage.slope) if stage.records_patterns else None
-        for block in timeline.blocks(stage.map_shape[0]):
-            self._follow(stage, block, rows, slope, born, taken)
-        found = NewPatchBreaks.join(born) if born else NewPatchBreaks.none(slope)
-        return ActivationOutput(regroup(rows, frames, timeline.pixel, stage.map_shape), slope, found, taken)
+    def apply(self, node_input: NodeInput) -> ActivationOutput:
+        """Evaluate the function along a segment."""
+        rows, timeline, layouts = _gather_rows(node_input)
+        slope = torch.empty_like(node_input.slope)
+        pattern = torch.empty_like(node_input.slope) if node_input.records_patterns else None
+        evaluation = _PointwiseEvaluation(self, node_input, rows, slope, pattern)
+        for block in timeline.blocks(node_input.map_shape.channels):
+            evaluation.run(block)
+        groups = regroup(rows, layouts, timeline.pixel, node_input.map_shape)
+        parts = evaluation.new_breaks
+        new_breaks = NewPatchBreaks.join(parts) if parts else NewPatchBreaks.empty(slope)
+        return ActivationOutput(groups, slope, new_breaks, pattern)
 
-    def _follow(
-        self,
-        stage: NodeInput,
-        block: Block,
-        rows: Tensor,
-        slope: Tensor,
-        born: list[NewPatchBreaks],
-        first: Tensor | None,
-    ) -> None:
-        """One block: its jumps are masked in place, its crossings noted."""
-        p, channels, deep = len(block.pixels), stage.map_shape[0], block.deep
-        slopes = stage.slope.new_empty(p, deep + 1, channels)
-        slopes[:, 0] = begin = stage.slope[block.pixels]
-        if deep:
-            jumps = rows.index_select(0, block.entry.flatten()).view(p, deep, channels)
+
+def _gather_rows(node_input: NodeInput) -> tuple[Tensor, Timeline, list[PatchLayout]]:
+    """All jumps as rows (entries + 1, channels) with a last row of zeros, their timeline, and their layouts."""
+    map_shape = node_input.map_shape
+    groups = {sources: as_patch_group(group, map_shape) for sources, group in node_input.groups.items()}
+    layouts = [patch_layout(sources, patches, map_shape) for sources, patches in groups.items()]
+    rows = node_input.slope.new_empty(sum(layout.pixels.numel() for layout in layouts) + 1, map_shape.channels)
+    at = 0
+    for patches, layout in zip(groups.values(), layouts, strict=True):
+        count = layout.pixels.numel()
+        rows[at : at + count] = patches.jump.reshape(count, map_shape.channels)
+        at += count
+    rows[-1] = 0
+    parts = [(layout.pixels, node_input.break_alphas.of(layout.sources)) for layout in layouts]
+    timeline = Timeline(parts, map_shape.pixels, node_input.start, node_input.stop, rows.device)
+    return rows, timeline, layouts
+
+
+@dataclass(eq=False)
+class _PointwiseEvaluation:
+    """One evaluation of a `PointwisePatchRule` along a segment; every block of pixels writes its results here."""
+
+    rule: PointwisePatchRule
+    node_input: NodeInput
+    rows: Tensor  # (entries + 1, channels) jumps of the input, replaced by those of the output
+    slope: Tensor  # (pixels, channels) written: slope of the output just after the start
+    pattern: Tensor | None  # (pixels, channels) written: slope of every unit just after the start
+    new_breaks: list[NewPatchBreaks] = field(default_factory=list[NewPatchBreaks])
+
+    def run(self, block: Block) -> None:
+        """Evaluate the pixels of one block."""
+        x, p, channels, depth = self.node_input, len(block.pixels), self.node_input.map_shape.channels, block.depth
+        slopes = x.slope.new_empty(p, depth + 1, channels)
+        slopes[:, 0] = first_slope = x.slope[block.pixels]
+        if depth:
+            jumps = self.rows.index_select(0, block.entries.flatten()).view(p, depth, channels)
             slopes[:, 1:] = jumps
             slopes = cumulative_sum(slopes)
-        left, right = stage.left[block.pixels], stage.right[block.pixels]
+        unit_slopes = self._unit_slopes(block, slopes)
+        self.slope[block.pixels] = first_slope * unit_slopes[:, 0]
+        if self.pattern is not None:
+            self.pattern[block.pixels] = unit_slopes[:, 0].to(self.pattern.dtype)
+        if depth:
+            scaled = jumps.mul_(unit_slopes[:, 1:])  # pyright: ignore[reportPossiblyUnboundVariable]
+            self.rows.index_copy_(0, block.entries.flatten(), scaled.flatten(0, 1))
+            self.rows[-1] = 0  # padding was written there
+
+    def _unit_slopes(self, block: Block, slopes: Tensor) -> Tensor:
+        """(p, depth + 1, channels) slopes of the function after the start and after each entry.
+
+        Collects the new breaks on the way. For a ReLU the slopes are a mask.
+        """
+        x, knots = self.node_input, self.rule.knots
+        left, right = x.left[block.pixels], x.right[block.pixels]
         values = values_at_entries(block, left, slopes)
-        worst = drift(stage, block, values, right)
-        gaps = [values - knot if knot else values for knot in self.knots]
-        above = [gap > 0 for gap in gaps]
-        crossed = [side[:, 1:] != side[:, :-1] for side in above]
-        off, *numbers = to_host(worst, *(smallest(g.abs()) for g in gaps), *(c.sum() for c in crossed))
-        check_drift(stage, off)
-        branch: Tensor | float | None = None  # of every value that is a start or an entry
-        for j, knot in enumerate(self.knots):
-            count: int | None = int(numbers[len(self.knots) + j])
-            side, cross = above[j], crossed[j]
-            if numbers[j] <= stage.threshold:
-                side, cross = refine_sides(stage, block, gaps[j], slopes, left - knot, right - knot, knot)
+        max_drift = correct_drift(x, block, values, right)
+        distances = [values - knot if knot else values for knot in knots]
+        above = [d > 0 for d in distances]
+        crossed = [a[:, 1:] != a[:, :-1] for a in above]
+        drift, *numbers = to_host(max_drift, *(min_or_inf(d.abs()) for d in distances), *(c.sum() for c in crossed))
+        min_distances, counts = numbers[: len(knots)], numbers[len(knots) :]
+        check_drift(x, drift)
+        unit_slopes: Tensor | float | None = None
+        for k, knot in enumerate(knots):
+            side, crossing, count = above[k], crossed[k], int(counts[k])
+            if min_distances[k] <= x.threshold:
+                side, crossing = refine_sides(x, block, distances[k], slopes, left - knot, right - knot, knot)
                 count = None
             if count != 0:
-                born.append(self._new_breaks(stage, block, gaps[j], slopes, nonzero(cross, count), j))
-            taken = side[:, :-1]
-            if self._is_relu:
-                branch = taken
+                self.new_breaks.append(self._new_breaks(block, distances[k], slopes, nonzero(crossing, count), k))
+            is_above = side[:, :-1]
+            if self.rule.is_relu:
+                unit_slopes = is_above
                 continue
-            change = taken.to(slopes.dtype) * _minus(self.slopes[j + 1], self.slopes[j])
-            branch = change + self.slopes[0] if branch is None else branch + change
-        if not isinstance(branch, Tensor):
+            step = is_above.to(slopes.dtype) * self.rule.slope_step(k)
+            unit_slopes = step + self.rule.slopes[0] if unit_slopes is None else unit_slopes + step
+        if not isinstance(unit_slopes, Tensor):
             raise TypeError("a function without knots does not break")
-        slope[block.pixels] = begin * branch[:, 0]
-        if first is not None:
-            first[block.pixels] = branch[:, 0].to(first.dtype)
-        if deep:
-            masked = jumps.mul_(branch[:, 1:])  # pyright: ignore[reportPossiblyUnboundVariable]
-            rows.index_copy_(0, block.entry.flatten(), masked.flatten(0, 1))
-            rows[-1] = 0  # padding was written there
+        return unit_slopes
 
     def _new_breaks(
-        self, stage: NodeInput, block: Block, gaps: Tensor, slopes: Tensor, at: tuple[Tensor, ...], knot: int
+        self,
+        block: Block,
+        distances: Tensor,  # (p, depth + 2, channels) to the knot
+        slopes: Tensor,  # (p, depth + 1, channels)
+        crossed: tuple[Tensor, ...],  # (n,) each: row, piece and channel of the crossings
+        knot: int,
     ) -> NewPatchBreaks:
-        """Breaks on some pieces: their pixels in the block, which pieces those are, and their channels."""
-        row, piece, channel = at
-        signed, after = slopes[row, piece, channel], piece + 1
-        rate = signed.abs()
-        ends = block.times[row, piece], block.times[row, after]
-        alpha = zero_crossing(*ends, gaps[row, piece, channel], gaps[row, after, channel])
-        step = _minus(self.slopes[knot + 1], self.slopes[knot])
+        """The breaks on pieces that cross a knot."""
+        row, piece, channel = crossed
+        signed_slope, after = slopes[row, piece, channel], piece + 1
+        slope = signed_slope.abs()
+        ends = block.alphas[row, piece], block.alphas[row, after]
+        alpha = zero_crossing(*ends, distances[row, piece, channel], distances[row, after, channel])
+        step = self.rule.slope_step(knot)
         step = step[channel] if isinstance(step, Tensor) else step
         pixel = block.pixels[row]
-        element = torch.add(pixel, channel, alpha=stage.map_shape[1] * stage.map_shape[2])
-        alone = torch.full_like(element, -1)
-        return NewPatchBreaks(alpha, pixel, channel, rate * step, rate, element, alone, signed.sign() * step)
-
-
-def _gather(stage: NodeInput) -> tuple[Tensor, Timeline, list[PatchLayout]]:
-    """All patches as rows of channels with a row of zeros after them, and when each row comes to which pixel."""
-    channels = stage.map_shape[0]
-    held = {births: as_patch_group(group, stage.map_shape) for births, group in stage.groups.items()}
-    frames = [patch_layout(births, patches, stage.map_shape) for births, patches in held.items()]
-    rows = stage.slope.new_empty(sum(frame.pixels.numel() for frame in frames) + 1, channels)
-    at = 0
-    for patches, frame in zip(held.values(), frames, strict=True):
-        size = frame.pixels.numel()
-        rows[at : at + size] = patches.jump.reshape(size, channels)
-        at += size
-    rows[-1] = 0
-    parts = [(frame.pixels, stage.times.of(frame.sources)) for frame in frames]
-    return rows, Timeline(parts, stage.map_shape[1] * stage.map_shape[2], stage, rows.device), frames
-
-
-def _minus(a: float | Tensor, b: float | Tensor) -> float | Tensor:
-    return a - b
+        element = torch.add(pixel, channel, alpha=self.node_input.map_shape.pixels)
+        return NewPatchBreaks(
+            alpha=alpha,
+            pixel=pixel,
+            channel=channel,
+            jump=slope * step,
+            slope=slope,
+            element=element,
+            partner=torch.full_like(element, -1),
+            slope_change=signed_slope.sign() * step,
+        )

@@ -1,7 +1,7 @@
-"""How each operator treats patches: a table from operator class to a rule of this engine.
+"""The patch rule of every operator: a table from operator class to a rule of this engine.
 
-An affine operator without a rule of its own is applied to whole maps. An activation without one ends the patches: from
-there on the dense engine takes over.
+An affine operator without a rule of its own is applied to whole maps. At an activation without one, the dense engine
+takes over.
 """
 
 from __future__ import annotations
@@ -21,134 +21,176 @@ from .channelwise import ChannelwiseRule
 from .combine import AddRule, ConcatRule
 from .convolve import ConvolutionRule
 from .linear import ChannelScaleRule, LinearRule, WholeMapRule
-from .maxpool import MaximumRule
+from .maxpool import MaximumPatchRule
 from .patch import AffinePatchRule, MapShape, map_shape_of
-from .pointwise import PointwiseRule
+from .pointwise import PointwisePatchRule
 from .timeline import ActivationPatchRule
 
-MAX_TABLE_ENTRIES = 1 << 24  # output pixels times input pixels: a table of so many is made for an operator
+MAX_TABLE_ENTRIES = 1 << 24  # output pixels times input pixels of a `ChannelwiseRule`
+Maps = Sequence[MapShape]
 Shape = tuple[int, ...]
-AffineRule = Callable[..., AffinePatchRule | None]  # (op, sources, shapes, shape)
-AFFINE_RULES: dict[type[Affine], AffineRule] = {}
+Shapes = Sequence[Shape]
+AffineRuleMaker = Callable[..., AffinePatchRule | None]  # (op, input_maps, input_shapes, output_shape)
+AFFINE_RULES: dict[type[Affine], AffineRuleMaker] = {}
 
 
-def affine_rule(op: Affine, sources: Sequence[MapShape], shapes: Sequence[Shape], shape: Shape) -> AffinePatchRule:
-    """The rule of an affine operator whose inputs have these maps and shapes."""
-    made = AFFINE_RULES[type(op)](op, sources, shapes, shape) if type(op) in AFFINE_RULES else None
-    return (
-        made if made is not None else WholeMapRule(op.linear, tuple(shapes), shape, tuple(sources), map_shape_of(shape))
-    )
+def affine_rule(op: Affine, input_maps: Maps, input_shapes: Shapes, output_shape: Shape) -> AffinePatchRule:
+    """The rule of an affine operator.
+
+    Args:
+        op: The operator.
+        input_maps: The maps that its inputs are treated as. They differ from the shapes after a flattening, which
+            keeps the map.
+        input_shapes: The shapes of its inputs.
+        output_shape: The shape of its output.
+    """
+    rule = None
+    if type(op) in AFFINE_RULES:
+        rule = AFFINE_RULES[type(op)](op, input_maps, input_shapes, output_shape)
+    if rule is None:
+        rule = WholeMapRule(op.linear, tuple(input_shapes), output_shape, tuple(input_maps), map_shape_of(output_shape))
+    return rule
 
 
-def activation_rule(op: Breaking, source: MapShape, shape: Shape) -> ActivationPatchRule | None:
-    """The rule of an activation or maximum on a map; None where the dense engine must take over."""
+def activation_rule(op: Breaking, input_map: MapShape, input_shape: Shape) -> ActivationPatchRule | None:
+    """The rule of a breaking operator; None where the dense engine must take over."""
     match op:
         case Pointwise():
-            return _pointwise(op, source, shape)
+            return _pointwise(op, input_map, input_shape)
         case Maximum():
-            return _maximum(op, source, shape)
+            return _maximum(op, input_map, input_shape)
         case _:
             return None
 
 
-def _register(kind: type[Affine]) -> Callable[[AffineRule], AffineRule]:
-    def add(rule: AffineRule) -> AffineRule:
-        AFFINE_RULES[kind] = rule
-        return rule
+def _register(op_class: type[Affine]) -> Callable[[AffineRuleMaker], AffineRuleMaker]:
+    """Decorator: enter a function into `AFFINE_RULES`."""
+
+    def add(make: AffineRuleMaker) -> AffineRuleMaker:
+        AFFINE_RULES[op_class] = make
+        return make
 
     return add
 
 
 @_register(Product)
-def _product(op: Product, sources: Sequence[MapShape], shapes: Sequence[Shape], shape: Shape) -> AffinePatchRule | None:
-    settings, source = op.settings, sources[0]
-    if op.call is F.linear and len(shapes[0]) == 1:
-        return LinearRule(op.weight, source, (len(op.weight), 1, 1))
-    ordinary = "stride" in settings and not settings["transposed"] and settings["groups"] == 1 and len(shape) in (2, 3)
-    if not ordinary or source != map_shape_of(shapes[0]):
+def _product(op: Product, input_maps: Maps, input_shapes: Shapes, output_shape: Shape) -> AffinePatchRule | None:
+    """Linear layers of vectors, and convolutions without groups."""
+    settings, input_map = op.settings, input_maps[0]
+    if op.call is F.linear and len(input_shapes[0]) == 1:
+        return LinearRule(op.weight, input_map, MapShape(len(op.weight), 1, 1))
+    is_convolution = "stride" in settings and not settings["transposed"] and settings["groups"] == 1
+    if not is_convolution or len(output_shape) not in (2, 3) or input_map != map_shape_of(input_shapes[0]):
         return None
-    flat = len(shape) == 2  # one spatial dim: a map of one row
+    is_1d = len(output_shape) == 2  # one spatial dim: a map of one row
 
-    def both(key: str, fill: int) -> tuple[int, int]:
-        return (fill, settings[key][0]) if flat else (settings[key][0], settings[key][1])
+    def pair(key: str, fill: int) -> tuple[int, int]:
+        return (fill, settings[key][0]) if is_1d else (settings[key][0], settings[key][1])
 
-    weight = op.weight[:, :, None] if flat else op.weight
     return ConvolutionRule(
-        weight, both("stride", 1), both("padding", 0), both("dilation", 1), source, map_shape_of(shape)
+        op.weight[:, :, None] if is_1d else op.weight,
+        stride=pair("stride", 1),
+        padding=pair("padding", 0),
+        dilation=pair("dilation", 1),
+        source_shape=input_map,
+        map_shape=map_shape_of(output_shape),
     )
 
 
 @_register(Scale)
-def _scale(op: Scale, sources: Sequence[MapShape], shapes: Sequence[Shape], shape: Shape) -> AffinePatchRule | None:
-    source = sources[0]
-    factor = op.linear(torch.ones(1, *shapes[0], device=op.device, dtype=op.dtype))[0]
-    if not tuple(factor.shape) == tuple(shapes[0]) == tuple(shape):
+def _scale(op: Scale, input_maps: Maps, input_shapes: Shapes, output_shape: Shape) -> AffinePatchRule | None:
+    """Factors that are equal within every channel."""
+    factor = op.linear(torch.ones(1, *input_shapes[0], device=op.device, dtype=op.dtype))[0]
+    if not tuple(factor.shape) == tuple(input_shapes[0]) == tuple(output_shape):
         return None
-    by_channel = factor.reshape(source[0], -1)
-    return (
-        ChannelScaleRule(by_channel[:, 0].contiguous(), source)
-        if bool((by_channel == by_channel[:, :1]).all())
-        else None
-    )
+    by_channel = _per_channel(factor, input_maps[0])
+    return None if by_channel is None else ChannelScaleRule(by_channel, input_maps[0])
 
 
 @_register(Combine)
-def _combine(op: Combine, sources: Sequence[MapShape], shapes: Sequence[Shape], shape: Shape) -> AffinePatchRule | None:
-    same = all(tuple(s) == tuple(shape) for s in shapes) and len(set(sources)) == 1
-    return AddRule(op.factors, sources[0]) if same else None
+def _combine(op: Combine, input_maps: Maps, input_shapes: Shapes, output_shape: Shape) -> AffinePatchRule | None:
+    """Sums of inputs of one shape, without broadcasting."""
+    same = all(tuple(s) == tuple(output_shape) for s in input_shapes) and len(set(input_maps)) == 1
+    return AddRule(op.factors, input_maps[0]) if same else None
 
 
 @_register(Average)
-def _average(op: Average, sources: Sequence[MapShape], shapes: Sequence[Shape], shape: Shape) -> AffinePatchRule | None:
-    source, grid = sources[0], map_shape_of(shape)
-    places, spatial = source[1] * source[2], len(shapes[0]) in (2, 3)
+def _average(op: Average, input_maps: Maps, input_shapes: Shapes, output_shape: Shape) -> AffinePatchRule | None:
+    """Pooling, upsampling, and means and sums over all spatial dims."""
+    input_map, output_map = input_maps[0], map_shape_of(output_shape)
+    is_spatial = len(input_shapes[0]) in (2, 3)
     pools = op.name.startswith(("avg_pool", "adaptive_avg_pool", "_adaptive_avg_pool", "upsample"))
     dims = op.settings.get("dims", ())
-    reduces = op.name in ("mean", "sum") and len(dims) == len(shapes[0]) - 1 and 0 not in dims
-    fits = (
-        source == map_shape_of(shapes[0]) and grid[0] == source[0] and places * grid[1] * grid[2] <= MAX_TABLE_ENTRIES
-    )
-    if not (spatial and fits and (pools or reduces)):
+    reduces = op.name in ("mean", "sum") and len(dims) == len(input_shapes[0]) - 1 and 0 not in dims
+    if not (is_spatial and (pools or reduces) and _is_channelwise(input_map, input_shapes[0], output_map)):
         return None
-    eye = torch.eye(places, dtype=torch.float64).view(places, 1, *shapes[0][1:])
-    return ChannelwiseRule(op.call(eye).reshape(places, -1).T.contiguous(), source, grid)
+    pixels = input_map.pixels
+    unit_maps = torch.eye(pixels, dtype=torch.float64).view(pixels, 1, *input_shapes[0][1:])
+    return ChannelwiseRule(op.call(unit_maps).reshape(pixels, -1).T.contiguous(), input_map, output_map)
 
 
 @_register(Rearrange)
-def _rearrange(
-    op: Rearrange, sources: Sequence[MapShape], shapes: Sequence[Shape], shape: Shape
-) -> AffinePatchRule | None:
-    source, grid = sources[0], map_shape_of(shape)
-    if all(g == map_shape_of(s) for g, s in zip(sources, shapes, strict=True)) and op.constant is None:
-        in_order = torch.arange(len(op.index), device=op.index.device)
-        whole = sum(g[0] for g in sources) == grid[0]  # not the first few channels of one
-        if whole and {g[1:] for g in (*sources, grid)} == {grid[1:]} and torch.equal(op.index, in_order):
-            return ConcatRule(tuple(sources), grid)
-    places, pixels = source[1] * source[2], grid[1] * grid[2]
-    if (
-        len(sources) > 1
-        or source != map_shape_of(shapes[0])
-        or grid[0] != source[0]
-        or places * pixels > MAX_TABLE_ENTRIES
-    ):
+def _rearrange(op: Rearrange, input_maps: Maps, input_shapes: Shapes, output_shape: Shape) -> AffinePatchRule | None:
+    """Concatenations of channels, and one selection of pixels for all channels."""
+    output_map = map_shape_of(output_shape)
+    if _is_concatenation(op, input_maps, input_shapes, output_map):
+        return ConcatRule(tuple(input_maps), output_map)
+    input_map = input_maps[0]
+    if len(input_maps) > 1 or not _is_channelwise(input_map, input_shapes[0], output_map):
         return None
-    index = op.index.view(grid[0], pixels)
-    first = torch.arange(grid[0], device=index.device)[:, None] * places
-    local = torch.where(index >= 0, index - first, -1)
-    if not bool(((local >= 0) & (local < places) | (index < 0)).all()) or not bool((local == local[:1]).all()):
+    index = op.index.view(output_map.channels, output_map.pixels)
+    pixel = _pixels_in_channel(index, input_map)
+    if pixel is None:
         return None
-    matrix = torch.zeros(pixels, places + 1, dtype=torch.float64, device=index.device)
-    matrix.scatter_(1, torch.where(local[0] >= 0, local[0], places)[:, None], 1.0)
-    return ChannelwiseRule(matrix[:, :-1].contiguous(), source, grid)
+    matrix = torch.zeros(output_map.pixels, input_map.pixels + 1, dtype=torch.float64, device=index.device)
+    matrix.scatter_(1, torch.where(pixel >= 0, pixel, input_map.pixels)[:, None], 1.0)
+    return ChannelwiseRule(matrix[:, :-1].contiguous(), input_map, output_map)
+
+
+def _is_concatenation(op: Rearrange, input_maps: Maps, input_shapes: Shapes, output_map: MapShape) -> bool:
+    """Whether the operator puts whole maps of one size side by side, in order."""
+    are_maps = all(m == map_shape_of(s) for m, s in zip(input_maps, input_shapes, strict=True))
+    if not are_maps or op.constant is not None:
+        return False
+    all_channels = sum(m.channels for m in input_maps) == output_map.channels
+    one_size = {m.size for m in (*input_maps, output_map)} == {output_map.size}
+    in_order = torch.arange(len(op.index), device=op.index.device)
+    return all_channels and one_size and torch.equal(op.index, in_order)
+
+
+def _is_channelwise(input_map: MapShape, input_shape: Shape, output_map: MapShape) -> bool:
+    """Whether channels can be kept apart, and a matrix between the pixels of both maps is small enough."""
+    return (
+        input_map == map_shape_of(input_shape)
+        and output_map.channels == input_map.channels
+        and input_map.pixels * output_map.pixels <= MAX_TABLE_ENTRIES
+    )
+
+
+def _pixels_in_channel(index: Tensor, input_map: MapShape) -> Tensor | None:
+    """(pixels,) the input pixel that every output pixel reads, or -1; None if channels differ or mix.
+
+    Args:
+        index: (channels, pixels) flat input index of every output element, negative for constants.
+        input_map: The map of the input.
+    """
+    first = torch.arange(len(index), device=index.device)[:, None] * input_map.pixels
+    pixel = torch.where(index >= 0, index - first, -1)
+    in_own_channel = (pixel >= 0) & (pixel < input_map.pixels) | (index < 0)
+    if not bool(in_own_channel.all()) or not bool((pixel == pixel[:1]).all()):
+        return None
+    return pixel[0]
 
 
 @_register(Reshape)
-def _reshape(op: Reshape, sources: Sequence[MapShape], shapes: Sequence[Shape], shape: Shape) -> AffinePatchRule | None:
-    # flattened, it is still a map, read in the same order
-    return ChannelScaleRule(None, sources[0]) if len(shape) == 1 or map_shape_of(shape) == sources[0] else None
+def _reshape(op: Reshape, input_maps: Maps, input_shapes: Shapes, output_shape: Shape) -> AffinePatchRule | None:
+    """Flattening, which keeps the map, and reshapes that do not change it."""
+    keeps_map = len(output_shape) == 1 or map_shape_of(output_shape) == input_maps[0]
+    return ChannelScaleRule(None, input_maps[0]) if keeps_map else None
 
 
-def _pointwise(op: Pointwise, source: MapShape, shape: Shape) -> ActivationPatchRule | None:
+def _pointwise(op: Pointwise, input_map: MapShape, input_shape: Shape) -> ActivationPatchRule | None:
+    """Functions whose knots are numbers and whose slopes are numbers or equal within every channel."""
     if not all(isinstance(knot, Fraction) for knot in op.knots):
         return None
     slopes: list[float | Tensor] = []
@@ -156,20 +198,27 @@ def _pointwise(op: Pointwise, source: MapShape, shape: Shape) -> ActivationPatch
         if isinstance(slope, Fraction):
             slopes.append(float(slope))
             continue
-        by_channel = slope.expand(1, *shape).reshape(source[0], -1)
-        if not bool((by_channel == by_channel[:, :1]).all()):
+        by_channel = _per_channel(slope.expand(1, *input_shape), input_map)
+        if by_channel is None:
             return None
-        slopes.append(by_channel[:, 0].contiguous())
-    return PointwiseRule(tuple(float(k) for k in op.knots if isinstance(k, Fraction)), tuple(slopes), source)
+        slopes.append(by_channel)
+    return PointwisePatchRule(tuple(float(k) for k in op.knots if isinstance(k, Fraction)), tuple(slopes), input_map)
 
 
-def _maximum(op: Maximum, source: MapShape, shape: Shape) -> ActivationPatchRule | None:
-    grid = map_shape_of(op.shape)
-    if source != map_shape_of(shape) or grid[0] != source[0] or not source[0]:
+def _per_channel(numbers: Tensor, input_map: MapShape) -> Tensor | None:
+    """Numbers for every element as numbers for every channel, (channels,); None if they differ within a channel."""
+    by_channel = numbers.reshape(input_map.channels, -1)
+    return by_channel[:, 0].contiguous() if bool((by_channel == by_channel[:, :1]).all()) else None
+
+
+def _maximum(op: Maximum, input_map: MapShape, input_shape: Shape) -> ActivationPatchRule | None:
+    """Maxima over windows that are the same in all channels."""
+    output_map = map_shape_of(op.shape)
+    if input_map != map_shape_of(input_shape) or output_map.channels != input_map.channels or not input_map.channels:
         return None
-    windows = op.table.view(grid[0], grid[1] * grid[2], -1)
-    first = torch.arange(grid[0], device=windows.device)[:, None, None] * (source[1] * source[2])
-    local = windows - first
-    if not bool((local == local[:1]).all()):
+    windows = op.table.view(output_map.channels, output_map.pixels, -1)
+    first = torch.arange(output_map.channels, device=windows.device)[:, None, None] * input_map.pixels
+    pixels = windows - first
+    if not bool((pixels == pixels[:1]).all()):
         return None
-    return MaximumRule(local[0].contiguous(), source, grid, op.sign, op.floor)
+    return MaximumPatchRule(pixels[0].contiguous(), input_map, output_map, op.sign, op.floor)

@@ -1,4 +1,4 @@
-"""One stretch of a line through the whole network: every break in it, and the values there."""
+"""The sweep of one segment of a line: all of its breaks, and the tensors along it."""
 
 from __future__ import annotations
 
@@ -12,186 +12,251 @@ from ...errors import NumberError
 from ...network.graph import Network
 from ...numerics.plan import sweep_plan
 from ...ops.base import Affine, Breaking
-from .error_oracle import FLOAT64_EPS, MAX_DRIFT_ROUNDINGS, ErrorOracle
+from ...tolerances import FLOAT32_DRIFT_SHARE, FLOAT64_EPS, MAX_DRIFT_ROUNDINGS
+from .error_oracle import ErrorOracle
 from .patch import BreakSource, Group, Groups, MapShape, PointPatch, as_whole_maps, rows_by_pixel
 from .plan import PatchPlan
 from .ties import TieResolver
-from .timeline import BreakAlphas, NewPatchBreaks, NodeInput, ValueOverflow, cumulative_sum
-
-FLOAT32_DRIFT_SHARE = 1e-3  # of the largest value: what patches in single precision may lose along a stretch
+from .timeline import ActivationOutput, BreakAlphas, NewPatchBreaks, NodeInput, ValueOverflow, cumulative_sum
 
 
 class SegmentTooLarge(Exception):
-    """A stretch has more breaks than memory is meant for."""
+    """The patches of a segment hold more numbers than the memory budget allows."""
 
 
 @dataclass(frozen=True, eq=False)
 class TensorOnSegment:
-    """One tensor of the network along a stretch."""
+    """One tensor of the network along a segment: a piecewise-linear function of alpha."""
 
-    ends: Tensor  # (2, *shape) values where it starts and stops
+    ends: Tensor  # (2, *shape) values at the start and at the stop
     slope: Tensor  # (1, *shape) just after the start
-    groups: Groups
+    groups: Groups  # its slope jumps
 
 
 @dataclass(frozen=True, eq=False)
 class SegmentBreaks:
-    """The breaks of a stretch in order, and what the live tensors are there."""
+    """The breaks of a segment in order of alpha, and the tensors that are live after its last node."""
 
     alphas: Tensor  # (n,)
-    node: Tensor  # (n,)
-    unit: Tensor  # (n,) the lowest that crosses
-    count: Tensor  # (n,) how many do
-    element: Tensor  # (n,)
-    partner: Tensor  # (n,)
-    slope: Tensor  # (n,)
-    moments: Tensor  # (m,) alphas of all crossings, in order
-    order: Tensor  # (m,) from the order of birth to that of alpha
-    representative: Tensor  # (n,) the first crossing of each break
-    times: BreakAlphas
-    fields: dict[int, TensorOnSegment]  # of nodes that are read later, or are outputs
-    start: float
-    stop: float
+    node: Tensor  # (n,) the first node that has a crossing here
+    unit: Tensor  # (n,) its lowest unit that crosses
+    count: Tensor  # (n,) number of crossings
+    element: Tensor  # (n,) the input element that crosses
+    partner: Tensor  # (n,) the element it crosses, or -1
+    slope: Tensor  # (n,) absolute slope of the difference that crosses zero
+    crossing_alphas: Tensor  # (m,) alphas of all crossings, in order
+    order: Tensor  # (m,) indices that sort the crossings, concatenated by node, by alpha
+    representative: Tensor  # (n,) the first crossing of each break, in order of alpha
+    break_alphas: BreakAlphas
+    tensors: dict[int, TensorOnSegment]  # by node: the outputs, and what nodes after the last one read
+    start: float  # alpha
+    stop: float  # alpha
 
 
 class Segment:
-    """The sweep of one stretch, node by node."""
+    """The sweep of one segment, node by node.
+
+    Args:
+        network: The network.
+        plan: Its patch plan.
+        errors: Errors of values on the line.
+        start: Alpha at the start of the segment.
+        stop: Alpha at its stop.
+        max_numbers: Numbers of patches at one node above which `SegmentTooLarge` is raised.
+        float32_plan: The plan of the network in float32, for patches in single precision; otherwise ``plan``.
+        records_patterns: Whether `patterns` are recorded.
+    """
 
     def __init__(
         self,
         network: Network,
-        path: PatchPlan,
-        looks: ErrorOracle,
+        plan: PatchPlan,
+        errors: ErrorOracle,
         start: float,
         stop: float,
-        most: float,
-        light: PatchPlan,
-        traced: bool = False,
+        *,
+        max_numbers: float,
+        float32_plan: PatchPlan,
+        records_patterns: bool = False,
     ) -> None:
-        self.network, self.plan, self.errors, self.float32_plan = network, path, looks, light
-        self.start, self.stop, self.max_numbers = start, stop, most
-        self.times = BreakAlphas()
-        self.new_breaks: dict[int, NewPatchBreaks] = {}
-        self.ties = TieResolver(looks, start, stop, light is not path)
-        self.records_patterns = traced
-        self.patterns: dict[int, Tensor] = {}  # by node: the slopes of its units just after the start
-        self.fields: dict[int, TensorOnSegment] = {}
+        self.network, self.plan, self.errors, self.float32_plan = network, plan, errors, float32_plan
+        self.start, self.stop, self.max_numbers = start, stop, max_numbers
+        self.uses_float32 = float32_plan is not plan
+        self.break_alphas = BreakAlphas()
+        self.new_breaks: dict[int, NewPatchBreaks] = {}  # by node
+        self.ties = TieResolver(errors, start, stop, self.uses_float32)
+        self.records_patterns = records_patterns
+        self.patterns: dict[int, Tensor] = {}  # by node: slopes (pixels, channels) of its units just after the start
+        self.tensors: dict[int, TensorOnSegment] = {}  # by node
 
     def run(self) -> SegmentBreaks:
-        """All nodes as far as patches can go."""
-        network, last = self.network, sweep_plan(self.network).last_use
-        self._begin()
-        for i, node in enumerate(network.nodes[: self.plan.stop]):
-            if i not in last:
-                self.fields.pop(i, None)
+        """Sweep all nodes that have patch rules."""
+        network, last_use = self.network, sweep_plan(self.network).last_use
+        self._set_inputs()
+        for i, node in enumerate(network.nodes[: self.plan.first_dense_node]):
+            if i not in last_use:
+                self.tensors.pop(i, None)
                 continue
             if isinstance(node.op, Affine):
-                inputs = [self.fields[j] for j in node.inputs]
-                groups = self.float32_plan.affine_rules[i].apply(*(f.groups for f in inputs))
-                ends, slope = node.op.evaluate(*(f.ends for f in inputs)), node.op.linear(*(f.slope for f in inputs))
-                self.fields[i] = TensorOnSegment(ends, slope, groups)
+                self.tensors[i] = self._apply_affine(i, node.op)
             elif isinstance(node.op, Breaking):
-                self.fields[i] = self._apply_activation(i, node.op)
+                self.tensors[i] = self._apply_activation(i, node.op)
             for j in set(node.inputs):
-                if last[j] == i:
-                    del self.fields[j]
+                if last_use[j] == i:
+                    del self.tensors[j]
         self.ties.check_drift()
-        return self._collect()
+        return self._collect_breaks()
 
-    def _begin(self) -> None:
+    def _set_inputs(self) -> None:
+        """The network's inputs along the segment: no jumps."""
         lines, line = self.errors.lines, self.errors.line
         device = lines.starts[0].device
         alphas = torch.tensor([self.start, self.stop], dtype=torch.float64, device=device)
         points, _ = lines.at(torch.full((2,), line, device=device), alphas)
         for i, ends, a, b in zip(self.network.inputs, points, lines.starts, lines.ends, strict=True):
-            self.fields[i] = TensorOnSegment(ends, (b[line] - a[line])[None], {})
+            self.tensors[i] = TensorOnSegment(ends, (b[line] - a[line])[None], {})
+
+    def _apply_affine(self, i: int, op: Affine) -> TensorOnSegment:
+        inputs = [self.tensors[j] for j in self.network.nodes[i].inputs]
+        groups = self.float32_plan.affine_rules[i].apply(*(t.groups for t in inputs))
+        return TensorOnSegment(op.evaluate(*(t.ends for t in inputs)), op.linear(*(t.slope for t in inputs)), groups)
 
     def _apply_activation(self, i: int, op: Breaking) -> TensorOnSegment:
-        node = self.network.nodes[i]
-        source = node.inputs[0]
-        field, turner = self.fields[source], self.plan.activation_rules[i]
-        grid = self.plan.map_shapes[source]
-        left, right, slope = (rows_by_pixel(t, grid) for t in (field.ends[0], field.ends[1], field.slope[0]))
-        if sum(g.jump.numel() for g in field.groups.values()) > self.max_numbers:
-            raise SegmentTooLarge
-        usual, least, before, after = self.errors.layout(i, grid)
-        closed = before if self.start == 0.0 else None, after if self.stop == 1.0 else None
-        judge = partial(self.errors.judge, i)
-        ends, clear = (self.start, self.stop), self.errors.thresholds[i]
-        drift = clear if self.float32_plan is self.plan else FLOAT32_DRIFT_SHARE * float(field.ends.abs().max())
-        usual = torch.add(usual, slope.abs(), alpha=MAX_DRIFT_ROUNDINGS * FLOAT64_EPS * (self.stop - self.start))
-        bounds = (clear, usual, least, drift)
-        stage = NodeInput(
-            grid, *ends, left, right, slope, field.groups, self.times, *bounds, judge, self.records_patterns, closed
-        )
+        node, rule = self.network.nodes[i], self.plan.activation_rules[i]
+        source = self.tensors[node.inputs[0]]
+        output = self._evaluate_rule(i)
+        new_breaks = output.new_breaks
+        if output.pattern is not None:
+            self.patterns[i] = output.pattern
+        groups = {sources: self._in_patch_dtype(group) for sources, group in output.groups.items()}
+        if len(new_breaks.alpha):
+            self.new_breaks[i] = self.ties.place(i, new_breaks)
+            self.break_alphas[i] = self.new_breaks[i].alpha
+            points = PointPatch(new_breaks.pixel, new_breaks.channel, new_breaks.jump)
+            groups[BreakSource(i, len(new_breaks.alpha)),] = self._in_patch_dtype(points)
+        channels, rows, columns = rule.map_shape
+        slope = output.slope.view(rows, columns, channels).permute(2, 0, 1).reshape(1, *node.shape)
+        return TensorOnSegment(op.evaluate(source.ends), slope, groups)
+
+    def _evaluate_rule(self, i: int) -> ActivationOutput:
+        """Evaluate the rule of breaking node ``i``; raises `NumberError` if a value overflows."""
         try:
-            turned = turner.apply(stage)
+            return self.plan.activation_rules[i].apply(self._node_input(i))
         except ValueOverflow:
             raise NumberError(
                 "A value overflows or is not a number.",
-                where=f"the input of node {node.name}",
+                where=f"the input of node {self.network.nodes[i].name}",
                 hint="Scale the points or the weights; values must stay below 1.8e308.",
             ) from None
-        born = turned.new_breaks
-        if turned.pattern is not None:
-            self.patterns[i] = turned.pattern
-        groups = {births: self._to_float32(group) for births, group in turned.groups.items()}
-        if len(born.alpha):
-            self.new_breaks[i] = self.ties.place(i, born)
-            self.times[i] = self.new_breaks[i].alpha
-            groups[BreakSource(i, len(born.alpha)),] = self._to_float32(PointPatch(born.pixel, born.channel, born.jump))
-        out = turner.map_shape
-        slope = turned.slope.view(out[1], out[2], out[0]).permute(2, 0, 1).reshape(1, *node.shape)
-        return TensorOnSegment(op.evaluate(field.ends), slope, groups)
 
-    def _to_float32(self, group: Group) -> Group:
-        dtype = self.errors.lines.starts[0].dtype if self.float32_plan is self.plan else torch.float32
+    def _node_input(self, i: int) -> NodeInput:
+        """The input of breaking node ``i``, with its error thresholds."""
+        source = self.network.nodes[i].inputs[0]
+        x, map_shape = self.tensors[source], self.plan.map_shapes[source]
+        left, right, slope = (rows_by_pixel(t, map_shape) for t in (x.ends[0], x.ends[1], x.slope[0]))
+        if sum(g.jump.numel() for g in x.groups.values()) > self.max_numbers:
+            raise SegmentTooLarge
+        upper, lower, bound_at_start, bound_at_end = self.errors.by_pixel(i, map_shape)
+        threshold = self.errors.thresholds[i]
+        max_drift = FLOAT32_DRIFT_SHARE * float(x.ends.abs().max()) if self.uses_float32 else threshold
+        drift_per_slope = MAX_DRIFT_ROUNDINGS * FLOAT64_EPS * (self.stop - self.start)
+        return NodeInput(
+            map_shape,
+            self.start,
+            self.stop,
+            left=left,
+            right=right,
+            slope=slope,
+            groups=x.groups,
+            break_alphas=self.break_alphas,
+            threshold=threshold,
+            thresholds=torch.add(upper, slope.abs(), alpha=drift_per_slope),
+            min_difference=lower,
+            max_drift=max_drift,
+            refine=partial(self.errors.classify, i),
+            records_patterns=self.records_patterns,
+            end_bounds=(bound_at_start if self.start == 0.0 else None, bound_at_end if self.stop == 1.0 else None),
+        )
+
+    def _in_patch_dtype(self, group: Group) -> Group:
+        """A group in the precision of the patches."""
+        dtype = torch.float32 if self.uses_float32 else self.errors.lines.starts[0].dtype
         if isinstance(group, PointPatch):
             return PointPatch(group.pixel, group.channel, group.jump.to(dtype))
         return group.with_jump(group.jump.to(dtype))
 
-    def _collect(self) -> SegmentBreaks:
+    def _collect_breaks(self) -> SegmentBreaks:
+        """The breaks of all nodes in order of alpha; crossings of one alpha share a break."""
         nodes = list(self.new_breaks)
-        device = self.errors.lines.starts[0].device
         if not nodes:
-            none = torch.zeros(0, dtype=torch.int64, device=device)
-            reals = none.to(torch.float64)
-            empty = (reals, none, none, none, none, none, reals, reals, none, none)
-            return SegmentBreaks(*empty, self.times, self.fields, self.start, self.stop)
-        every = NewPatchBreaks.join([self.new_breaks[j] for j in nodes])
+            return self._no_breaks()
+        crossings = NewPatchBreaks.join([self.new_breaks[j] for j in nodes])
         node = torch.cat([torch.full_like(self.new_breaks[j].pixel, j) for j in nodes])
-        places = torch.cat([torch.full_like(self.new_breaks[j].pixel, self._places(j)) for j in nodes])
-        unit = every.channel * places + every.pixel
-        moments, order = every.alpha.sort(stable=True)  # of those that are one the first to be born comes first
-        first = torch.ones_like(order, dtype=torch.bool)
-        first[1:] = moments[1:] != moments[:-1]
-        which, chief = first.cumsum(0) - 1, first.nonzero()[:, 0]
-        peers = node[order] == node[order[chief]][which]  # others count, but do not bear
-        lowest = unit[order[chief]].scatter_reduce(0, which[peers], unit[order[peers]], "amin")
-        count = torch.bincount(which, minlength=len(chief))
-        columns = (c[order[chief]] for c in (node, every.element, every.partner, every.slope))
-        node, element, partner, rate = columns
-        facts = (moments[chief], node, lowest, count, element, partner, rate, moments, order, chief)
-        return SegmentBreaks(*facts, self.times, self.fields, self.start, self.stop)
+        pixels = [self.plan.activation_rules[j].map_shape.pixels for j in nodes]
+        area = torch.cat([torch.full_like(self.new_breaks[j].pixel, n) for j, n in zip(nodes, pixels, strict=True)])
+        unit = crossings.channel * area + crossings.pixel
+        crossing_alphas, order = crossings.alpha.sort(stable=True)  # of equals, the first node comes first
+        is_first = torch.ones_like(order, dtype=torch.bool)
+        is_first[1:] = crossing_alphas[1:] != crossing_alphas[:-1]
+        break_of, representative = is_first.cumsum(0) - 1, is_first.nonzero()[:, 0]
+        first = order[representative]
+        same_node = node[order] == node[first][break_of]  # crossings of later nodes are only counted
+        lowest_unit = unit[first].scatter_reduce(0, break_of[same_node], unit[order[same_node]], "amin")
+        return SegmentBreaks(
+            alphas=crossing_alphas[representative],
+            node=node[first],
+            unit=lowest_unit,
+            count=torch.bincount(break_of, minlength=len(representative)),
+            element=crossings.element[first],
+            partner=crossings.partner[first],
+            slope=crossings.slope[first],
+            crossing_alphas=crossing_alphas,
+            order=order,
+            representative=representative,
+            break_alphas=self.break_alphas,
+            tensors=self.tensors,
+            start=self.start,
+            stop=self.stop,
+        )
 
-    def _places(self, node: int) -> int:
-        grid = self.plan.activation_rules[node].map_shape
-        return grid[1] * grid[2]
+    def _no_breaks(self) -> SegmentBreaks:
+        integers = torch.zeros(0, dtype=torch.int64, device=self.errors.lines.starts[0].device)
+        reals = integers.to(torch.float64)
+        return SegmentBreaks(
+            alphas=reals,
+            node=integers,
+            unit=integers,
+            count=integers,
+            element=integers,
+            partner=integers,
+            slope=reals,
+            crossing_alphas=reals,
+            order=integers,
+            representative=integers,
+            break_alphas=self.break_alphas,
+            tensors=self.tensors,
+            start=self.start,
+            stop=self.stop,
+        )
 
 
-def values_at(found: SegmentBreaks, field: TensorOnSegment, grid: MapShape, shape: tuple[int, ...]) -> Tensor:
-    """Values (n, *shape) of one tensor at the breaks of a stretch: sums from its start, corrected at its stop."""
-    flat = field.ends.flatten(1)
-    jumps = flat.new_zeros(len(found.moments), flat.shape[1])
-    place = torch.empty_like(found.order)
-    place[found.order] = torch.arange(len(place), device=place.device)
-    by_node = dict(zip(found.times, place.split([len(t) for t in found.times.values()]), strict=True))
-    for births, group in field.groups.items():
-        full = as_whole_maps(group, grid).jump.to(flat.dtype).permute(0, 3, 1, 2)
-        jumps[torch.cat([by_node[birth.node] for birth in births])] = full.reshape(len(full), -1)
-    slopes = cumulative_sum(torch.cat([field.slope.flatten(1), jumps])[None])[0]
-    edges = torch.cat([flat.new_tensor([found.start]), found.moments, flat.new_tensor([found.stop])])
+def values_at(breaks: SegmentBreaks, tensor: TensorOnSegment, map_shape: MapShape, shape: tuple[int, ...]) -> Tensor:
+    """Values (n, *shape) of a tensor at the breaks of a segment.
+
+    They are sums from the start of the segment. Their drift at its stop is distributed linearly.
+    """
+    flat = tensor.ends.flatten(1)
+    jumps = flat.new_zeros(len(breaks.crossing_alphas), flat.shape[1])
+    position = torch.empty_like(breaks.order)
+    position[breaks.order] = torch.arange(len(position), device=position.device)
+    counts = [len(alphas) for alphas in breaks.break_alphas.values()]
+    position_by_node = dict(zip(breaks.break_alphas, position.split(counts), strict=True))
+    for sources, group in tensor.groups.items():
+        whole = as_whole_maps(group, map_shape).jump.to(flat.dtype).permute(0, 3, 1, 2)
+        jumps[torch.cat([position_by_node[source.node] for source in sources])] = whole.reshape(len(whole), -1)
+    slopes = cumulative_sum(torch.cat([tensor.slope.flatten(1), jumps])[None])[0]
+    edges = torch.cat([flat.new_tensor([breaks.start]), breaks.crossing_alphas, flat.new_tensor([breaks.stop])])
     values = cumulative_sum(slopes.mul((edges[1:] - edges[:-1])[:, None])[None])[0] + flat[0]
-    off = flat[1] - values[-1]
-    part = ((found.alphas - found.start) / (found.stop - found.start))[:, None]
-    return (values[found.representative] + part * off).view(len(found.alphas), *shape)
+    drift = flat[1] - values[-1]
+    fraction = ((breaks.alphas - breaks.start) / (breaks.stop - breaks.start))[:, None]
+    return (values[breaks.representative] + fraction * drift).view(len(breaks.alphas), *shape)

@@ -1,4 +1,8 @@
-"""A line in stretches: long enough to be quick, short enough for memory, and cut only where every unit is clear."""
+"""The division of a line into segments: long enough to be fast, short enough for the memory budget.
+
+A segment may only end where no unit is near a knot. Where patches cannot decide something, a short part of the segment
+is left to the dense engine.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -13,38 +18,43 @@ import torch
 from ...arrays import Floats
 from ...lines import Lines
 from ...network.graph import Network
-from ...numerics.plan import sweep_plan
+from ...numerics.plan import BYTES_PER_NUMBER, sweep_plan
 from ...ops.base import Breaking
-from ..dense.state import to_device
+from ..dense.points import to_device
 from ..dense.sweep import SweepLimits
 from .error_oracle import ErrorOracle
 from .plan import PatchPlan
 from .segment import Segment, SegmentBreaks, SegmentTooLarge
 from .timeline import NeedsDenseFallback
 
-FORECAST_POINTS, FORECAST_ROUNDS, FORECAST_REFINEMENTS = (
-    33,
-    4,
-    3,
-)  # points that foretell where breaks are many; closer ones, where they are
-MAX_RETRIES = 12  # doubts before the rest of a line is taken by points
-MAX_CUT_DEPTH = 2  # how often a stretch is cut around a doubtful place before that place is taken by points
-CUT_SHARE, END_SHIFT = (
-    1 / 12,
-    0.381966,
-)  # of a stretch: half of what lies around such a place; how far a bad end is moved
-END_INSET = 2.0**-16  # of what follows: how far from the ends of a line one looks for what will change
-DEADLINE_BREAKS = 512  # breaks of a stretch where a deadline may end the sweep
-MAX_SEGMENT_BREAKS = {"cpu": 3000, "cuda": 60000}  # breaks of one stretch, where memory allows
-MIN_SEGMENT_BREAKS = 256  # breaks that a stretch may have whatever memory it is given
-MIN_SEGMENT_WIDTH = 2.0**-40  # a stretch that is not cut again, however much it holds
+FORECAST_POINTS = 33  # points per line whose activation patterns forecast the number of breaks
+FORECAST_ROUNDS = 4  # times that intervals with many breaks are refined
+FORECAST_REFINEMENTS = 3  # intervals refined per round
+MAX_RETRIES = 12  # failed attempts, plus two per swept segment, before the rest of a line is swept densely
+MAX_CUT_DEPTH = 2  # times that a segment is cut around an undecided alpha before that part is swept densely
+CUT_SHARE = 1 / 12  # of a segment: half the width of the part that is cut out around an undecided alpha
+MIN_CUT_SHARE = 1 / 64  # of a segment: parts shorter than this are not cut off
+END_SHIFT = 0.381966  # of a segment: how far an end is moved if a unit is on a knot there (golden ratio)
+END_INSET = 2.0**-16  # of an interval: how far from its ends the forecast is evaluated
+DEADLINE_BREAKS = 512  # target breaks per segment if there is a deadline
+MAX_SEGMENT_BREAKS = {"cpu": 3000, "cuda": 60000}  # by device: target breaks per segment if memory allows
+MIN_SEGMENT_BREAKS = 256  # breaks that a segment may have, whatever the memory budget
+MIN_TARGET_BREAKS = 16  # target breaks per segment, whatever the memory budget
+MIN_SEGMENT_WIDTH = 2.0**-40  # in alpha: shorter segments are not cut because of memory
+COPIES_PER_NODE = 3  # of the patches, held in memory while a breaking node is evaluated
 
-PendingSegments = list[tuple[float, float, int]]  # stretches still to come, the next one last: where, and how often cut
+
+class SegmentSpan(NamedTuple):
+    """A segment that is still to be swept."""
+
+    start: float
+    stop: float
+    depth: int = 0  # how often it was cut around an undecided alpha
 
 
 @dataclass
 class SegmentCounts:
-    """What became of the stretches."""
+    """How many segments were swept by patches, densely, and again after a failed attempt."""
 
     patches: int = 0
     dense: int = 0
@@ -52,173 +62,208 @@ class SegmentCounts:
 
 
 class Segmentation:
-    """One line through a network that patches can pass."""
+    """The segments of one line.
+
+    Args:
+        network: The network.
+        plan: Its patch plan.
+        lines: The lines.
+        line: The index of the line.
+        limits: When to stop; ``max_points`` bounds the dense parts.
+        memory: Memory budget in bytes.
+        counts: Counts the segments.
+    """
 
     def __init__(
         self,
         network: Network,
-        path: PatchPlan,
+        plan: PatchPlan,
         lines: Lines,
         line: int,
+        *,
         limits: SweepLimits,
         memory: int,
-        tally: SegmentCounts,
+        counts: SegmentCounts,
     ) -> None:
-        self.network, self.plan, self.lines, self.line = network, path, lines, line
-        self.limits, self.counts = limits, tally
-        self.errors = ErrorOracle.along(network, lines, line, path.stop)
-        self.max_numbers = max(
-            memory / 8 / 3, MIN_SEGMENT_BREAKS * path.numbers_per_break
-        )  # numbers of patches at one node
-        wanted = min(
-            MAX_SEGMENT_BREAKS.get(network.device.type, 3000),
-            max(16, int(self.max_numbers / max(path.numbers_per_break, 1.0) / 2)),
+        self.network, self.plan, self.lines, self.line = network, plan, lines, line
+        self.limits, self.counts = limits, counts
+        self.errors = ErrorOracle.sample(network, lines, line, plan.first_dense_node)
+        self.max_numbers = max(memory / BYTES_PER_NUMBER / COPIES_PER_NODE, MIN_SEGMENT_BREAKS * plan.numbers_per_break)
+        self.target_breaks = self._target_breaks()
+
+    def _target_breaks(self) -> int:
+        """The number of breaks that a segment should have."""
+        plan, limits = self.plan, self.limits
+        target = min(
+            MAX_SEGMENT_BREAKS.get(self.network.device.type, 3000),
+            max(MIN_TARGET_BREAKS, int(self.max_numbers / max(plan.numbers_per_break, 1.0) / 2)),
         )
-        if path.stop < len(network.nodes):
-            wanted = min(wanted, max(16, limits.max_points // 2))
-        self.target_breaks = min(wanted, DEADLINE_BREAKS) if limits.deadline < float("inf") else wanted
+        if plan.first_dense_node < len(self.network.nodes):
+            target = min(target, max(MIN_TARGET_BREAKS, limits.max_points // 2))
+        return min(target, DEADLINE_BREAKS) if limits.deadline < float("inf") else target
 
     def segments(
-        self, light: PatchPlan, traced: bool = False
-    ) -> Iterator[tuple[float, float, Segment, SegmentBreaks | None]]:
-        """Every stretch in order, swept; without what was found where only points can tell."""
-        tally, pace = self.counts, _DeadlinePacing(self.limits)
-        waiting = [
-            (start, stop, 0)
-            for start, stop in forecast_segments(self.network, self.lines, self.line, self.target_breaks)[::-1]
-        ]
-        while waiting and not self.limits.is_late():
-            start, stop, depth = pace.next(waiting)
-            stretch = Segment(self.network, self.plan, self.errors, start, stop, self.max_numbers, light, traced)
+        self, float32_plan: PatchPlan, records_patterns: bool = False
+    ) -> Iterator[tuple[Segment, SegmentBreaks | None]]:
+        """Sweep and yield all segments in order; the breaks are None where the dense engine must sweep."""
+        pacing = _DeadlinePacing(self.limits)
+        pending = forecast_segments(self.network, self.lines, self.line, self.target_breaks)[::-1]
+        while pending and not self.limits.should_stop():
+            span = pacing.next(pending)
+            segment = Segment(
+                self.network,
+                self.plan,
+                self.errors,
+                span.start,
+                span.stop,
+                max_numbers=self.max_numbers,
+                float32_plan=float32_plan,
+                records_patterns=records_patterns,
+            )
             try:
-                if depth > MAX_CUT_DEPTH:
-                    self.errors.require_clear_at(stop)
-                found = stretch.run() if depth <= MAX_CUT_DEPTH else None
+                if span.depth > MAX_CUT_DEPTH:
+                    self.errors.require_clear_at(span.stop)
+                breaks = segment.run() if span.depth <= MAX_CUT_DEPTH else None
             except (SegmentTooLarge, torch.cuda.OutOfMemoryError) as problem:
                 if not isinstance(problem, SegmentTooLarge):
                     torch.cuda.empty_cache()
-                pace.shorten()
-                middle = 0.5 * (start + stop)
-                shorter = stop - start > MIN_SEGMENT_WIDTH
-                waiting += (
-                    [(middle, stop, depth), (start, middle, depth)] if shorter else [(start, stop, MAX_CUT_DEPTH + 1)]
-                )
+                pacing.shorten()
+                pending += _cut_in_half(span)
                 continue
-            except NeedsDenseFallback as doubt:
-                tally.retried += 1
-                waiting = self._retry(waiting, start, stop, depth, doubt)
+            except NeedsDenseFallback as undecided:
+                self.counts.retried += 1
+                pending = self._retry(pending, span, undecided)
                 continue
-            tally.patches += found is not None
-            tally.dense += found is None
-            yield start, stop, stretch, found
+            self.counts.patches += breaks is not None
+            self.counts.dense += breaks is None
+            yield segment, breaks
 
-    def _retry(
-        self, waiting: PendingSegments, start: float, stop: float, depth: int, doubt: NeedsDenseFallback
-    ) -> PendingSegments:
-        """What to do about a stretch in which something is in doubt."""
-        tally, alpha = self.counts, doubt.alpha
-        if tally.retried > MAX_RETRIES + 2 * tally.patches:  # ties are how this network is made
-            return [(start, 1.0, MAX_CUT_DEPTH + 1)]
-        if doubt.everywhere:  # shorter stretches lose less; those of a network that loses much go by points soon
-            return [*waiting, (alpha, stop, depth + 1), (start, alpha, depth + 1)]
-        if alpha == stop and waiting:
-            _, end, deep = waiting[-1]
-            moved = stop + (end - stop) * END_SHIFT if end - stop < stop - start else stop - (stop - start) * END_SHIFT
-            return [*waiting[:-1], (moved, end, deep), (start, moved, depth)]
-        return waiting + _cut_around(start, stop, depth, alpha)[::-1]
+    def _retry(self, pending: list[SegmentSpan], span: SegmentSpan, undecided: NeedsDenseFallback) -> list[SegmentSpan]:
+        """The pending segments after an attempt failed: the next one is the last of the list."""
+        counts, alpha = self.counts, undecided.alpha
+        start, stop, depth = span
+        if counts.retried > MAX_RETRIES + 2 * counts.patches:  # ties are a property of this network
+            return [SegmentSpan(start, 1.0, MAX_CUT_DEPTH + 1)]
+        if undecided.everywhere:  # shorter segments drift less
+            return [*pending, SegmentSpan(alpha, stop, depth + 1), SegmentSpan(start, alpha, depth + 1)]
+        if alpha == stop and pending:
+            following = pending[-1]
+            into_following = following.stop - stop < stop - start
+            moved = stop + (following.stop - stop) * END_SHIFT if into_following else stop - (stop - start) * END_SHIFT
+            return [
+                *pending[:-1],
+                SegmentSpan(moved, following.stop, following.depth),
+                SegmentSpan(start, moved, depth),
+            ]
+        return pending + _cut_around(span, alpha)[::-1]
 
 
 class _DeadlinePacing:
-    """Stretches are short at first where there is a deadline, then as long as the time left allows."""
+    """Joins segments: few at first if there is a deadline, then as many as the remaining time allows."""
 
     def __init__(self, limits: SweepLimits) -> None:
-        self.deadline, self.began, self.together = limits.deadline, time.monotonic(), 1
-        self.most = 1 << 30  # stretches taken together
+        self.deadline, self.last_time, self.joined = limits.deadline, time.monotonic(), 1
+        self.max_joined = 1 << 30
 
     def shorten(self) -> None:
-        """What was taken together last was too much."""
-        self.most = max(1, self.together // 2)
+        """Join at most half as many as last time, which was too much."""
+        self.max_joined = max(1, self.joined // 2)
 
-    def next(self, waiting: list[tuple[float, float, int]]) -> tuple[float, float, int]:
-        """The next stretch, made of several where there is time."""
-        start, stop, depth = waiting.pop()
+    def next(self, pending: list[SegmentSpan]) -> SegmentSpan:
+        """Remove the next segment from the end of the list, joined with its followers if there is time."""
+        start, stop, depth = pending.pop()
         if self.deadline == float("inf"):
-            return start, stop, depth
+            return SegmentSpan(start, stop, depth)
         now = time.monotonic()
-        spent, left = now - self.began, self.deadline - now
-        self.began = now
-        self.together = min(self.most, max(1, self.together * 2 if spent < left / 16 else self.together // 2))
-        for _ in range(self.together - 1):
-            if depth or not waiting or waiting[-1][2]:
+        spent, left = now - self.last_time, self.deadline - now
+        self.last_time = now
+        self.joined = min(self.max_joined, max(1, self.joined * 2 if spent < left / 16 else self.joined // 2))
+        for _ in range(self.joined - 1):
+            if depth or not pending or pending[-1].depth:
                 break
-            stop = waiting.pop()[1]
-        return start, stop, depth
+            stop = pending.pop().stop
+        return SegmentSpan(start, stop, depth)
 
 
-def _cut_around(start: float, stop: float, depth: int, alpha: float) -> list[tuple[float, float, int]]:
-    """A stretch in parts, with a short one around a doubtful place, which goes deeper."""
+def _cut_in_half(span: SegmentSpan) -> list[SegmentSpan]:
+    """Both halves of a segment, the first one last; a very short segment is left to the dense engine."""
+    start, stop, depth = span
+    middle = 0.5 * (start + stop)
+    if stop - start > MIN_SEGMENT_WIDTH:
+        return [SegmentSpan(middle, stop, depth), SegmentSpan(start, middle, depth)]
+    return [SegmentSpan(start, stop, MAX_CUT_DEPTH + 1)]
+
+
+def _cut_around(span: SegmentSpan, alpha: float) -> list[SegmentSpan]:
+    """Cut a segment into up to three parts, a short one around an alpha, whose depth increases."""
+    start, stop, depth = span
     width = stop - start
     low, high = alpha - width * CUT_SHARE, alpha + width * CUT_SHARE * 1.1
-    edges = [start, *(at for at in (low, high) if start + width / 64 < at < stop - width / 64), stop]
-    return [(a, b, depth + (a <= alpha <= b)) for a, b in pairwise(edges)]
+    smallest = width * MIN_CUT_SHARE
+    edges = [start, *(edge for edge in (low, high) if start + smallest < edge < stop - smallest), stop]
+    return [SegmentSpan(a, b, depth + (a <= alpha <= b)) for a, b in pairwise(edges)]
 
 
-def forecast_segments(network: Network, lines: Lines, line: int, wanted: int) -> list[tuple[float, float]]:
-    """Stretches that should have about as many breaks as are wanted: units that change between a few points tell."""
-    places = np.linspace(0, 1, FORECAST_POINTS)
-    counts = _forecast_changes(network, lines, line, places)
-    for _ in range(FORECAST_ROUNDS):  # where breaks are many, closer points
-        heavy = np.flatnonzero(counts > 2 * wanted)[:FORECAST_REFINEMENTS]
-        if not len(heavy):
+def forecast_segments(network: Network, lines: Lines, line: int, target_breaks: int) -> list[SegmentSpan]:
+    """Divide a line into segments of about ``target_breaks`` breaks each.
+
+    The forecast counts the units whose activation differs between neighbouring sample points.
+    """
+    alphas = np.linspace(0, 1, FORECAST_POINTS)
+    counts = _forecast_breaks(network, lines, line, alphas)
+    for _ in range(FORECAST_ROUNDS):
+        crowded = np.flatnonzero(counts > 2 * target_breaks)[:FORECAST_REFINEMENTS]
+        if not len(crowded):
             break
-        for k in heavy[::-1]:
-            between = np.linspace(places[k], places[k + 1], FORECAST_POINTS // 2)
-            counts = np.concatenate([counts[:k], _forecast_changes(network, lines, line, between), counts[k + 1 :]])
-            places = np.concatenate([places[:k], between, places[k + 2 :]])
-    rising = np.concatenate([[0.0], (counts * 1.1 + 1e-3).cumsum()])
-    count = max(1, int(np.ceil(rising[-1] / wanted)))
-    edges = np.interp(np.linspace(0, rising[-1], count + 1), rising, places)
-    edges[1:-1] += (edges[2:] - edges[1:-1]) * (END_SHIFT / 16)  # not where sums of round numbers would be zero
+        for k in crowded[::-1]:
+            inner = np.linspace(alphas[k], alphas[k + 1], FORECAST_POINTS // 2)
+            counts = np.concatenate([counts[:k], _forecast_breaks(network, lines, line, inner), counts[k + 1 :]])
+            alphas = np.concatenate([alphas[:k], inner, alphas[k + 2 :]])
+    cumulative = np.concatenate([[0.0], (counts * 1.1 + 1e-3).cumsum()])  # strictly increasing
+    segments = max(1, int(np.ceil(cumulative[-1] / target_breaks)))
+    edges = np.interp(np.linspace(0, cumulative[-1], segments + 1), cumulative, alphas)
+    edges[1:-1] += (edges[2:] - edges[1:-1]) * (END_SHIFT / 16)  # away from round numbers, where ties are likely
     edges[0], edges[-1] = 0.0, 1.0
-    return [(float(a), float(b)) for a, b in pairwise(edges)]
+    return [SegmentSpan(float(a), float(b)) for a, b in pairwise(edges)]
 
 
-def _forecast_changes(network: Network, lines: Lines, line: int, places: Floats) -> Floats:
-    """How many units change between neighbouring points of a line; ties where it starts or ends are no changes."""
-    places = places.copy()
-    places[0] += END_INSET * (places[1] - places[0])
-    places[-1] -= END_INSET * (places[-1] - places[-2])
-    return _count_changes(network, lines, line, places)
+def _forecast_breaks(network: Network, lines: Lines, line: int, alphas: Floats) -> Floats:
+    """(n - 1,) estimated breaks between neighbouring alphas; ties at the first and the last one do not count."""
+    alphas = alphas.copy()
+    alphas[0] += END_INSET * (alphas[1] - alphas[0])
+    alphas[-1] -= END_INSET * (alphas[-1] - alphas[-2])
+    return _count_changes(network, lines, line, alphas)
 
 
-def _count_changes(network: Network, lines: Lines, line: int, places: Floats) -> Floats:
-    """The same at these points themselves; a few at a time where memory is short."""
+def _count_changes(network: Network, lines: Lines, line: int, alphas: Floats) -> Floats:
+    """(n - 1,) units whose activation differs between neighbouring alphas, in halves if memory is short."""
     try:
-        return _compare_patterns(network, lines, line, places)
+        return _compare_patterns(network, lines, line, alphas)
     except torch.cuda.OutOfMemoryError:
-        if len(places) < 3:
+        if len(alphas) < 3:
             raise
         torch.cuda.empty_cache()
-    middle = len(places) // 2
-    halves = places[: middle + 1], places[middle:]
+    middle = len(alphas) // 2
+    halves = alphas[: middle + 1], alphas[middle:]
     return np.concatenate([_count_changes(network, lines, line, half) for half in halves])
 
 
-def _compare_patterns(network: Network, lines: Lines, line: int, places: Floats) -> Floats:
+def _compare_patterns(network: Network, lines: Lines, line: int, alphas: Floats) -> Floats:
+    """(n - 1,) units whose activation differs between neighbouring alphas."""
     device = lines.starts[0].device
-    points, _ = lines.at(torch.full((len(places),), line, device=device), to_device(device, places))
-    last = sweep_plan(network).last_use
+    points, _ = lines.at(torch.full((len(alphas),), line, device=device), to_device(device, alphas))
+    last_use = sweep_plan(network).last_use
     live = dict(zip(network.inputs, points, strict=True))
-    changes = torch.zeros(len(places) - 1, dtype=torch.int64, device=device)
+    changes = torch.zeros(len(alphas) - 1, dtype=torch.int64, device=device)
     for i, node in enumerate(network.nodes):
-        if i not in last or i in live:
+        if i not in last_use or i in live:
             continue
-        xs = [live[j] for j in node.inputs]
-        live[i] = node.op.evaluate(*xs)
+        inputs = [live[j] for j in node.inputs]
+        live[i] = node.op.evaluate(*inputs)
         if isinstance(node.op, Breaking):
-            pattern = node.op.activation_pattern(xs[0], xs[0])
+            pattern = node.op.activation_pattern(inputs[0], inputs[0])
             changes += (pattern[1:] != pattern[:-1]).flatten(1).sum(1)
         for j in set(node.inputs):
-            if last[j] == i:
+            if last_use[j] == i:
                 del live[j]
     return changes.cpu().numpy().astype(np.float64)

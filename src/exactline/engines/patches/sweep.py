@@ -1,4 +1,4 @@
-"""The local sweep of a line: stretch after stretch, and points where patches cannot tell."""
+"""The sweep of lines by patches: segment by segment, and densely where patches cannot decide."""
 
 from __future__ import annotations
 
@@ -12,8 +12,10 @@ from torch import Tensor
 from ...lines import Lines
 from ...network.graph import Network
 from ...numerics.static_filter import StaticFilter
+from ...tolerances import HANDOVER_VALUE_ERROR
 from ..assemble import merge_shared_point
-from ..dense.state import SweepState, input_magnitudes, new_points, to_device
+from ..dense.points import PointTable, to_device
+from ..dense.state import SweepState, input_magnitudes
 from ..dense.sweep import SweepLimits, SweepPart, sweep_from
 from .plan import PatchPlan, patch_plan
 from .segment import SegmentBreaks, values_at
@@ -24,29 +26,43 @@ def sweep_patches(
     network: Network,
     lines: Lines,
     limits: SweepLimits,
+    *,
     memory: int,
     values: bool,
-    light: Network | None,
-    tally: SegmentCounts,
+    float32_network: Network | None,
+    counts: SegmentCounts,
 ) -> Iterator[SweepPart]:
-    """All lines, one after another, part by part in order."""
-    path = patch_plan(network)
-    lighter = path if light is None else patch_plan(light)
+    """Sweep lines one after another; yields finished parts in order and ends early at a limit.
+
+    Args:
+        network: The network.
+        lines: The lines.
+        limits: When to stop; ``max_points`` bounds the parts that are swept densely.
+        memory: Memory budget in bytes.
+        values: Whether the values of the outputs are wanted.
+        float32_network: The network in float32, for patches in single precision; None for float64.
+        counts: Counts the segments.
+    """
+    plan = patch_plan(network)
+    float32_plan = plan if float32_network is None else patch_plan(float32_network)
     for line in range(len(lines)):
-        yield from _sweep_line(Segmentation(network, path, lines, line, limits, memory, tally), values, lighter)
+        segmentation = Segmentation(network, plan, lines, line, limits=limits, memory=memory, counts=counts)
+        yield from _sweep_line(segmentation, values, float32_plan)
         if limits.stopped:
             return
 
 
-def _sweep_line(journey: Segmentation, values: bool, light: PatchPlan) -> Iterator[SweepPart]:
-    """One line; parts wait for the next, whose first pieces may begin at their last break."""
-    network, lines, line, limits = journey.network, journey.lines, journey.line, journey.limits
+def _sweep_line(segmentation: Segmentation, values: bool, float32_plan: PatchPlan) -> Iterator[SweepPart]:
+    """Sweep one line; every part is held back until the next one has updated its last break."""
+    limits = segmentation.limits
     held: SweepPart | None = None
-    for start, stop, _, found in journey.segments(light):
-        if found is None:
-            parts = _sweep_densely(network, lines, line, start, stop, limits)
+    for segment, breaks in segmentation.segments(float32_plan):
+        if breaks is None:
+            parts = _sweep_densely(segmentation, segment.start, segment.stop)
+        elif segmentation.plan.first_dense_node < len(segmentation.network.nodes):
+            parts = _continue_densely(segmentation, breaks)
         else:
-            parts = _make_parts(network, lines, line, journey.plan, found, limits, values)
+            parts = iter([_make_part(segmentation, breaks, values)])
         for part in parts:
             held = yield from _hold_back(held, part)
     if held is not None and not limits.stopped:
@@ -54,12 +70,13 @@ def _sweep_line(journey: Segmentation, values: bool, light: PatchPlan) -> Iterat
 
 
 def _hold_back(held: SweepPart | None, part: SweepPart) -> Generator[SweepPart, None, SweepPart | None]:
-    """Parts wait for the next, whose first pieces may begin at their last break."""
+    """Yield the part that was held back, updated by the next one; returns the part to hold back now."""
     if held is not None and part.continues:
         merge_shared_point(held, part)
-    part, extra = _drop_edges(part)
+    part, ambiguous = _drop_segment_ends(part)
     if held is not None:
-        held.ambiguous[-1] = max(int(held.ambiguous[-1]), extra)  # mostly units that are on a knot on both sides
+        # the last piece of one part and the first of the next are one: most of their ambiguous units are the same
+        held.ambiguous[-1] = max(int(held.ambiguous[-1]), ambiguous)
     if not len(part.alphas):
         return held
     if held is not None:
@@ -67,75 +84,67 @@ def _hold_back(held: SweepPart | None, part: SweepPart) -> Generator[SweepPart, 
     return part
 
 
-def _drop_edges(part: SweepPart) -> tuple[SweepPart, int]:
-    """A part without points that are no breaks, and the doubts of the piece that starts at the first of them."""
+def _drop_segment_ends(part: SweepPart) -> tuple[SweepPart, int]:
+    """A part without points that are not breaks, and the number of ambiguous units at its first point if dropped."""
     kept = (part.origins[:, 0] >= 0) | (part.alphas == 0) | (part.alphas == 1)
     if part.continues:
         kept[0] = False
-    extra = 0 if part.continues or not len(kept) or bool(kept[0]) else int(part.ambiguous[0])
+    dropped_ambiguous = 0 if part.continues or not len(kept) or bool(kept[0]) else int(part.ambiguous[0])
     if bool(kept.all()):
-        return part, extra
+        return part, dropped_ambiguous
     line, alphas, origins, ambiguous = (
         t[kept.to(t.device)] for t in (part.line, part.alphas, part.origins, part.ambiguous)
     )
     values = tuple(v[kept.to(v.device)] for v in part.values)
     return replace(
         part, line=line, alphas=alphas, origins=origins, ambiguous=ambiguous, values=values, continues=False
-    ), extra
+    ), dropped_ambiguous
 
 
-def _make_parts(
-    network: Network, lines: Lines, line: int, path: PatchPlan, found: SegmentBreaks, limits: SweepLimits, values: bool
-) -> Iterator[SweepPart]:
-    if path.stop < len(network.nodes):
-        yield from _continue_densely(network, lines, line, path, found, limits)
-        return
-    outs: list[Tensor] = []
-    edges = [at for at, end in ((0, 0.0), (1, 1.0)) if (found.start, found.stop)[at] == end]
-    for i in network.outputs if values else ():
-        part = values_at(found, found.fields[i], path.map_shapes[i], network.nodes[i].shape)
-        ends = found.fields[i].ends
-        outs.append(torch.cat([ends[:1] if 0 in edges else ends[:0], part, ends[1:] if 1 in edges else ends[:0]]))
-    born = torch.stack([found.node, found.unit, found.count], 1)
-    none = born.new_tensor([[-1, 0, 0]])
-    before, after = int(0 in edges), int(1 in edges)
-    alphas = torch.cat([found.alphas.new_zeros(before), found.alphas, found.alphas.new_ones(after)])
-    born = torch.cat([*[none] * before, born, *[none] * after])
-    which = torch.full((len(alphas),), line)
-    doubts = torch.zeros(len(alphas), dtype=torch.int64)
-    yield SweepPart(which, alphas.cpu(), born.cpu(), doubts, tuple(outs), False)
+def _make_part(segmentation: Segmentation, breaks: SegmentBreaks, keep_values: bool) -> SweepPart:
+    """The finished part of a segment, with the ends of the line if it has them."""
+    network, map_shapes = segmentation.network, segmentation.plan.map_shapes
+    has_start, has_end = int(breaks.start == 0.0), int(breaks.stop == 1.0)
+    values: list[Tensor] = []
+    for i in network.outputs if keep_values else ():
+        tensor = breaks.tensors[i]
+        inner = values_at(breaks, tensor, map_shapes[i], network.nodes[i].shape)
+        values.append(torch.cat([tensor.ends[:has_start], inner, tensor.ends[1 : 1 + has_end]]))
+    alphas = torch.cat([breaks.alphas.new_zeros(has_start), breaks.alphas, breaks.alphas.new_ones(has_end)])
+    origins = torch.stack([breaks.node, breaks.unit, breaks.count], 1)
+    no_origin = origins.new_tensor([[-1, 0, 0]])
+    origins = torch.cat([*[no_origin] * has_start, origins, *[no_origin] * has_end])
+    line = torch.full((len(alphas),), segmentation.line)
+    ambiguous = torch.zeros(len(alphas), dtype=torch.int64)
+    return SweepPart(line, alphas.cpu(), origins.cpu(), ambiguous, tuple(values), False)
 
 
-def _continue_densely(
-    network: Network, lines: Lines, line: int, path: PatchPlan, found: SegmentBreaks, limits: SweepLimits
-) -> Iterator[SweepPart]:
-    """What patches cannot pass goes on as points."""
-    n = len(found.alphas)
-    alphas = np.concatenate([[found.start], found.alphas.cpu().numpy(), [found.stop]])
-    marks, spots = new_points(np.full(n + 2, line), alphas)
+def _continue_densely(segmentation: Segmentation, breaks: SegmentBreaks) -> Iterator[SweepPart]:
+    """Sweep the nodes after the last patch rule densely, from the breaks of a segment."""
+    network, lines = segmentation.network, segmentation.lines
+    alphas = np.concatenate([[breaks.start], breaks.alphas.cpu().numpy(), [breaks.stop]])
+    table = PointTable.without_origins(np.full(len(alphas), segmentation.line), alphas)
     inner = slice(1, -1)
-    marks[inner, 2], marks[inner, 4] = found.node.cpu().numpy(), found.count.cpu().numpy()
-    marks[inner, 3] = found.unit.cpu().numpy()
-    marks[inner, 5], marks[inner, 6] = found.element.cpu().numpy(), found.partner.cpu().numpy()
-    spots[inner, 1] = found.slope.cpu().numpy()
-    spots[inner, 2] = 1e-9 / spots[inner, 1]
+    table.node[inner], table.unit[inner] = breaks.node.cpu().numpy(), breaks.unit.cpu().numpy()
+    table.count[inner] = breaks.count.cpu().numpy()
+    table.element[inner], table.partner[inner] = breaks.element.cpu().numpy(), breaks.partner.cpu().numpy()
+    table.slope[inner] = breaks.slope.cpu().numpy()
+    table.alpha_error[inner] = HANDOVER_VALUE_ERROR / table.slope[inner]
     device = lines.starts[0].device
-    points, _ = lines.at(to_device(device, marks[:, 0]), to_device(device, alphas))
-    live = network.evaluate(points, list(found.fields))  # sums along the stretch have lost more than points may
-    state = SweepState(lines, path.stop, marks, spots, live, input_magnitudes(live))
+    points, _ = lines.at(to_device(device, table.line), to_device(device, alphas))
+    live = network.evaluate(points, list(breaks.tensors))  # evaluated again: cumulative sums are less accurate
+    state = SweepState(lines, segmentation.plan.first_dense_node, table, live, input_magnitudes(live))
     state.filter = StaticFilter({})
-    yield from sweep_from(network, state, limits)
+    yield from sweep_from(network, state, segmentation.limits)
 
 
-def _sweep_densely(
-    network: Network, lines: Lines, line: int, start: float, stop: float, limits: SweepLimits
-) -> Iterator[SweepPart]:
-    """A stretch by points alone."""
-    edges = np.array([start, stop])
-    which = np.full(2, line)
+def _sweep_densely(segmentation: Segmentation, start: float, stop: float) -> Iterator[SweepPart]:
+    """Sweep a segment with the dense engine alone."""
+    network, lines = segmentation.network, segmentation.lines
+    alphas, line = np.array([start, stop]), np.full(2, segmentation.line)
     device = lines.starts[0].device
-    points, _ = lines.at(to_device(device, which), to_device(device, edges))
+    points, _ = lines.at(to_device(device, line), to_device(device, alphas))
     live = dict(zip(network.inputs, points, strict=True))
-    state = SweepState(lines, 0, *new_points(which, edges), live, input_magnitudes(live))
+    state = SweepState(lines, 0, PointTable.without_origins(line, alphas), live, input_magnitudes(live))
     state.filter = StaticFilter({})
-    yield from sweep_from(network, state, limits)
+    yield from sweep_from(network, state, segmentation.limits)

@@ -1,4 +1,4 @@
-"""What happens at every pixel of a map along a stretch of a line: the patches that reach it, in order of alpha."""
+"""The breaks that reach every pixel of a map along a segment, in order of alpha, and sums over them."""
 
 from __future__ import annotations
 
@@ -10,24 +10,26 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from .patch import BreakSource, Groups, MapShape
+from .patch import Groups, MapShape, Sources
 
-BLOCK_NUMBERS = {"cpu": 1 << 18, "cuda": 1 << 27}  # numbers looked at together: on a CPU they stay in its cache
+BLOCK_NUMBERS = {"cpu": 1 << 18, "cuda": 1 << 27}  # by device: numbers in a block; on a CPU they stay in its cache
+MIN_UNEVEN_DEPTH = 8  # entries per pixel: shallower blocks may mix pixels of any number of entries
 
-MAX_FLAT_SUM, SUM_STRIDE = 2048, 256  # sums of more numbers are made in stretches of so many
+MAX_FLAT_SUM = 2048  # terms: longer cumulative sums are computed in two levels
+SUM_STRIDE = 256  # terms summed at the lower level
 
-# alphas, elements, partners or -1, a knot: the differences at a closer look, zero where there is none, and their error
-# bounds; may raise Doubt
+# (alphas, elements, partners or -1, knot) -> (differences, error bounds), (k,) each: refined differences at the input
+# of a breaking node, exactly zero where the error hides their sign. May raise `NeedsDenseFallback`.
 RefineDifferences = Callable[[Tensor, Tensor, Tensor, float], tuple[Tensor, Tensor]]
 
 
 class BreakAlphas(dict[int, Tensor]):
-    """By node: the alphas of its breaks."""
+    """By node: the alphas of the breaks that originate from it."""
 
-    def of(self, births: tuple[BreakSource, ...]) -> Tensor:
-        """The alphas of all breaks of a group."""
-        some = [self[birth.node] for birth in births]
-        return some[0] if len(some) == 1 else torch.cat(some)
+    def of(self, sources: Sources) -> Tensor:
+        """The alphas of all breaks of a group, (n,)."""
+        alphas = [self[source.node] for source in sources]
+        return alphas[0] if len(alphas) == 1 else torch.cat(alphas)
 
 
 class ValueOverflow(Exception):
@@ -35,152 +37,148 @@ class ValueOverflow(Exception):
 
 
 class NeedsDenseFallback(Exception):
-    """Something near this alpha cannot be told without points on both sides of it."""
+    """Patches cannot decide something in this segment; the dense engine must sweep the part around an alpha."""
 
     def __init__(self, alpha: float, everywhere: bool = False) -> None:
-        super().__init__(f"doubt near {alpha!r}")
-        self.alpha, self.everywhere = alpha, everywhere  # or it is about the stretch as a whole
+        super().__init__(f"undecided near alpha {alpha!r}")
+        self.alpha, self.everywhere = alpha, everywhere  # everywhere: the whole segment is affected
 
 
 @dataclass(frozen=True, eq=False)
 class NodeInput:
-    """The input of a breaking node along a stretch: values at both ends, slope at the start, and what changes it."""
+    """The input of a breaking node along a segment: values at both ends, the slope at the start, and its jumps."""
 
     map_shape: MapShape
-    start: float
-    stop: float
-    left: Tensor  # (pixels, channels) values where the stretch starts
-    right: Tensor  # (pixels, channels) and where it stops
+    start: float  # alpha
+    stop: float  # alpha
+    left: Tensor  # (pixels, channels) values at the start
+    right: Tensor  # (pixels, channels) values at the stop
     slope: Tensor  # (pixels, channels) just after the start
     groups: Groups
-    times: BreakAlphas
-    threshold: float  # values further than this from a knot are clear
-    thresholds: Tensor  # (pixels, channels) the same for each of them
-    min_difference: Tensor  # (pixels, channels) differences smaller than this are none
-    max_drift: float  # how far sums may be from the values themselves where the stretch stops
+    break_alphas: BreakAlphas
+    threshold: float  # values further than this from a knot are unambiguous
+    thresholds: Tensor  # (pixels, channels) `threshold` for each value
+    min_difference: Tensor  # (pixels, channels) values closer to each other than the sum of theirs count as equal
+    max_drift: float  # how far cumulative sums may be from the values at the stop
     refine: RefineDifferences
-    records_patterns: bool  # whether the branches are wanted afterwards: then units that stay on a knot are in doubt
-    end_bounds: tuple[
-        Tensor | None, Tensor | None
-    ]  # error bounds (pixels, channels) where an end is the line's own end
+    records_patterns: bool  # whether the activation pattern is recorded; a unit that stays on a knot then has none
+    end_bounds: tuple[Tensor | None, Tensor | None]  # error bounds (pixels, channels) at the ends that end the line
 
 
 @dataclass(frozen=True, eq=False)
 class NewPatchBreaks:
-    """New breaks, in no order."""
+    """The new breaks of one node, in any order."""
 
     alpha: Tensor  # (n,)
     pixel: Tensor  # (n,) of the output
     channel: Tensor  # (n,)
-    jump: Tensor  # (n,) by how much the output's slope changes
-    slope: Tensor  # (n,) how fast the crossing difference changes with alpha
-    element: Tensor  # (n,) flat place in the input
-    partner: Tensor  # (n,) the element it meets, or -1
-    slope_change: Tensor  # (n,) by how much the unit's own slope changes, where it has one
-    has_partners: bool = False  # whether some have partners
+    jump: Tensor  # (n,) slope jump of the output
+    slope: Tensor  # (n,) absolute slope of the difference that crosses zero
+    element: Tensor  # (n,) flat index of the input element that crosses
+    partner: Tensor  # (n,) the element it crosses, -1 if it crosses a knot
+    slope_change: Tensor  # (n,) jump of the activation function's own slope
+    has_partners: bool = False  # whether some partner is not -1
 
     @staticmethod
     def join(parts: list[NewPatchBreaks]) -> NewPatchBreaks:
-        """Several sets of breaks as one."""
-        names = ("alpha", "pixel", "channel", "jump", "slope", "element", "partner", "slope_change")
+        """Concatenate several sets of breaks."""
         if len(parts) == 1:
             return parts[0]
-        alpha, pixel, channel, jump, rate, element, partner, turn = (
-            torch.cat([getattr(p, n) for p in parts]) for n in names
-        )
-        paired = any(p.has_partners for p in parts)
-        return NewPatchBreaks(alpha, pixel, channel, jump, rate, element, partner, turn, paired)
+        names = ("alpha", "pixel", "channel", "jump", "slope", "element", "partner", "slope_change")
+        columns = (torch.cat([getattr(p, name) for p in parts]) for name in names)
+        return NewPatchBreaks(*columns, has_partners=any(p.has_partners for p in parts))
 
     @staticmethod
-    def none(like: Tensor) -> NewPatchBreaks:
-        """No breaks at all."""
-        reals, whole = like.new_zeros(0, dtype=torch.float64), like.new_zeros(0, dtype=torch.int64)
-        return NewPatchBreaks(reals, whole, whole, reals, reals, whole, whole, reals)
+    def empty(like: Tensor) -> NewPatchBreaks:
+        """No breaks, on the device of a tensor."""
+        reals, integers = like.new_zeros(0, dtype=torch.float64), like.new_zeros(0, dtype=torch.int64)
+        return NewPatchBreaks(reals, integers, integers, reals, reals, integers, integers, reals)
 
 
 @dataclass(frozen=True, eq=False)
 class ActivationOutput:
-    """What a breaking node makes of a stage."""
+    """The output of a breaking node along a segment."""
 
-    groups: Groups  # of the breaks that there were
-    slope: Tensor  # (pixels, channels) of the output, just after the start
+    groups: Groups  # slope jumps at the breaks that existed before
+    slope: Tensor  # (pixels, channels) just after the start
     new_breaks: NewPatchBreaks
-    pattern: Tensor | None = None  # (pixels, channels) the slope of every unit just after the start, where it has one
+    pattern: Tensor | None = None  # (pixels, channels) slope of every unit just after the start, if recorded
 
 
 class ActivationPatchRule(Protocol):
-    """What a breaking operator does to patches."""
+    """How a breaking operator transforms patches."""
 
     @property
     def map_shape(self) -> MapShape:
-        """The map of the operator's output."""
+        """The shape of the operator's output."""
         ...
 
     def output_size(self, size: tuple[int, int]) -> tuple[int, int]:
-        """How large a patch becomes."""
+        """Rows and columns of an output patch, given those of the input patches."""
         ...
 
-    def apply(self, stage: NodeInput) -> ActivationOutput:
-        """Follow every unit along a stretch."""
+    def apply(self, node_input: NodeInput) -> ActivationOutput:
+        """Evaluate the operator along a segment."""
         ...
-
-
-class HasEnds(Protocol):
-    """Anything that starts and stops."""
-
-    @property
-    def start(self) -> float: ...
-    @property
-    def stop(self) -> float: ...
 
 
 class Timeline:
-    """Entries (a break reaches a pixel) sorted by pixel, then by alpha."""
+    """Entries, one for each pixel that a break reaches, sorted by pixel and then by alpha.
 
-    def __init__(self, parts: list[tuple[Tensor, Tensor]], pixels: int, stage: HasEnds, device: torch.device) -> None:
-        """Parts are the pixels (n, places) that n breaks reach, one past the last where it counts not, and alphas."""
-        self.stage, self.device = stage, device
+    Args:
+        parts: Pairs of pixels (n, places) that n breaks reach, and of their alphas (n,). Pixel ``pixels`` stands for
+            positions outside the map, which have no entry.
+        pixels: Number of pixels.
+        start: Alpha at the start of the segment.
+        stop: Alpha at its stop.
+        device: Device of all tensors.
+    """
+
+    def __init__(
+        self, parts: list[tuple[Tensor, Tensor]], pixels: int, start: float, stop: float, device: torch.device
+    ) -> None:
+        self.start, self.stop, self.device = start, stop, device
         none = torch.zeros(0, dtype=torch.int64, device=device)
-        reached, alphas = [where for where, _ in parts], [alphas for _, alphas in parts]
-        moments = _concatenate(alphas, none.to(torch.float64))
-        total = len(moments)
-        rank = torch.empty(total, dtype=torch.int64, device=device)
-        rank[moments.sort(stable=True).indices] = torch.arange(total, device=device)
+        reached, alphas = [pixel for pixel, _ in parts], [alpha for _, alpha in parts]
+        break_alphas = _concatenate(alphas, none.to(torch.float64))
+        total = len(break_alphas)
+        rank = torch.empty(total, dtype=torch.int64, device=device)  # of each break in the order of alpha
+        rank[break_alphas.sort(stable=True).indices] = torch.arange(total, device=device)
         ranks = rank.split([len(a) for a in alphas]) if parts else ()
-        found = [torch.add(r[:, None], where, alpha=total).view(-1) for r, where in zip(ranks, reached, strict=True)]
-        keys, order = _concatenate(found, none).sort()  # distinct, but for what counts not
-        self.pixel = _concatenate([where.reshape(-1) for where in reached], none)
-        each = [a[:, None].expand_as(where).reshape(-1) for a, where in zip(alphas, reached, strict=True)]
-        self.alpha = torch.cat([*each, moments.new_full((1,), stage.stop)])  # and one for padding
+        keys = [torch.add(r[:, None], pixel, alpha=total).view(-1) for r, pixel in zip(ranks, reached, strict=True)]
+        keys, order = _concatenate(keys, none).sort()  # pixel first, then rank: unique, except outside the map
+        self.pixel = _concatenate([pixel.reshape(-1) for pixel in reached], none)
+        entry_alphas = [a[:, None].expand_as(pixel).reshape(-1) for a, pixel in zip(alphas, reached, strict=True)]
+        self.alpha = torch.cat([*entry_alphas, break_alphas.new_full((1,), stop)])  # the last one is for padding
         self.order = torch.cat([order, order.new_full((1,), len(order))])
         edges = torch.searchsorted(keys, torch.arange(0, pixels + 1, device=device) * total)
         self.starts, self.counts = edges[:-1], edges[1:] - edges[:-1]
 
     def blocks(self, width: int) -> Iterator[Block]:
-        """Pixels with about as many entries each, ``width`` numbers to an entry, in blocks of bounded size."""
+        """Blocks of pixels with similar numbers of entries, of bounded size at ``width`` numbers per entry."""
         counts, pixels = torch.sort(self.counts, descending=True)
-        most = counts.tolist()
-        limit = BLOCK_NUMBERS.get(self.device.type, 1 << 18)
+        depths = counts.tolist()
+        max_numbers = BLOCK_NUMBERS.get(self.device.type, 1 << 18)
         at = 0
-        while at < len(most):
-            deep = most[at]
-            stop = at + max(1, limit // ((deep + 2) * width))
-            if deep > 8:  # far fewer entries go to another block: padding is work as well
-                while stop > at + 1 and stop <= len(most) and most[min(stop, len(most)) - 1] < deep // 2:
+        while at < len(depths):
+            depth = depths[at]
+            stop = at + max(1, max_numbers // ((depth + 2) * width))
+            if depth > MIN_UNEVEN_DEPTH:  # pixels with far fewer entries go to another block: padding costs time too
+                while stop > at + 1 and stop <= len(depths) and depths[min(stop, len(depths)) - 1] < depth // 2:
                     stop = at + max(1, (stop - at) // 2)
-            stop = min(stop, len(most))
-            yield self._block(pixels[at:stop], counts[at:stop], deep)
+            stop = min(stop, len(depths))
+            yield self._block(pixels[at:stop], counts[at:stop], depth)
             at = stop
 
-    def _block(self, pixels: Tensor, counts: Tensor, deep: int) -> Block:
-        steps = torch.arange(deep, device=self.device)
-        here = steps < counts[:, None]
-        place = (self.starts[pixels, None] + steps).clamp_(max=len(self.order) - 1)
-        entry = torch.where(here, self.order[place], len(self.order) - 1)
-        times = self.alpha.new_full((len(pixels), deep + 2), self.stage.stop)
-        times[:, 0] = self.stage.start
-        times[:, 1:-1] = self.alpha[entry]
-        return Block(pixels, entry, here, times, counts)
+    def _block(self, pixels: Tensor, counts: Tensor, depth: int) -> Block:
+        steps = torch.arange(depth, device=self.device)
+        is_entry = steps < counts[:, None]
+        index = (self.starts[pixels, None] + steps).clamp_(max=len(self.order) - 1)
+        entries = torch.where(is_entry, self.order[index], len(self.order) - 1)
+        alphas = self.alpha.new_full((len(pixels), depth + 2), self.stop)
+        alphas[:, 0] = self.start
+        alphas[:, 1:-1] = self.alpha[entries]
+        return Block(pixels, entries, is_entry, alphas, counts)
 
 
 def _concatenate(parts: list[Tensor], none: Tensor) -> Tensor:
@@ -189,40 +187,46 @@ def _concatenate(parts: list[Tensor], none: Tensor) -> Tensor:
 
 @dataclass(frozen=True, eq=False)
 class Block:
-    """Some pixels and the entries of each; where a pixel has fewer than others, the rest is padding."""
+    """Some pixels with their entries, padded to the largest number of entries; padding is at the stop."""
 
     pixels: Tensor  # (p,)
-    entry: Tensor  # (p, deep) or the number of all entries: padding
-    here: Tensor  # (p, deep) whether it is an entry, not padding
-    times: Tensor  # (p, deep + 2) the start, the entries, the stop
-    counts: Tensor  # (p,) entries of each
+    entries: Tensor  # (p, depth) index of the entry, or the total number of entries for padding
+    is_entry: Tensor  # (p, depth) False for padding
+    alphas: Tensor  # (p, depth + 2) of the start, the entries and the stop
+    counts: Tensor  # (p,) number of entries of each pixel
 
     @property
-    def deep(self) -> int:
-        return self.entry.shape[1]
+    def depth(self) -> int:
+        """The largest number of entries of a pixel."""
+        return self.entries.shape[1]
 
     @cached_property
     def widths(self) -> Tensor:
-        return self.times[:, 1:] - self.times[:, :-1]
+        """(p, depth + 1) widths of the pieces between neighbouring alphas."""
+        return self.alphas[:, 1:] - self.alphas[:, :-1]
 
 
 def cumulative_sum(x: Tensor) -> Tensor:
-    """Sums along the second dim, in place where it is short; else in two levels, for many cores and few roundings."""
-    deep = x.shape[1]
-    if deep <= MAX_FLAT_SUM:
+    """Cumulative sums along dim 1, in place where it is short; otherwise in two levels, for speed and accuracy."""
+    depth = x.shape[1]
+    if depth <= MAX_FLAT_SUM:
         return torch.cumsum(x, 1, out=x)
-    levels = -(-deep // SUM_STRIDE)
-    wide = x.new_zeros(len(x), levels * SUM_STRIDE, *x.shape[2:])
-    wide[:, :deep] = x
-    parts = wide.view(len(x), levels, SUM_STRIDE, *x.shape[2:])
+    count = -(-depth // SUM_STRIDE)
+    padded = x.new_zeros(len(x), count * SUM_STRIDE, *x.shape[2:])
+    padded[:, :depth] = x
+    parts = padded.view(len(x), count, SUM_STRIDE, *x.shape[2:])
     torch.cumsum(parts, 2, out=parts)
     before = cumulative_sum(parts[:, :-1, -1].contiguous())
     parts[:, 1:] += before[:, :, None]
-    return wide[:, :deep]
+    return padded[:, :depth]
 
 
-def values_at_entries(block: Block, left: Tensor, slopes: Tensor) -> Tensor:
-    """Values (p, deep + 2, ...) where pieces meet, from those at the start and the slopes (p, deep + 1, ...)."""
+def values_at_entries(
+    block: Block,
+    left: Tensor,  # (p, ...) at the start
+    slopes: Tensor,  # (p, depth + 1, ...) on the pieces
+) -> Tensor:
+    """Values (p, depth + 2, ...) at the start, the entries and the stop, by summation from the start."""
     out = slopes.new_empty(slopes.shape[0], slopes.shape[1] + 1, *slopes.shape[2:])
     out[:, 0] = left
     widths = block.widths.view(*block.widths.shape, *[1] * (slopes.dim() - 2))
@@ -230,43 +234,54 @@ def values_at_entries(block: Block, left: Tensor, slopes: Tensor) -> Tensor:
     return cumulative_sum(out)
 
 
-def drift(stage: NodeInput, block: Block, values: Tensor, right: Tensor) -> Tensor:
-    """The most that sums have lost on the way; patches in single precision get it back in proportion, in place."""
-    off = right - values[:, -1]
-    if stage.max_drift > stage.threshold:
-        part = (block.times - stage.start) / (stage.stop - stage.start)
-        values += part.view(*part.shape, *[1] * (values.dim() - 2)) * off[:, None]
-    return off.abs().amax() if off.numel() else off.new_zeros(())
+def correct_drift(
+    node_input: NodeInput,
+    block: Block,
+    values: Tensor,  # (p, depth + 2, ...)
+    right: Tensor,  # (p, ...) the directly evaluated values at the stop
+) -> Tensor:
+    """The largest drift: how far summed values are from the directly evaluated ones at the stop.
+
+    For float32 patches, which allow more drift than the threshold, it is distributed over ``values`` in place.
+    """
+    drift = right - values[:, -1]
+    if node_input.max_drift > node_input.threshold:
+        fraction = (block.alphas - node_input.start) / (node_input.stop - node_input.start)
+        values += fraction.view(*fraction.shape, *[1] * (values.dim() - 2)) * drift[:, None]
+    return drift.abs().amax() if drift.numel() else drift.new_zeros(())
 
 
-def check_drift(stage: NodeInput, worst: float) -> None:
-    """Refuse what was lost where that is too much."""
-    if worst <= stage.max_drift:
+def check_drift(node_input: NodeInput, drift: float) -> None:
+    """Raise `NeedsDenseFallback` if the drift is too large, or `ValueOverflow` if it is not finite."""
+    if drift <= node_input.max_drift:
         return
-    if not bool(torch.isfinite(stage.left.sum() + stage.right.sum() + stage.slope.sum())):
+    if not bool(torch.isfinite(node_input.left.sum() + node_input.right.sum() + node_input.slope.sum())):
         raise ValueOverflow
-    raise NeedsDenseFallback(0.5 * (stage.start + stage.stop), everywhere=True)
+    raise NeedsDenseFallback(0.5 * (node_input.start + node_input.stop), everywhere=True)
 
 
-def smallest(numbers: Tensor) -> Tensor:
-    """The smallest of some numbers."""
+def min_or_inf(numbers: Tensor) -> Tensor:
+    """The minimum of a tensor; infinity if it is empty."""
     return numbers.amin() if numbers.numel() else numbers.new_full((), torch.inf)
 
 
-def to_host(*numbers: Tensor) -> list[float]:
-    """Numbers of a device, asked for at once."""
-    return torch.stack([n.to(torch.float64) for n in numbers]).tolist()
+def to_host(*scalars: Tensor) -> list[float]:
+    """Scalar tensors as floats, read from their device in one synchronization."""
+    return torch.stack([n.to(torch.float64) for n in scalars]).tolist()
 
 
 def nonzero(mask: Tensor, count: int | None) -> tuple[Tensor, ...]:
-    """Where a mask holds, (count,) for each of its dims; a device is not asked for the count where that is known."""
+    """Indices (count,) per dim where a mask holds; a known count saves a synchronization on a GPU."""
     if count is None or not mask.is_cuda:
         return mask.nonzero(as_tuple=True)
     return torch.nonzero_static(mask, size=count).unbind(1)
 
 
 def zero_crossing(left: Tensor, right: Tensor, before: Tensor, after: Tensor) -> Tensor:
-    """Where differences that go from ``before`` to ``after`` on pieces are zero, measured from the nearer ends."""
+    """The alphas (k,) where differences that go from ``before`` to ``after`` between two alphas are zero.
+
+    Each is measured from the nearer end, so that a crossing close to it keeps its digits.
+    """
     before, after, width = before.abs(), after.abs(), right - left
     total = before + after
     return torch.where(before <= after, left + width * (before / total), right - width * (after / total))

@@ -1,4 +1,4 @@
-"""Parts of a plane put together: what lies on the seam between two parts becomes one again."""
+"""Assembly of the parts of a plane: corners and edges on both sides of a seam become one again."""
 
 from __future__ import annotations
 
@@ -10,124 +10,133 @@ from torch import Tensor
 
 from ...arrays import Floats, Ints
 from ...network.graph import Network
+from ...tolerances import SEAM_TOLERANCE
 from .growable import connected_components
 from .state import MeshState
-
-SEAM_TOLERANCE = 1e-11  # corners on a seam this close, to the whole, may be one
 
 
 @dataclass(frozen=True)
 class PolygonTable:
-    """A plane cut into convex polygons."""
+    """A plane divided into convex polygons; polygon ``i`` has the corners ``rings[offsets[i]:offsets[i + 1]]``."""
 
-    weights: Floats  # (corners, k)
-    ends: Ints  # (edges, 2)
-    origins: Ints  # (edges, 3)
+    weights: Floats  # (corners, k) convex weights of the k vertices
+    ends: Ints  # (edges, 2) corners
+    origins: Ints  # (edges, 3) node or -1, unit, count
     sides: Ints  # (edges, 2) polygons to the left and to the right, -1 outside
     offsets: Ints  # (polygons + 1,)
-    rings: Ints  # corners of all polygons, counterclockwise, one after another
+    rings: Ints  # (ring corners,) corners of all polygons, counterclockwise, one polygon after another
     values: tuple[Tensor, ...] | None  # (corners, *out) each
-    ambiguous: int
+    ambiguous: int  # pairs of a polygon and a unit that is ambiguous on it
 
 
 class PlaneAssembler:
-    """Takes finished parts, keeping of each only what the answer needs."""
+    """Collects finished parts, and keeps of each only what the answer needs."""
 
-    def __init__(self, network: Network, values: bool) -> None:
-        self.network, self.keep = network, values
-        self.parts: list[tuple[PolygonTable, Ints]] = []
+    def __init__(self, network: Network, keep_values: bool) -> None:
+        self.network, self.keep_values = network, keep_values
+        self.parts: list[PolygonTable] = []
+        self.seams: list[Ints] = []  # by part, (edges,): the seam that an edge belongs to, or -1
         self.polygons = 0
 
     def add(self, state: MeshState) -> None:
-        """One part."""
+        """Add one part."""
         mesh = state.mesh
-        outs = tuple(state.live[i].cpu() for i in self.network.outputs) if self.keep else None
+        values = tuple(state.live[i].cpu() for i in self.network.outputs) if self.keep_values else None
         mesh.pack()
-        offsets = np.append(mesh.first, len(mesh.corners))
-        cells = PolygonTable(
-            state.weights.all.copy(),
-            mesh.ends.copy(),
-            mesh.origins.copy(),
-            mesh.sides.copy(),
-            offsets,
-            mesh.corners.copy(),
-            outs,
-            state.ambiguous,
+        part = PolygonTable(
+            weights=state.corners.weights.copy(),
+            ends=mesh.edge_ends.copy(),
+            origins=mesh.edge_origins.copy(),
+            sides=mesh.edge_sides.copy(),
+            offsets=np.append(mesh.ring_start, len(mesh.ring_corners)),
+            rings=mesh.ring_corners.copy(),
+            values=values,
+            ambiguous=state.ambiguous,
         )
-        self.parts.append((cells, mesh.seam.copy()))
+        self.parts.append(part)
+        self.seams.append(mesh.edge_seam.copy())
         self.polygons += len(mesh)
 
-    def assemble(self, places: Floats) -> PolygonTable:
-        """All parts as one; ``places`` are the given corners in plane coordinates."""
+    def assemble(self, coordinates: Floats) -> PolygonTable:
+        """All parts as one table, given the plane coordinates (k, 2) of the vertices."""
         if len(self.parts) == 1:
-            return self.parts[0][0]
-        cells, seam = _concatenate(self.parts)
-        on_seam = np.flatnonzero(seam >= 0)
-        if not len(on_seam):
-            return cells
-        return _sew(cells, seam, on_seam, cells.weights @ places)
+            return self.parts[0]
+        table, seam = _concatenate(self.parts), np.concatenate(self.seams)
+        seam_edges = np.flatnonzero(seam >= 0)
+        if not len(seam_edges):
+            return table
+        return _sew(table, seam, seam_edges, table.weights @ coordinates)
 
 
-def _concatenate(parts: list[tuple[PolygonTable, Ints]]) -> tuple[PolygonTable, Ints]:
-    corners = np.cumsum([0] + [len(c.weights) for c, _ in parts])
-    polygons = np.cumsum([0] + [len(c.offsets) - 1 for c, _ in parts])
-    rings = np.cumsum([0] + [len(c.rings) for c, _ in parts])
-    first = parts[0][0]
+def _concatenate(parts: list[PolygonTable]) -> PolygonTable:
+    """One table of all parts, renumbered but not sewn together."""
+    first_corner = np.cumsum([0] + [len(p.weights) for p in parts])
+    first_polygon = np.cumsum([0] + [len(p.offsets) - 1 for p in parts])
+    first_row = np.cumsum([0] + [len(p.rings) for p in parts])
     values = None
-    if first.values is not None:
-        values = tuple(torch.cat(group) for group in zip(*(c.values for c, _ in parts if c.values), strict=True))
-    cells = PolygonTable(
-        np.concatenate([c.weights for c, _ in parts]),
-        np.concatenate([c.ends + at for (c, _), at in zip(parts, corners, strict=False)]),
-        np.concatenate([c.origins for c, _ in parts]),
-        np.concatenate([np.where(c.sides < 0, -1, c.sides + at) for (c, _), at in zip(parts, polygons, strict=False)]),
-        np.append(np.concatenate([c.offsets[:-1] + at for (c, _), at in zip(parts, rings, strict=False)]), rings[-1]),
-        np.concatenate([c.rings + at for (c, _), at in zip(parts, corners, strict=False)]),
-        values,
-        sum(c.ambiguous for c, _ in parts),
-    )
-    return cells, np.concatenate([s for _, s in parts])
-
-
-def _sew(cells: PolygonTable, seam: Ints, on_seam: Ints, places: Floats) -> PolygonTable:
-    """Corners and edges on both sides of a seam, made one."""
-    label = _match_corners(cells, seam, on_seam, places)
-    kept, number = np.unique(label, return_inverse=True)
-    ends = number[cells.ends]
-    key = np.stack([seam[on_seam], ends[on_seam].min(1), ends[on_seam].max(1)], 1)
-    _, lead, group = np.unique(key, axis=0, return_index=True, return_inverse=True)
-    lead, twin = on_seam[lead[group.ravel()]], on_seam
-    double = lead != twin
-    lead, twin = lead[double], twin[double]
-    sides = cells.sides.copy()
-    mine = sides[twin].max(1)  # a seam has a polygon on one side only
-    sides[lead, np.where(sides[lead, 0] < 0, 0, 1)] = mine
-    stay = np.ones(len(ends), dtype=bool)
-    stay[twin] = False
-    values = None if cells.values is None else tuple(v[torch.from_numpy(kept)] for v in cells.values)
+    if parts[0].values is not None:
+        values = tuple(torch.cat(output) for output in zip(*(p.values for p in parts if p.values), strict=True))
+    offsets = np.concatenate([p.offsets[:-1] + at for p, at in zip(parts, first_row, strict=False)])
     return PolygonTable(
-        cells.weights[kept],
-        ends[stay],
-        cells.origins[stay],
-        sides[stay],
-        cells.offsets,
-        number[cells.rings],
-        values,
-        cells.ambiguous,
+        weights=np.concatenate([p.weights for p in parts]),
+        ends=np.concatenate([p.ends + at for p, at in zip(parts, first_corner, strict=False)]),
+        origins=np.concatenate([p.origins for p in parts]),
+        sides=np.concatenate(
+            [np.where(p.sides < 0, -1, p.sides + at) for p, at in zip(parts, first_polygon, strict=False)]
+        ),
+        offsets=np.append(offsets, first_row[-1]),
+        rings=np.concatenate([p.rings + at for p, at in zip(parts, first_corner, strict=False)]),
+        values=values,
+        ambiguous=sum(p.ambiguous for p in parts),
     )
 
 
-def _match_corners(cells: PolygonTable, seam: Ints, on_seam: Ints, places: Floats) -> Ints:
-    """The lowest number among the corners that are one and the same, (corners,)."""
-    labels, which = np.unique(seam[on_seam], return_inverse=True)
-    lead = np.zeros(len(labels), dtype=np.int64)
-    lead[which[::-1]] = on_seam[::-1]
-    way = places[cells.ends[lead, 1]] - places[cells.ends[lead, 0]]
-    way /= np.maximum(np.hypot(way[:, 0], way[:, 1]), np.finfo(float).tiny)[:, None]
-    pair = np.unique(np.stack([which.repeat(2), cells.ends[on_seam].ravel()], 1), axis=0)
-    along = (places[pair[:, 1]] * way[pair[:, 0]]).sum(1)
-    order = np.lexsort((along, pair[:, 0]))
-    line, corner, along = pair[order, 0], pair[order, 1], along[order]
-    extent = float(np.ptp(places, axis=0).max())
-    near = (line[1:] == line[:-1]) & (along[1:] - along[:-1] <= SEAM_TOLERANCE * extent)
-    return connected_components(len(places), corner[:-1][near], corner[1:][near])
+def _sew(table: PolygonTable, seam: Ints, seam_edges: Ints, coordinates: Floats) -> PolygonTable:
+    """Merge the corners and edges on both sides of each seam.
+
+    Args:
+        table: All parts.
+        seam: (edges,) the seam that an edge belongs to, or -1.
+        seam_edges: The edges that belong to one.
+        coordinates: (corners, 2) plane coordinates.
+    """
+    label = _match_corners(table, seam, seam_edges, coordinates)
+    kept, new_corner = np.unique(label, return_inverse=True)
+    ends = new_corner[table.ends]
+    key = np.stack([seam[seam_edges], ends[seam_edges].min(1), ends[seam_edges].max(1)], 1)
+    _, first, group = np.unique(key, axis=0, return_index=True, return_inverse=True)
+    representative, duplicate = seam_edges[first[group.ravel()]], seam_edges
+    is_duplicate = representative != duplicate
+    representative, duplicate = representative[is_duplicate], duplicate[is_duplicate]
+    sides = table.sides.copy()
+    polygon = sides[duplicate].max(1)  # a seam edge has a polygon on one side only
+    sides[representative, np.where(sides[representative, 0] < 0, 0, 1)] = polygon
+    stays = np.ones(len(ends), dtype=bool)
+    stays[duplicate] = False
+    return PolygonTable(
+        weights=table.weights[kept],
+        ends=ends[stays],
+        origins=table.origins[stays],
+        sides=sides[stays],
+        offsets=table.offsets,
+        rings=new_corner[table.rings],
+        values=None if table.values is None else tuple(v[torch.from_numpy(kept)] for v in table.values),
+        ambiguous=table.ambiguous,
+    )
+
+
+def _match_corners(table: PolygonTable, seam: Ints, seam_edges: Ints, coordinates: Floats) -> Ints:
+    """(corners,) the lowest number among the corners that coincide on a seam."""
+    seams, which = np.unique(seam[seam_edges], return_inverse=True)
+    first_edge = np.zeros(len(seams), dtype=np.int64)
+    first_edge[which[::-1]] = seam_edges[::-1]
+    direction = coordinates[table.ends[first_edge, 1]] - coordinates[table.ends[first_edge, 0]]
+    direction /= np.maximum(np.hypot(direction[:, 0], direction[:, 1]), np.finfo(float).tiny)[:, None]
+    pair = np.unique(np.stack([which.repeat(2), table.ends[seam_edges].ravel()], 1), axis=0)
+    line, corner = pair[:, 0], pair[:, 1]
+    along = (coordinates[corner] * direction[line]).sum(1)
+    order = np.lexsort((along, line))
+    line, corner, along = line[order], corner[order], along[order]
+    extent = float(np.ptp(coordinates, axis=0).max())
+    coincide = (line[1:] == line[:-1]) & (along[1:] - along[:-1] <= SEAM_TOLERANCE * extent)
+    return connected_components(len(coordinates), corner[:-1][coincide], corner[1:][coincide])

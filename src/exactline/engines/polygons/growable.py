@@ -1,4 +1,4 @@
-"""Arrays that grow at their end, and stretches of them."""
+"""Arrays that grow at their end, and index arithmetic on consecutive ranges of rows."""
 
 from __future__ import annotations
 
@@ -10,37 +10,38 @@ from numpy.typing import NDArray
 from ...arrays import Ints
 
 Signs = NDArray[np.int8]
-Mask = NDArray[np.bool_]
+MIN_CAPACITY = 64  # rows
 
 
 class GrowableArray:
-    """An array whose rows are added in bunches, at a cost that does not grow with those that are there."""
+    """An array to which rows are appended in amortized constant time."""
 
-    def __init__(self, held: NDArray[Any]) -> None:
-        self._held, self._size = held, len(held)
+    def __init__(self, rows: NDArray[Any]) -> None:
+        self._storage, self._size = rows, len(rows)
 
     @property
-    def all(self) -> Any:
-        """The rows so far; written through until the next rows are added."""
-        return self._held[: self._size]
+    def array(self) -> Any:
+        """The rows as a view that can be written through; the next append may invalidate it."""
+        return self._storage[: self._size]
 
     def __len__(self) -> int:
         return self._size
 
-    def add(self, rows: Any) -> int:
-        """Put rows at the end; the number of the first of them."""
-        first, need = self._size, self._size + len(rows)
-        if need > len(self._held):
-            grown = np.empty((max(need, 2 * len(self._held), 64), *self._held.shape[1:]), self._held.dtype)
-            grown[:first] = self._held[:first]
-            self._held = grown
-        self._held[first:need] = rows
-        self._size = need
+    def append(self, rows: Any) -> int:
+        """Append rows and return the index of the first of them."""
+        first, size = self._size, self._size + len(rows)
+        if size > len(self._storage):
+            capacity = max(size, 2 * len(self._storage), MIN_CAPACITY)
+            grown = np.empty((capacity, *self._storage.shape[1:]), self._storage.dtype)
+            grown[:first] = self._storage[:first]
+            self._storage = grown
+        self._storage[first:size] = rows
+        self._size = size
         return first
 
 
 def expand_ranges(first: Ints, count: Ints) -> Ints:
-    """All places of some stretches, one stretch after another.
+    """Concatenate the ranges ``first[i]`` to ``first[i] + count[i]``.
 
     >>> expand_ranges(np.array([5, 0]), np.array([2, 3])).tolist()
     [5, 6, 0, 1, 2]
@@ -50,7 +51,7 @@ def expand_ranges(first: Ints, count: Ints) -> Ints:
 
 
 def count_within(count: Ints) -> Ints:
-    """The place of each element in its stretch.
+    """Number the elements of adjacent ranges of some lengths, from 0 in each range.
 
     >>> count_within(np.array([2, 3])).tolist()
     [0, 1, 0, 1, 2]
@@ -60,17 +61,22 @@ def count_within(count: Ints) -> Ints:
 
 
 def connected_components(count: int, one: Ints, two: Ints) -> Ints:
-    """Which of ``count`` things hang together, given pairs of neighbours: the lowest number of each company, (count,).
+    """Label the vertices of a graph by the lowest vertex of their connected component, (count,).
+
+    Args:
+        count: Number of vertices.
+        one: (edges,) one end of every edge.
+        two: (edges,) the other end.
 
     >>> connected_components(5, np.array([0, 3]), np.array([4, 4])).tolist()
     [0, 1, 2, 0, 0]
     """
     label = np.arange(count)
     while True:
-        low = np.minimum(label[one], label[two])
+        lower = np.minimum(label[one], label[two])
         before = label.copy()
-        np.minimum.at(label, label[one], low)
-        np.minimum.at(label, label[two], low)
+        np.minimum.at(label, label[one], lower)
+        np.minimum.at(label, label[two], lower)
         label = label[label]
         label = label[label]
         if (label == before).all():

@@ -1,255 +1,287 @@
-"""Convex polygons that share corners and edges: only who meets whom, no coordinates."""
+"""The topology of a mesh of convex polygons: which corners and edges each polygon has, without coordinates."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from ...arrays import Ints
-from .growable import GrowableArray, Mask, connected_components, count_within, expand_ranges
+from ...arrays import Bools, Ints
+from .growable import GrowableArray, connected_components, count_within, expand_ranges
 
-OUTSIDE = -1
+OUTSIDE = -1  # in place of a polygon, on the outer side of the outline
 
 
 class Mesh:
-    """Polygons as closed lists of corners, counterclockwise, and of the edges that follow them.
+    """Convex polygons that share corners and edges.
 
-    A list is never changed: a polygon gets a new one, and what is left behind goes when the mesh is packed.
+    A polygon is a ring: its corners in counterclockwise order, and for each corner the edge to the next one. The rings
+    of all polygons are stored in two pools, `ring_corners` and `ring_edges`. A ring in the pools is never changed: a
+    polygon that changes gets a new one, and `pack` removes the unused ones.
     """
 
     def __init__(
         self,
-        ends: Ints,
-        born: Ints,
-        sides: Ints,
-        first: Ints,
-        count: Ints,
-        corners: Ints,
-        rims: Ints,
-        seam: Ints | None = None,
+        edge_ends: Ints,  # (edges, 2)
+        edge_origins: Ints,  # (edges, 3)
+        edge_sides: Ints,  # (edges, 2)
+        ring_start: Ints,  # (polygons,)
+        ring_size: Ints,  # (polygons,)
+        ring_corners: Ints,  # (pool,)
+        ring_edges: Ints,  # (pool,)
+        edge_seam: Ints | None = None,  # (edges,)
     ) -> None:
-        self._ends, self._born, self._sides = GrowableArray(ends), GrowableArray(born), GrowableArray(sides)
-        self._first, self._count = GrowableArray(first), GrowableArray(count)
-        self._corners, self._rims = GrowableArray(corners), GrowableArray(rims)
-        self._seam = GrowableArray(np.full(len(ends), -1) if seam is None else seam)
-        self._extra = GrowableArray(np.zeros(len(ends), dtype=np.int64))  # scratch, all zero between calls
-        self._begin = GrowableArray(np.zeros(len(ends), dtype=np.int64))  # scratch
+        edges = len(edge_ends)
+        self._edge_ends, self._edge_sides = GrowableArray(edge_ends), GrowableArray(edge_sides)
+        self._edge_origins = GrowableArray(edge_origins)
+        self._edge_seam = GrowableArray(np.full(edges, -1) if edge_seam is None else edge_seam)
+        self._ring_start, self._ring_size = GrowableArray(ring_start), GrowableArray(ring_size)
+        self._ring_corners, self._ring_edges = GrowableArray(ring_corners), GrowableArray(ring_edges)
+        # scratch arrays of `insert_corners`, so that its cost does not grow with the number of edges
+        self._inserted = GrowableArray(np.zeros(edges, dtype=np.int64))  # all zero between calls
+        self._first_inserted = GrowableArray(np.zeros(edges, dtype=np.int64))
 
     @staticmethod
     def polygon(corners: int) -> Mesh:
-        """A single polygon."""
+        """A mesh of a single polygon."""
         ring = np.arange(corners)
-        ends = np.stack([ring, np.roll(ring, -1)], 1)
-        sides = np.stack([np.zeros_like(ring), np.full_like(ring, OUTSIDE)], 1)
-        born = np.tile(np.array([-1, 0, 0]), (corners, 1))
-        return Mesh(ends, born, sides, np.array([0]), np.array([corners]), ring, ring.copy())
+        return Mesh(
+            edge_ends=np.stack([ring, np.roll(ring, -1)], 1),
+            edge_origins=np.tile(np.array([-1, 0, 0]), (corners, 1)),
+            edge_sides=np.stack([np.zeros_like(ring), np.full_like(ring, OUTSIDE)], 1),
+            ring_start=np.array([0]),
+            ring_size=np.array([corners]),
+            ring_corners=ring,
+            ring_edges=ring.copy(),
+        )
 
     def __len__(self) -> int:
-        return len(self._first)
+        return len(self._ring_start)
 
     @property
-    def ends(self) -> Ints:
-        """(edges, 2) corners."""
-        return self._ends.all
+    def edge_ends(self) -> Ints:
+        """(edges, 2) the corners at the two ends of an edge."""
+        return self._edge_ends.array
 
     @property
-    def origins(self) -> Ints:
-        """(edges, 3) node or -1, unit, count."""
-        return self._born.all
+    def edge_origins(self) -> Ints:
+        """(edges, 3) node or -1, unit, and number of differences that vanish along the edge."""
+        return self._edge_origins.array
 
     @property
-    def sides(self) -> Ints:
-        """(edges, 2) the polygon to the left of the way from the first end to the second, and the one to the right."""
-        return self._sides.all
+    def edge_sides(self) -> Ints:
+        """(edges, 2) the polygons to the left and to the right of an edge, seen from its first end."""
+        return self._edge_sides.array
 
     @property
-    def seam(self) -> Ints:
+    def edge_seam(self) -> Ints:
         """(edges,) the seam between two parts that an edge belongs to, or -1."""
-        return self._seam.all
+        return self._edge_seam.array
 
     @property
-    def first(self) -> Ints:
-        """(polygons,) where the lists of each begin."""
-        return self._first.all
+    def ring_start(self) -> Ints:
+        """(polygons,) where the ring of a polygon starts in the pools."""
+        return self._ring_start.array
 
     @property
-    def count(self) -> Ints:
-        """(polygons,) corners of each."""
-        return self._count.all
+    def ring_size(self) -> Ints:
+        """(polygons,) number of corners of a polygon."""
+        return self._ring_size.array
 
     @property
-    def corners(self) -> Ints:
-        """The pool of corner lists."""
-        return self._corners.all
+    def ring_corners(self) -> Ints:
+        """(pool,) the corners of all rings."""
+        return self._ring_corners.array
 
     @property
-    def edges(self) -> Ints:
-        """The pool of edge lists; an edge joins its corner to the next of the list."""
-        return self._rims.all
+    def ring_edges(self) -> Ints:
+        """(pool,) the edges of all rings; each joins the corner at its position to the next one of the ring."""
+        return self._ring_edges.array
 
-    def places(self, polygons: Ints) -> tuple[Ints, Ints]:
-        """Places in the pools of the lists of some polygons, one after another, and how many each has."""
-        count = self.count[polygons]
-        return expand_ranges(self.first[polygons], count), count
+    def ring_indices(self, polygons: Ints) -> tuple[Ints, Ints]:
+        """The pool indices of the rings of some polygons, one ring after another, and the size of each ring."""
+        size = self.ring_size[polygons]
+        return expand_ranges(self.ring_start[polygons], size), size
 
-    def insert(self, edges: Ints, count: Ints, corners: Ints) -> None:
-        """Put new corners on edges: so many on each, in order from its first end to its second."""
-        start, total = count.cumsum() - count, len(corners)
-        fresh = len(self.ends) + np.arange(total)  # the stretch after each new corner; the first keeps its number
-        following = np.empty_like(corners)
-        following[:-1] = corners[1:]
-        following[start + count - 1] = self.ends[edges, 1]
-        touched = np.unique(self.sides[edges])
-        touched = touched[touched != OUTSIDE]
-        for rows in (self._born, self._sides, self._seam):
-            rows.add(rows.all[edges].repeat(count, 0))
-        self._ends.add(np.stack([corners, following], 1))
-        self.ends[edges, 1] = corners[start]
-        for scratch in (self._extra, self._begin):
-            scratch.add(np.zeros(total, dtype=np.int64))
-        extra, begin = self._extra.all, self._begin.all
-        extra[edges], begin[edges] = count, start
-        places, sizes = self.places(touched)
-        corner, edge = self.corners[places], self.edges[places]
-        onwards = corner == self.ends[edge, 0]
-        copies = 1 + extra[edge]
-        of = np.arange(len(places)).repeat(copies)
-        step, more, edge = count_within(copies), extra[edge][of], edge[of]
-        stretch = np.where(onwards[of], step, more - step)  # of the old edge, counted from its first end
-        base = begin[edge]
-        made, rims, inner = corner[of], edge.copy(), step > 0
-        made[inner] = corners[(base + stretch - onwards[of])[inner]]
-        later = stretch > 0
-        rims[later] = fresh[(base + stretch - 1)[later]]
-        self._relist(touched, made, rims, np.add.reduceat(copies, sizes.cumsum() - sizes))
-        extra[edges] = 0
+    def insert_corners(self, edges: Ints, count: Ints, corners: Ints) -> None:
+        """Split edges at new corners.
 
-    def split(self, polygons: Ints, one: Ints, two: Ints, born: Ints) -> tuple[Ints, Ints]:
-        """Cut polygons along chords between two of their corners, named by their places in the lists.
-
-        What follows the first corner up to the second keeps the polygon's number; the numbers of the others, and of
-        the chords. A chord runs from the first corner to the second.
+        Args:
+            edges: (k,) the edges to split, each once.
+            count: (k,) how many corners to insert on each.
+            corners: (sum of count,) the new corners, edge after edge, each from the first end to the second.
         """
-        size, base = self.count[polygons], self.first[polygons]
-        near, far = (two - one) % size + 1, (one - two) % size + 1
-        chords = len(self.ends) + np.arange(len(polygons))
-        made = len(self) + np.arange(len(polygons))
-        self._ends.add(np.stack([self.corners[base + one], self.corners[base + two]], 1))
-        self._sides.add(np.stack([made, polygons], 1))
-        self._born.add(born)
-        self._seam.add(np.full(len(chords), -1))
-        for scratch in (self._extra, self._begin):
-            scratch.add(np.zeros(len(chords), dtype=np.int64))
+        start, total = count.cumsum() - count, len(corners)
+        new_edges = len(self.edge_ends) + np.arange(
+            total
+        )  # edge after each new corner; the first part keeps its number
+        next_corner = np.empty_like(corners)
+        next_corner[:-1] = corners[1:]
+        next_corner[start + count - 1] = self.edge_ends[edges, 1]
+        polygons = np.unique(self.edge_sides[edges])
+        polygons = polygons[polygons != OUTSIDE]
+        for column in (self._edge_origins, self._edge_sides, self._edge_seam):
+            column.append(column.array[edges].repeat(count, 0))
+        self._edge_ends.append(np.stack([corners, next_corner], 1))
+        self.edge_ends[edges, 1] = corners[start]
+        self._grow_scratch(total)
+        inserted, first_inserted = self._inserted.array, self._first_inserted.array
+        inserted[edges], first_inserted[edges] = count, start
+        index, size = self.ring_indices(polygons)
+        corner, edge = self.ring_corners[index], self.ring_edges[index]
+        forward = corner == self.edge_ends[edge, 0]
+        copies = 1 + inserted[edge]
+        of = np.arange(len(index)).repeat(copies)
+        step, inserted_here, edge = count_within(copies), inserted[edge][of], edge[of]
+        part = np.where(forward[of], step, inserted_here - step)  # which part of the old edge, from its first end
+        base = first_inserted[edge]
+        new_corners, ring_edges, is_new = corner[of], edge.copy(), step > 0
+        new_corners[is_new] = corners[(base + part - forward[of])[is_new]]
+        is_later = part > 0
+        ring_edges[is_later] = new_edges[(base + part - 1)[is_later]]
+        self._replace_rings(polygons, new_corners, ring_edges, np.add.reduceat(copies, size.cumsum() - size))
+        inserted[edges] = 0
+
+    def split(self, polygons: Ints, one: Ints, two: Ints, origins: Ints) -> tuple[Ints, Ints]:
+        """Split polygons along chords between two of their corners.
+
+        The part from the first corner on to the second keeps the polygon's number. A chord runs from the first corner
+        to the second. Returns the numbers of the new polygons and of the chords, (k,) each.
+
+        Args:
+            polygons: (k,) the polygons to split, each once.
+            one: (k,) position of the chord's first corner in the ring.
+            two: (k,) position of its second corner.
+            origins: (k, 3) origins of the chords.
+        """
+        size, base = self.ring_size[polygons], self.ring_start[polygons]
+        size_before, size_after = (two - one) % size + 1, (one - two) % size + 1
+        chords = len(self.edge_ends) + np.arange(len(polygons))
+        new_polygons = len(self) + np.arange(len(polygons))
+        self._edge_ends.append(np.stack([self.ring_corners[base + one], self.ring_corners[base + two]], 1))
+        self._edge_sides.append(np.stack([new_polygons, polygons], 1))
+        self._edge_origins.append(origins)
+        self._edge_seam.append(np.full(len(chords), -1))
+        self._grow_scratch(len(chords))
         halves = []
-        for start, count in ((one, near), (two, far)):
-            place = (start.repeat(count) + count_within(count)) % size.repeat(count) + base.repeat(count)
-            corner, edge = self.corners[place], self.edges[place]
+        for start, count in ((one, size_before), (two, size_after)):
+            index = (start.repeat(count) + count_within(count)) % size.repeat(count) + base.repeat(count)
+            corner, edge = self.ring_corners[index], self.ring_edges[index]
             edge[count.cumsum() - 1] = chords
             halves.append((corner, edge, count))
         corner, edge, count = halves[1]
-        kept = np.ones(len(edge), dtype=bool)
-        kept[count.cumsum() - 1] = False
-        side = (corner != self.ends[edge, 0]).astype(np.int64)
-        self.sides[edge[kept], side[kept]] = made.repeat(count - 1)
-        self._first.add(np.zeros_like(made))
-        self._count.add(count)
-        self._relist(polygons, *halves[0])
-        self._relist(made, *halves[1])
-        return made, chords
+        is_old = np.ones(len(edge), dtype=bool)
+        is_old[count.cumsum() - 1] = False
+        side = (corner != self.edge_ends[edge, 0]).astype(np.int64)
+        self.edge_sides[edge[is_old], side[is_old]] = new_polygons.repeat(count - 1)
+        self._ring_start.append(np.zeros_like(new_polygons))
+        self._ring_size.append(count)
+        self._replace_rings(polygons, *halves[0])
+        self._replace_rings(new_polygons, *halves[1])
+        return new_polygons, chords
 
-    def _relist(self, polygons: Ints, corners: Ints, rims: Ints, count: Ints) -> None:
-        first = self._corners.add(corners)
-        self._rims.add(rims)
-        self.first[polygons] = first + count.cumsum() - count
-        self.count[polygons] = count
+    def _grow_scratch(self, count: int) -> None:
+        for scratch in (self._inserted, self._first_inserted):
+            scratch.append(np.zeros(count, dtype=np.int64))
 
-    def dissolve(self, edges: Mask, movable: Mask) -> tuple[Mesh, Ints]:
-        """The polygons on both sides of some edges joined; corners that then lie amid an edge go, where movable.
+    def _replace_rings(self, polygons: Ints, corners: Ints, edges: Ints, size: Ints) -> None:
+        """Give polygons new rings, of these sizes, one after another."""
+        first = self._ring_corners.append(corners)
+        self._ring_edges.append(edges)
+        self.ring_start[polygons] = first + size.cumsum() - size
+        self.ring_size[polygons] = size
 
-        Each union must be convex. The new mesh, and the old polygon that stands for each of its own.
+    def dissolve(self, edges: Bools, movable: Bools) -> tuple[Mesh, Ints]:
+        """Merge the polygons on both sides of some edges; every union must be convex.
+
+        Returns the new mesh, and for each of its polygons an old polygon that it contains.
+
+        Args:
+            edges: (edges,) which edges to remove.
+            movable: (corners,) which corners to remove if only two edges are left there.
         """
-        label = connected_components(len(self), self.sides[edges, 0], self.sides[edges, 1])
+        label = connected_components(len(self), self.edge_sides[edges, 0], self.edge_sides[edges, 1])
         kept, owner = np.unique(label, return_inverse=True)
-        places, sizes = self.places(np.arange(len(self)))
-        corner, edge = self.corners[places], self.edges[places]
+        index, sizes = self.ring_indices(np.arange(len(self)))
+        corner, edge = self.ring_corners[index], self.ring_edges[index]
         polygon = owner[np.arange(len(self)).repeat(sizes)]
-        rim = ~edges[edge]
-        corner, edge, polygon = corner[rim], edge[rim], polygon[rim]
-        order = ring_order(polygon, _successors(polygon, corner, self._other(corner, edge)))
+        stays = ~edges[edge]
+        corner, edge, polygon = corner[stays], edge[stays], polygon[stays]
+        order = ring_order(polygon, _successors(polygon, corner, self._other_end(corner, edge)))
         corner, edge, polygon = corner[order], edge[order], polygon[order]
         used = ~edges
-        degree = np.bincount(self.ends[used].ravel(), minlength=len(movable))
-        amid = movable & (degree == 2)
-        edge_label = self._drop_straight_corners(used, amid)
-        corner_kept = ~amid[corner]
-        corner, edge, polygon = corner[corner_kept], edge_label[edge[corner_kept]], polygon[corner_kept]
+        degree = np.bincount(self.edge_ends[used].ravel(), minlength=len(movable))
+        straight = movable & (degree == 2)
+        edge_label = self._label_joined_edges(used, straight)
+        corner_stays = ~straight[corner]
+        corner, edge, polygon = corner[corner_stays], edge_label[edge[corner_stays]], polygon[corner_stays]
         return self._renumber(corner, edge, np.bincount(polygon, minlength=len(kept))), kept
 
-    def _other(self, corner: Ints, edge: Ints) -> Ints:
-        """The other end of edges."""
-        return self.ends[edge].sum(1) - corner
+    def _other_end(self, corner: Ints, edge: Ints) -> Ints:
+        """The other ends of edges that end at some corners."""
+        return self.edge_ends[edge].sum(1) - corner
 
-    def _drop_straight_corners(self, used: Mask, amid: Mask) -> Ints:
-        """One number for all edges that are joined through corners amid them, (edges,)."""
+    def _label_joined_edges(self, used: Bools, straight: Bools) -> Ints:
+        """(edges,) one label for all used edges that become one when straight corners are removed."""
         edge = np.flatnonzero(used)
-        pair = np.concatenate([np.stack([self.ends[edge, k], edge], 1) for k in (0, 1)])
-        pair = pair[amid[pair[:, 0]]]
-        pair = pair[np.argsort(pair[:, 0], kind="stable")]
+        pair = np.concatenate([np.stack([self.edge_ends[edge, k], edge], 1) for k in (0, 1)])
+        pair = pair[straight[pair[:, 0]]]
+        pair = pair[np.argsort(pair[:, 0], kind="stable")]  # the two edges of each straight corner are adjacent
         return connected_components(len(used), pair[0::2, 1], pair[1::2, 1])
 
-    def _renumber(self, corner: Ints, edge: Ints, count: Ints) -> Mesh:
-        """A mesh of closed lists one after another, in which edges still have their old numbers."""
+    def _renumber(self, corner: Ints, edge: Ints, size: Ints) -> Mesh:
+        """A mesh of adjacent rings of these sizes, in which edges still have their old numbers."""
         old, edge = np.unique(edge, return_inverse=True)
-        first = count.cumsum() - count
+        start = size.cumsum() - size
         after = np.arange(len(corner)) + 1
-        after[first + count - 1] = first
-        following = corner[after]
-        polygon = np.arange(len(count)).repeat(count)
+        after[start + size - 1] = start
+        next_corner = corner[after]
+        polygon = np.arange(len(size)).repeat(size)
         ends = np.zeros((len(old), 2), dtype=np.int64)
         sides = np.full((len(old), 2), OUTSIDE)
-        place = np.empty(len(old), dtype=np.int64)
-        place[edge[::-1]] = np.arange(len(edge))[::-1]  # where an edge is met first
-        ends[:, 0], ends[:, 1] = corner[place], following[place]
-        onwards = corner == ends[edge, 0]
-        sides[edge, np.where(onwards, 0, 1)] = polygon
-        return Mesh(ends, self.origins[old], sides, first, count, corner, edge, self.seam[old])
+        first_use = np.empty(len(old), dtype=np.int64)
+        first_use[edge[::-1]] = np.arange(len(edge))[::-1]
+        ends[:, 0], ends[:, 1] = corner[first_use], next_corner[first_use]
+        forward = corner == ends[edge, 0]
+        sides[edge, np.where(forward, 0, 1)] = polygon
+        return Mesh(ends, self.edge_origins[old], sides, start, size, corner, edge, self.edge_seam[old])
 
     def pack(self) -> None:
-        """Drop lists that were left behind."""
-        places, count = self.places(np.arange(len(self)))
-        self._corners, self._rims = GrowableArray(self.corners[places]), GrowableArray(self.edges[places])
-        self.first[:] = count.cumsum() - count
+        """Remove unused rings from the pools."""
+        index, size = self.ring_indices(np.arange(len(self)))
+        self._ring_corners = GrowableArray(self.ring_corners[index])
+        self._ring_edges = GrowableArray(self.ring_edges[index])
+        self.ring_start[:] = size.cumsum() - size
 
     def select(self, polygons: Ints) -> tuple[Mesh, Ints]:
-        """Some polygons as a mesh of their own, and the old numbers of its corners; the rest is outside."""
-        places, count = self.places(polygons)
-        kept, corners = np.unique(self.corners[places], return_inverse=True)
-        old, rims = np.unique(self.edges[places], return_inverse=True)
-        number = np.full(len(self) + 1, OUTSIDE)  # the last stands for what was outside before
-        number[polygons] = np.arange(len(polygons))
-        back = np.zeros(int(kept[-1]) + 1, dtype=np.int64)
-        back[kept] = np.arange(len(kept))
-        ends, sides = back[self.ends[old]], number[self.sides[old]]
-        first = count.cumsum() - count
-        return Mesh(ends, self.origins[old], sides, first, count, corners, rims, self.seam[old]), kept
+        """A mesh of some polygons, and the old numbers of its corners; all other polygons become outside."""
+        index, size = self.ring_indices(polygons)
+        kept, corners = np.unique(self.ring_corners[index], return_inverse=True)
+        old, edges = np.unique(self.ring_edges[index], return_inverse=True)
+        new_polygon = np.full(len(self) + 1, OUTSIDE)  # the last entry is for OUTSIDE itself, which is -1
+        new_polygon[polygons] = np.arange(len(polygons))
+        new_corner = np.zeros(int(kept[-1]) + 1, dtype=np.int64)
+        new_corner[kept] = np.arange(len(kept))
+        ends, sides = new_corner[self.edge_ends[old]], new_polygon[self.edge_sides[old]]
+        start = size.cumsum() - size
+        return Mesh(ends, self.edge_origins[old], sides, start, size, corners, edges, self.edge_seam[old]), kept
 
     def inner_edges(self) -> Ints:
-        """Edges with a polygon on both sides."""
-        return np.flatnonzero((self.sides != OUTSIDE).all(1))
+        """The edges with a polygon on both sides."""
+        return np.flatnonzero((self.edge_sides != OUTSIDE).all(1))
 
 
 def _successors(owner: Ints, start: Ints, stop: Ints) -> Ints:
-    """The half-edge that begins where each one ends, among those of the same owner; there is one."""
-    key = np.lexsort((start, owner))
+    """For each half-edge, the one half-edge of its owner that starts where it stops."""
+    order = np.lexsort((start, owner))
     width = int(max(start.max(initial=0), stop.max(initial=0))) + 1
-    return key[np.searchsorted(owner[key] * width + start[key], owner * width + stop)]
+    return order[np.searchsorted(owner[order] * width + start[order], owner * width + stop)]
 
 
-def ring_order(owner: Ints, following: Ints) -> Ints:
-    """Half-edges, in any order, as closed rings one owner after another; each owner has one ring."""
+def ring_order(owner: Ints, successor: Ints) -> Ints:
+    """The order that sorts half-edges into closed rings, one owner after another; each owner has one ring."""
     heads = np.unique(owner, return_index=True)[1]
-    last = np.isin(following, heads)
-    step = np.where(last, np.arange(len(owner)), following)
-    left = np.where(last, 0, 1)  # steps to the end of the ring, found by doubling
-    while (more := left[step]).any():
-        left, step = left + more, step[step]
-    return np.lexsort((-left, owner))
+    is_last = np.isin(successor, heads)
+    step = np.where(is_last, np.arange(len(owner)), successor)
+    remaining = np.where(is_last, 0, 1)  # steps to the end of the ring, computed by pointer doubling
+    while (more := remaining[step]).any():
+        remaining, step = remaining + more, step[step]
+    return np.lexsort((-remaining, owner))

@@ -1,4 +1,4 @@
-"""Where the cutting of a plane stands: a mesh of polygons, and what every live tensor is at their corners."""
+"""The state of a plane sweep: a mesh of polygons, and the value of every live tensor at their corners."""
 
 from __future__ import annotations
 
@@ -11,74 +11,90 @@ from torch import Tensor
 from ...arrays import Floats, Ints
 from ...lines import interpolate
 from ...numerics.static_filter import Magnitude, StaticFilter
-from ..dense.state import to_device
+from ..dense.points import to_device
+from .corners import CornerTable
 from .growable import GrowableArray
 from .mesh import Mesh
-
-NewCorners = list[tuple[Ints, Ints, Floats]]  # new corners, bunch after bunch: between which two, and how far along
-ORIGIN_COLUMNS = 4  # numbers that are known of where each corner came from
 
 
 @dataclass(frozen=True)
 class PlaneFrame:
-    """The polygon that is cut: its corners in input space and in the plane."""
+    """The given polygon: its vertices in input space and in plane coordinates."""
 
     corners: tuple[Tensor, ...]  # (k, *in) each
-    coordinates: Floats  # (k, 2) in plane coordinates
+    coordinates: Floats  # (k, 2)
 
     def points(self, weights: Floats) -> tuple[list[Tensor], list[Tensor]]:
-        """Input points (n, *in) that mix the corners, and the rounding error they carry."""
+        """Input points with convex weights (n, k), and their rounding errors; (n, *in) each."""
         points, errors = [], []
         for corner in self.corners:
-            share = to_device(corner.device, weights).to(corner.dtype)
+            weight = to_device(corner.device, weights).to(corner.dtype)
             flat = corner.reshape(len(corner), -1)
-            mixed, size = share @ flat, share @ flat.abs()
-            inner = (share.amax(1, keepdim=True) < 1).to(corner.dtype) * (2 * torch.finfo(corner.dtype).eps)
-            points.append(mixed.view(len(share), *corner.shape[1:]))
-            errors.append((size * inner).view(len(share), *corner.shape[1:]))
+            mixed, magnitude = weight @ flat, weight @ flat.abs()
+            is_mixed = weight.amax(1, keepdim=True) < 1  # a vertex itself is exact
+            relative_error = is_mixed.to(corner.dtype) * (2 * torch.finfo(corner.dtype).eps)
+            points.append(mixed.view(len(weight), *corner.shape[1:]))
+            errors.append((magnitude * relative_error).view(len(weight), *corner.shape[1:]))
         return points, errors
+
+
+@dataclass(frozen=True)
+class NewCorners:
+    """Corners that were added together, each on the segment between two earlier corners."""
+
+    first: Ints  # (n,) corner at one end of the segment
+    second: Ints  # (n,) corner at the other end
+    fraction: Floats  # (n,) position between them, 0..1
 
 
 @dataclass
 class PendingCuts:
-    """A contest that is not finished: what is compared at every corner, and which polygons are still cut by what."""
+    """The unfinished work of one separator: differences at every corner, and which polygons they still cut."""
 
-    number: int  # of the contest
-    columns: Ints  # (m,) of the contest's differences, those that change sign somewhere
+    number: int  # of the separator
+    columns: Ints  # (m,) the separator's differences that change sign somewhere
     differences: GrowableArray  # (corners, m)
     signs: GrowableArray  # (corners, m)
-    polygon: Ints  # (pairs,) in order
-    column: Ints  # (pairs,)
+    polygon: Ints  # (pairs,) a polygon that is cut ..., sorted
+    column: Ints  # (pairs,) ... and the difference that cuts it
 
     def select(self, corners: Ints, polygons: Ints) -> PendingCuts:
-        """The part of it on some polygons, which are numbered anew, and their corners."""
-        number = np.full(int(polygons[-1]) + 1, -1)
-        number[polygons] = np.arange(len(polygons))
-        some = np.flatnonzero((self.polygon < len(number)) & (number[np.minimum(self.polygon, len(number) - 1)] >= 0))
-        gaps, signs = GrowableArray(self.differences.all[corners]), GrowableArray(self.signs.all[corners])
-        return PendingCuts(self.number, self.columns, gaps, signs, number[self.polygon[some]], self.column[some])
+        """The part on some polygons and their corners, both of which are renumbered."""
+        new_polygon = np.full(int(polygons[-1]) + 1, -1)
+        new_polygon[polygons] = np.arange(len(polygons))
+        last = len(new_polygon) - 1
+        pairs = np.flatnonzero((self.polygon <= last) & (new_polygon[np.minimum(self.polygon, last)] >= 0))
+        return PendingCuts(
+            self.number,
+            self.columns,
+            GrowableArray(self.differences.array[corners]),
+            GrowableArray(self.signs.array[corners]),
+            polygon=new_polygon[self.polygon[pairs]],
+            column=self.column[pairs],
+        )
+
+
+@dataclass
+class SeamCounter:
+    """The number of seam edges so far; shared by all parts of a plane."""
+
+    count: int = 0
 
 
 @dataclass
 class MeshState:
-    """All polygons at hand between two nodes."""
+    """All polygons between two nodes."""
 
     frame: PlaneFrame
-    node: int  # the next to evaluate
+    node: int  # the next node to evaluate
     mesh: Mesh
-    weights: GrowableArray  # (corners, k) of the given corners, positive, with sum 1
-    corner_origins: (
-        GrowableArray  # (corners, 4) node or -1, contest, column, and whether the fuzz is as small as it can be told
-    )
-    corner_errors: (
-        GrowableArray  # (corners, 2) rate and fuzz: how fast the crossing changes with distance, how far off it may be
-    )
-    live: dict[int, Tensor]  # (corners, *shape) each
-    sizes: dict[int, Magnitude]  # of every live tensor
+    corners: CornerTable
+    live: dict[int, Tensor]  # by node: values (corners, *shape)
+    bounds: dict[int, Magnitude]  # by live node: worst-case size of values and errors
     filter: StaticFilter
-    ambiguous: int = 0  # pairs of a polygon and a unit that cannot be told from a knot on it
-    work: PendingCuts | None = None  # what was begun at the node and is not finished
-    seams: list[int] = field(default_factory=lambda: [0])  # how many there are, shared by all parts
+    ambiguous: int = 0  # pairs of a polygon and a unit that is ambiguous on it
+    pending: PendingCuts | None = None  # the separator at which the current node was interrupted
+    seams: SeamCounter = field(default_factory=SeamCounter)
 
     @property
     def dtype(self) -> torch.dtype:
@@ -94,69 +110,72 @@ class MeshState:
 
     @property
     def coordinates(self) -> Floats:
-        """(corners, 2) in plane coordinates."""
-        return self.weights.all @ self.frame.coordinates
+        """(corners, 2) plane coordinates."""
+        return self.corners.weights @ self.frame.coordinates
 
-    def share(self) -> float:
-        """How much of the whole these polygons cover."""
+    def area_share(self) -> float:
+        """The share of the given polygon's area that these polygons cover."""
         mesh = self.mesh
-        places, count = mesh.places(np.arange(len(mesh)))
-        first = count.cumsum() - count
-        spot, whole = self.coordinates[mesh.corners[places]], self.frame.coordinates
-        after = np.arange(len(spot)) + 1
-        after[first + count - 1] = first
-        area = (spot[:, 0] * spot[after, 1] - spot[:, 1] * spot[after, 0]).sum()
-        onward = np.roll(whole, -1, 0)
-        return float(area / (whole[:, 0] * onward[:, 1] - whole[:, 1] * onward[:, 0]).sum())
+        index, size = mesh.ring_indices(np.arange(len(mesh)))
+        start = size.cumsum() - size
+        position, whole = self.coordinates[mesh.ring_corners[index]], self.frame.coordinates
+        after = np.arange(len(position)) + 1
+        after[start + size - 1] = start
+        area = (position[:, 0] * position[after, 1] - position[:, 1] * position[after, 0]).sum()
+        next_vertex = np.roll(whole, -1, 0)
+        return float(area / (whole[:, 0] * next_vertex[:, 1] - whole[:, 1] * next_vertex[:, 0]).sum())
 
-    def grow(self, origins: NewCorners) -> None:
-        """Bring every live tensor to the corners that were added."""
-        count = len(self.weights)
+    def interpolate_new_corners(self, batches: list[NewCorners]) -> None:
+        """Extend every live tensor to the corners that were added, batch by batch."""
+        count = len(self.corners)
         for i, old in self.live.items():
             if len(old) == count:
                 continue
-            made = torch.empty(count, *old.shape[1:], dtype=old.dtype, device=old.device)
-            made[: len(old)] = old
+            extended = torch.empty(count, *old.shape[1:], dtype=old.dtype, device=old.device)
+            extended[: len(old)] = old
             at = len(old)
-            for one, two, part in origins:
-                step = to_device(old.device, part).to(old.dtype).view(-1, *[1] * (old.dim() - 1))
-                made[at : at + len(part)] = interpolate(
-                    made[to_device(old.device, one)], made[to_device(old.device, two)], step
-                )
-                at += len(part)
-            self.live[i] = made
+            for new in batches:
+                fraction = to_device(old.device, new.fraction).to(old.dtype).view(-1, *[1] * (old.dim() - 1))
+                first, second = (extended[to_device(old.device, corner)] for corner in (new.first, new.second))
+                extended[at : at + len(fraction)] = interpolate(first, second, fraction)
+                at += len(fraction)
+            self.live[i] = extended
 
     def select(self, mesh: Mesh, corners: Ints) -> MeshState:
-        """Another mesh over some of the corners, which it numbers anew."""
+        """A state with another mesh over some of the corners, which it renumbers."""
         live = {i: t[to_device(t.device, corners)] for i, t in self.live.items()}
-        usual = replace(self.filter)  # what it learns from here on is its own
-        weights, births, spots = (
-            GrowableArray(r.all[corners]) for r in (self.weights, self.corner_origins, self.corner_errors)
-        )
         return MeshState(
-            self.frame, self.node, mesh, weights, births, spots, live, dict(self.sizes), usual, seams=self.seams
+            self.frame,
+            self.node,
+            mesh,
+            self.corners.select(corners),
+            live,
+            dict(self.bounds),
+            replace(self.filter),  # each state updates its own filter
+            seams=self.seams,
         )
 
-    def halves(self) -> tuple[MeshState, MeshState]:
-        """The polygons on either side of the middle, across the longer way."""
+    def split_in_half(self) -> tuple[MeshState, MeshState]:
+        """Two states with half of the polygons each, divided across the longer extent of their centroids."""
         mesh = self.mesh
-        places, count = mesh.places(np.arange(len(mesh)))
-        spot = self.coordinates[mesh.corners[places]]
-        centre = np.add.reduceat(spot, count.cumsum() - count) / count[:, None]
-        axis = int(np.ptp(centre, axis=0).argmax())
-        order = np.argsort(centre[:, axis], kind="stable")
-        right = np.zeros(len(mesh) + 1, dtype=bool)
-        right[order[len(order) // 2 :]] = True
+        index, size = mesh.ring_indices(np.arange(len(mesh)))
+        position = self.coordinates[mesh.ring_corners[index]]
+        centroid = np.add.reduceat(position, size.cumsum() - size) / size[:, None]
+        axis = int(np.ptp(centroid, axis=0).argmax())
+        order = np.argsort(centroid[:, axis], kind="stable")
+        in_second = np.zeros(len(mesh) + 1, dtype=bool)
+        in_second[order[len(order) // 2 :]] = True
         inner = mesh.inner_edges()
-        cut = inner[right[mesh.sides[inner, 0]] != right[mesh.sides[inner, 1]]]
-        mesh.seam[cut] = self.seams[0] + np.arange(len(cut))
-        self.seams[0] += len(cut)
-        one, two = (self._part(np.flatnonzero(right[:-1] == side)) for side in (False, True))
-        one.ambiguous = self.ambiguous
-        return one, two
+        left, right = mesh.edge_sides[inner].T
+        seam = inner[in_second[left] != in_second[right]]
+        mesh.edge_seam[seam] = self.seams.count + np.arange(len(seam))
+        self.seams.count += len(seam)
+        first, second = (self._select_polygons(np.flatnonzero(in_second[:-1] == half)) for half in (False, True))
+        first.ambiguous = self.ambiguous
+        return first, second
 
-    def _part(self, polygons: Ints) -> MeshState:
+    def _select_polygons(self, polygons: Ints) -> MeshState:
         mesh, corners = self.mesh.select(polygons)
         part = self.select(mesh, corners)
-        part.work = None if self.work is None else self.work.select(corners, polygons)
+        part.pending = None if self.pending is None else self.pending.select(corners, polygons)
         return part

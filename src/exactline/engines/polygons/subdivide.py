@@ -1,305 +1,370 @@
-"""Cutting every polygon along the zeros of many differences at once.
+"""Subdivision of polygons along the zero sets of many differences at once.
 
-First all edges are cut where a difference changes sign; each polygon then has the two ends of every chord among its
-corners, so that which chords cross is a matter of order, not of rounding. Then, round after round, every polygon that
-is still cut by something is split along one of its chords, and the new edge is cut by the chords that cross it.
+First, every edge is split where a difference changes sign. The two ends of each chord are then among the corners of
+its polygon, so that which chords cross each other is decided by their order on the outline, not by rounding. Then, in
+rounds, every polygon that is still cut by some difference is split along one of its chords, and the new edge is split
+where other chords cross it.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import torch
 
-from ...arrays import Floats, Ints
+from ...arrays import Bools, Floats, Ints
 from ...lines import interpolate
 from ...network.graph import Network
 from ...ops.base import Crossings
+from ...tolerances import MIN_RELATIVE_WIDTH
 from ..dense.breaks import NewBreaks, place_breaks
 from .error_model import EdgeErrorBounds, separator_errors
-from .growable import GrowableArray, Mask, Signs, count_within
+from .growable import GrowableArray, Signs, count_within
 from .merge import MAX_BATCH_NUMBERS, centroid_values
 from .separators import Separator
 from .state import MeshState, NewCorners, PendingCuts
 
-MIN_RELATIVE_WIDTH = 32 * float(
-    np.finfo(np.float64).eps
-)  # a cut whose one side is thinner than this, to the whole, is none
+MAX_SIGN_TABLE_ENTRIES = 1 << 26  # signs of ring corners that are gathered at a time, for all polygons
+MAX_PAIR_CORNERS = 1 << 24  # corners of pairs of a polygon and a difference that are gathered at a time
 
 
 class Subdivision:
-    """One contest at the node a state stands at."""
+    """The subdivision along one separator of the node that a state is at.
+
+    Args:
+        network: The network.
+        state: The state, modified in place.
+        number: Index of the separator at its node.
+        separator: The separator.
+        magnitude: The largest absolute value of the node's input.
+        threshold: Differences further than this from zero are unambiguous.
+    """
 
     def __init__(
-        self, network: Network, state: MeshState, number: int, contest: Separator, largest: float, doubtful: float
+        self,
+        network: Network,
+        state: MeshState,
+        number: int,
+        separator: Separator,
+        *,
+        magnitude: float,
+        threshold: float,
     ) -> None:
-        self.network, self.state, self.number, self.separator = network, state, number, contest
-        self.magnitude, self.threshold = largest, doubtful
+        self.network, self.state, self.number, self.separator = network, state, number, separator
+        self.magnitude, self.threshold = magnitude, threshold
         self.source = network.nodes[state.node].inputs[0]
-        self.units = contest.units.numpy()
-        self.levels = None if contest.levels is None else contest.levels.numpy()
-        self.origins: NewCorners = []
+        self.units = separator.units.numpy()
+        self.levels = None if separator.levels is None else separator.levels.numpy()
+        self.new_corners: list[NewCorners] = []
 
-    def run(self, points: int) -> bool:
-        """Cut until no difference changes sign inside a polygon, or until there are too many corners to go on at once.
+    def run(self, max_corners: int) -> bool:
+        """Split polygons until no difference changes sign inside one, or until there are too many corners.
 
-        Whether it came to its end; otherwise what is left to do is the state's work.
+        Returns whether it is finished; otherwise the remaining cuts are pending in the state.
         """
-        work = self._start() if self.state.work is None else self.state.work
-        self.state.work = None
-        self.columns, self.differences, self.signs = work.columns, work.differences, work.signs
-        polygon, column = self._cut_polygons(work.polygon, work.column, points)
-        self.state.grow(self.origins)
+        cuts = self._start() if self.state.pending is None else self.state.pending
+        self.state.pending = None
+        self.columns, self.differences, self.signs = cuts.columns, cuts.differences, cuts.signs
+        polygon, column = self._split_polygons(cuts.polygon, cuts.column, max_corners)
+        self.state.interpolate_new_corners(self.new_corners)
         if len(polygon):
-            self.state.work = PendingCuts(self.number, self.columns, self.differences, self.signs, polygon, column)
+            self.state.pending = PendingCuts(
+                self.number, self.columns, self.differences, self.signs, polygon=polygon, column=column
+            )
             return False
-        row, column = np.nonzero(self.signs.all == 0)
-        self._set_crossing_values(row, self.columns[column])
+        corner, column = np.nonzero(self.signs.array == 0)
+        self._set_crossing_values(corner, self.columns[column])
         return True
 
     def _start(self) -> PendingCuts:
-        """Every edge cut, and which polygon is to be cut by which difference."""
-        gaps = self.separator.differences(self.state.live[self.source]).cpu().to(torch.float64).numpy()
-        gaps, snapped = self._snap(gaps)
+        """Evaluate the differences, split all edges, and find which polygons are cut by which difference."""
+        differences = self.separator.differences(self.state.live[self.source]).cpu().to(torch.float64).numpy()
+        differences, snapped = self._snap(differences)
         if len(snapped[0]):
-            self._count_ambiguous(gaps, *snapped)
+            self._count_ambiguous(differences, *snapped)
             self._set_crossing_values(*snapped)
-        self.columns = np.flatnonzero((gaps.max(0, initial=0) > 0) & (gaps.min(0, initial=0) < 0))
-        self.differences = GrowableArray(gaps[:, self.columns])
-        self.signs = GrowableArray(_signs(self.differences.all))
-        self._cut_edges()
-        return PendingCuts(self.number, self.columns, self.differences, self.signs, *self._pending_polygons())
+        changes_sign = (differences.max(0, initial=0) > 0) & (differences.min(0, initial=0) < 0)
+        self.columns = np.flatnonzero(changes_sign)
+        self.differences = GrowableArray(differences[:, self.columns])
+        self.signs = GrowableArray(_signs(self.differences.array))
+        self._split_edges()
+        polygon, column = self._cut_pairs()
+        return PendingCuts(self.number, self.columns, self.differences, self.signs, polygon=polygon, column=column)
 
-    def _snap(self, gaps: Floats) -> tuple[Floats, tuple[Ints, Ints]]:
-        """Differences that cannot be told from 0 are 0; the entries that were changed."""
-        near = (np.abs(gaps) <= self.threshold) & (gaps != 0)
+    def _snap(self, differences: Floats) -> tuple[Floats, tuple[Ints, Ints]]:
+        """Set differences within their error of zero to zero; also the rows and columns that were changed."""
+        near = (np.abs(differences) <= self.threshold) & (differences != 0)
         rows = np.flatnonzero(near.any(1))
         none = np.zeros(0, dtype=np.int64)
         if not len(rows):
-            return gaps, (none, none)
+            return differences, (none, none)
         bound = separator_errors(self.network, self.state, self.state.node, self.separator, rows).numpy()
-        row, column = np.nonzero(near[rows] & (np.abs(gaps[rows]) <= bound))
-        gaps = gaps.copy()
-        gaps[rows[row], column] = 0.0
-        return gaps, (rows[row], column)
+        row, column = np.nonzero(near[rows] & (np.abs(differences[rows]) <= bound))
+        differences = differences.copy()
+        differences[rows[row], column] = 0.0
+        return differences, (rows[row], column)
 
-    def _count_ambiguous(self, gaps: Floats, row: Ints, column: Ints) -> None:
-        """Count polygons on which a difference is nothing but rounding; equal functions differ by nothing at all."""
+    def _count_ambiguous(self, differences: Floats, row: Ints, column: Ints) -> None:
+        """Count pairs of a polygon and a difference that was snapped to zero at all of its corners.
+
+        Differences that are exactly zero inside the polygon, such as between equal functions, do not count.
+        """
         mesh = self.state.mesh
-        places, count = mesh.places(np.arange(len(mesh)))
-        first, corners = count.cumsum() - count, mesh.corners[places]
+        index, size = mesh.ring_indices(np.arange(len(mesh)))
+        start, corners = size.cumsum() - size, mesh.ring_corners[index]
         columns, which = np.unique(column, return_inverse=True)
-        changed = np.zeros((len(gaps), len(columns)), dtype=bool)
-        changed[row, which] = True
-        flat = np.logical_and.reduceat(gaps[:, columns][corners] == 0, first)
-        polygon, k = np.nonzero(flat & np.logical_or.reduceat(changed[corners], first))
-        some, back = np.unique(polygon, return_inverse=True)
+        was_snapped = np.zeros((len(differences), len(columns)), dtype=bool)
+        was_snapped[row, which] = True
+        is_zero = np.logical_and.reduceat(differences[:, columns][corners] == 0, start)
+        polygon, k = np.nonzero(is_zero & np.logical_or.reduceat(was_snapped[corners], start))
+        polygons, position = np.unique(polygon, return_inverse=True)
         x = self.state.live[self.source]
         step = max(1, MAX_BATCH_NUMBERS // max(1, x[0].numel()))
-        for at in range(0, len(some), step):
-            inside = self.separator.differences(centroid_values(x, self.state, some[at : at + step])).cpu().numpy()
-            here = (back >= at) & (back < at + step)
-            self.state.ambiguous += int((inside[back[here] - at, columns[k[here]]] != 0).sum())
+        for at in range(0, len(polygons), step):
+            centroids = centroid_values(x, self.state, polygons[at : at + step])
+            inside = self.separator.differences(centroids).cpu().numpy()
+            here = (position >= at) & (position < at + step)
+            self.state.ambiguous += int((inside[position[here] - at, columns[k[here]]] != 0).sum())
 
-    def _cut_edges(self) -> None:
-        """Put a corner wherever a difference changes sign along an edge."""
-        ends, signs = self.state.mesh.ends, self.signs.all
+    def _split_edges(self) -> None:
+        """Insert a corner wherever a difference changes sign along an edge."""
+        ends, signs = self.state.mesh.edge_ends, self.signs.array
         edge, column = np.nonzero((signs[ends[:, 0]] * signs[ends[:, 1]]) < 0)
-        self._cross(edge, column)
+        self._insert_crossings(edge, column)
 
-    def _cross(self, edge: Ints, column: Ints) -> None:
-        """Place the crossings of some differences, (k,), on some edges, (k,), as new corners."""
+    def _insert_crossings(self, edge: Ints, column: Ints) -> None:
+        """Insert corners where some differences, (k,), cross zero on some edges, (k,)."""
         mesh, state = self.state.mesh, self.state
         while len(edge):
             edges, which = np.unique(edge, return_inverse=True)
-            ends = mesh.ends[edges]
-            noise = EdgeErrorBounds(
-                self.network, state, self.separator, self.columns, self.threshold, self.magnitude, ends
+            ends = mesh.edge_ends[edges]
+            errors = EdgeErrorBounds(
+                self.network,
+                state,
+                self.separator,
+                self.columns,
+                threshold=self.threshold,
+                magnitude=self.magnitude,
+                edge_ends=ends,
             )
-            births = place_breaks(self._crossings(ends[which], which, column), noise)
-            joined = births.old_point >= 0
-            if joined.any():
-                corner = noise.ends[births.old_point[joined]]
-                self.differences.all[corner, births.crossings.element[joined]] = 0.0
-                self.signs.all[corner, births.crossings.element[joined]] = 0
-                mine = mesh.ends[edge]
-                still = (self.signs.all[mine[:, 0], column] * self.signs.all[mine[:, 1], column]) < 0
-                edge, column = edge[still], column[still]
-                continue
-            self._add(edges, births, noise)
-            return
+            breaks = place_breaks(self._crossings(ends[which], which, column), errors)
+            on_corner = breaks.old_point >= 0
+            if not on_corner.any():
+                self._append_corners(edges, breaks, errors)
+                return
+            # a crossing that falls on an existing corner makes the difference zero there: sort out the others again
+            corner = errors.corners[breaks.old_point[on_corner]]
+            self.differences.array[corner, breaks.crossings.element[on_corner]] = 0.0
+            self.signs.array[corner, breaks.crossings.element[on_corner]] = 0
+            ends = mesh.edge_ends[edge]
+            still = (self.signs.array[ends[:, 0], column] * self.signs.array[ends[:, 1], column]) < 0
+            edge, column = edge[still], column[still]
 
     def _crossings(self, ends: Ints, which: Ints, column: Ints) -> Crossings:
-        gaps = self.differences.all
-        before, after = gaps[ends[:, 0], column], gaps[ends[:, 1], column]
-        full = self.columns[column]
-        level = np.zeros(len(column)) if self.levels is None else self.levels[full]
-        arrays = (2 * which, self.units[full], before, after, column, np.full_like(column, -1), level)
+        """Crossings on edges with ends (k, 2), of which edge ``i`` has points 2i and 2i + 1 of `EdgeErrorBounds`."""
+        differences = self.differences.array
+        before, after = differences[ends[:, 0], column], differences[ends[:, 1], column]
+        original_column = self.columns[column]
+        level = np.zeros(len(column)) if self.levels is None else self.levels[original_column]
+        arrays = (2 * which, self.units[original_column], before, after, column, np.full_like(column, -1), level)
         return Crossings(*map(torch.from_numpy, arrays))
 
-    def _add(self, edges: Ints, births: NewBreaks, noise: EdgeErrorBounds) -> None:
-        """New corners on edges, in order."""
-        state, local = self.state, births.piece // 2
-        one, two = noise.ends[2 * local], noise.ends[2 * local + 1]
-        part = torch.from_numpy(births.alpha)[:, None]
-        for rows in (self.differences, state.weights):
-            old = rows.all
-            rows.add(interpolate(torch.from_numpy(old[one]), torch.from_numpy(old[two]), part).numpy())
-        first = len(self.signs)
-        owned = births.break_of >= 0
-        self.differences.all[first + births.break_of[owned], births.crossings.element[owned]] = 0.0
-        self.signs.add(_signs(self.differences.all[first:]))
-        facts = np.zeros((len(births), 4), dtype=np.int64)
-        facts[:, 0], facts[:, 1] = state.node, self.number
-        facts[:, 2] = self.columns[births.crossings.element[births.representative]]
-        state.corner_origins.add(facts)
+    def _append_corners(self, edges: Ints, breaks: NewBreaks, errors: EdgeErrorBounds) -> None:
+        """Append a corner for every break on the edges (k,), in order."""
+        state, edge_index = self.state, breaks.piece // 2
+        first, second = errors.corners[2 * edge_index], errors.corners[2 * edge_index + 1]
+        fraction = torch.from_numpy(breaks.alpha)[:, None]
+        differences, weights = (
+            interpolate(torch.from_numpy(old[first]), torch.from_numpy(old[second]), fraction).numpy()
+            for old in (self.differences.array, state.corners.weights)
+        )
+        self.differences.append(differences)
+        first_new = len(self.signs)
+        owned = breaks.break_of >= 0
+        self.differences.array[first_new + breaks.break_of[owned], breaks.crossings.element[owned]] = 0.0
+        self.signs.append(_signs(self.differences.array[first_new:]))
+        difference = self.columns[breaks.crossings.element[breaks.representative]]
         with np.errstate(all="ignore"):
-            rate = births.slope / noise.length[local]
-            state.corner_errors.add(np.stack([rate, self.threshold / rate], 1))
-        self.origins.append((one, two, births.alpha))
-        count = np.bincount(local, minlength=len(edges))
-        some = count > 0
-        state.mesh.insert(edges[some], count[some], first + np.arange(len(births)))
+            slope = breaks.slope / errors.length[edge_index]
+            state.corners.append(
+                weights,
+                node=state.node,
+                separator=self.number,
+                difference=difference,
+                slope=slope,
+                error=self.threshold / slope,
+            )
+        self.new_corners.append(NewCorners(first, second, breaks.alpha))
+        count = np.bincount(edge_index, minlength=len(edges))
+        is_split = count > 0
+        state.mesh.insert_corners(edges[is_split], count[is_split], first_new + np.arange(len(breaks)))
 
-    def _pending_polygons(self) -> tuple[Ints, Ints]:
-        """Which polygon is cut by which difference: all pairs, in order."""
-        mesh, signs = self.state.mesh, self.signs.all
+    def _cut_pairs(self) -> tuple[Ints, Ints]:
+        """All pairs of a polygon and a difference that cuts it, sorted."""
+        mesh, signs = self.state.mesh, self.signs.array
         width = len(self.columns)
-        # where an edge was cut, a corner is on the knot: only columns with a zero can cut
+        # edges are split already, so a difference that cuts a polygon is zero at two of its corners
         columns = np.flatnonzero((signs == 0).any(0))
-        places, count = mesh.places(np.arange(len(mesh)))
-        starts = count.cumsum() - count
+        index, size = mesh.ring_indices(np.arange(len(mesh)))
+        starts = size.cumsum() - size
         keys = []
-        step = max(1, (1 << 26) // max(len(places), 1))
+        step = max(1, MAX_SIGN_TABLE_ENTRIES // max(len(index), 1))
         for at in range(0, len(columns), step):
             some = columns[at : at + step]
-            taken = signs[:, some][mesh.corners[places]]
-            low, high = np.minimum.reduceat(taken, starts), np.maximum.reduceat(taken, starts)
-            polygon, k = np.nonzero((low < 0) & (high > 0))
+            polygon, k = np.nonzero(_have_both_signs(signs[:, some][mesh.ring_corners[index]], starts))
             keys.append(polygon * width + some[k])
         key = np.sort(np.concatenate(keys)) if keys else np.zeros(0, dtype=np.int64)
         return key // width, key % width
 
-    def _cut_polygons(self, polygon: Ints, column: Ints, points: int) -> tuple[Ints, Ints]:
-        """Split along one chord of every polygon, until none is left or the corners are too many; the pairs left."""
+    def _split_polygons(self, polygon: Ints, column: Ints, max_corners: int) -> tuple[Ints, Ints]:
+        """Split every polygon along one chord per round; returns the pairs that are left if corners get too many."""
         state = self.state
-        while len(polygon) and not (len(state.weights) > points and len(state.mesh) > 1):
+        while len(polygon) and not (len(state.corners) > max_corners and len(state.mesh) > 1):
             start = np.flatnonzero(np.insert(polygon[1:] != polygon[:-1], 0, True))
             size = np.diff(np.append(start, len(polygon)))
             chosen = start + size // 2
-            chords = self._chords(polygon[chosen], column[chosen])
-            rest = np.ones(len(polygon), dtype=bool)
-            rest[chosen[~chords.again]] = False
-            cut = np.flatnonzero(chords.real)
-            full = self.columns[column[chosen[cut]]]
-            born = np.stack([np.full(len(cut), state.node), self.units[full], np.ones_like(cut)], 1)
-            owners = polygon[chosen[cut]]
-            made, edges = state.mesh.split(owners, chords.one[cut], chords.two[cut], born)
-            # what else crosses the new edges
-            of = np.full(len(state.mesh), -1)
-            of[owners] = np.arange(len(owners))
-            other, others = polygon[rest], column[rest]
-            chord = of[other]
-            on_cut = chord >= 0
-            crossing = edges[chord[on_cut]]
-            ends = state.mesh.ends[crossing]
-            signs = self.signs.all
-            one, two = signs[ends[:, 0], others[on_cut]], signs[ends[:, 1], others[on_cut]]
-            crossed = (one * two) < 0
-            self._tally(edges, chord[on_cut][(one == 0) & (two == 0)])
-            self._cross(crossing[crossed], others[on_cut][crossed])
-            # every pair may go on in the polygon, in the one split off it, or in both
-            twin = np.concatenate([other, made[chord[on_cut]]])
-            unit = np.concatenate([others, others[on_cut]])
-            kept = self._needs_cut(twin, unit)
-            width = len(self.columns)
-            key = np.sort(twin[kept] * width + unit[kept])
-            polygon, column = key // width, key % width
+            chords = self._find_chords(polygon[chosen], column[chosen])
+            remaining = np.ones(len(polygon), dtype=bool)
+            remaining[chosen[~chords.may_repeat]] = False
+            cut = np.flatnonzero(chords.is_proper)
+            units = self.units[self.columns[column[chosen[cut]]]]
+            origins = np.stack([np.full(len(cut), state.node), units, np.ones_like(cut)], 1)
+            split = polygon[chosen[cut]]
+            new_polygons, edges = state.mesh.split(split, chords.first[cut], chords.second[cut], origins)
+            polygon, column = self._remaining_pairs(split, new_polygons, edges, polygon[remaining], column[remaining])
         return polygon, column
 
-    def _tally(self, edges: Ints, chord: Ints) -> None:
-        """Differences that vanish along a whole new edge share it."""
-        np.add.at(self.state.mesh.origins[:, 2], edges[chord], 1)
+    def _remaining_pairs(
+        self,
+        split: Ints,  # (n,) polygons that were split
+        new_polygons: Ints,  # (n,) their other parts
+        edges: Ints,  # (n,) the chords
+        polygon: Ints,  # (pairs,)
+        column: Ints,  # (pairs,)
+    ) -> tuple[Ints, Ints]:
+        """Split the new edges where other chords cross them, and return the pairs that are still cut, sorted."""
+        state, signs = self.state, self.signs.array
+        chord_of = np.full(len(state.mesh), -1)
+        chord_of[split] = np.arange(len(split))
+        chord = chord_of[polygon]
+        was_split = chord >= 0
+        chord, split_column = chord[was_split], column[was_split]
+        ends = state.mesh.edge_ends[edges[chord]]
+        first_sign, second_sign = signs[ends[:, 0], split_column], signs[ends[:, 1], split_column]
+        crosses = (first_sign * second_sign) < 0
+        vanishes = (first_sign == 0) & (second_sign == 0)
+        np.add.at(state.mesh.edge_origins[:, 2], edges[chord[vanishes]], 1)  # the difference shares the edge
+        self._insert_crossings(edges[chord[crosses]], split_column[crosses])
+        # a difference may cut the polygon, the one split off it, or both
+        polygon, column = np.concatenate([polygon, new_polygons[chord]]), np.concatenate([column, split_column])
+        is_cut = self._are_cut(polygon, column)
+        width = len(self.columns)
+        key = np.sort(polygon[is_cut] * width + column[is_cut])
+        return key // width, key % width
 
-    def _needs_cut(self, polygon: Ints, column: Ints) -> Mask:
-        """Whether each difference has both signs on its polygon."""
+    def _are_cut(self, polygon: Ints, column: Ints) -> Bools:
+        """(pairs,) whether a difference has both signs on a polygon."""
         if not len(polygon):
             return np.zeros(0, dtype=bool)
         mesh = self.state.mesh
-        found = np.empty(len(polygon), dtype=bool)
-        ends = mesh.count[polygon].cumsum()
-        for at, to in _batches(ends, 1 << 24):
-            places, count = mesh.places(polygon[at:to])
-            taken = self.signs.all[mesh.corners[places], column[at:to].repeat(count)]
-            starts = count.cumsum() - count
-            found[at:to] = (np.minimum.reduceat(taken, starts) < 0) & (np.maximum.reduceat(taken, starts) > 0)
-        return found
+        is_cut = np.empty(len(polygon), dtype=bool)
+        ends = mesh.ring_size[polygon].cumsum()
+        for start, stop in _batches(ends, MAX_PAIR_CORNERS):
+            index, size = mesh.ring_indices(polygon[start:stop])
+            signs = self.signs.array[mesh.ring_corners[index], column[start:stop].repeat(size)]
+            is_cut[start:stop] = _have_both_signs(signs, size.cumsum() - size)
+        return is_cut
 
-    def _chords(self, polygon: Ints, column: Ints) -> _Chords:
-        """Where each polygon is cut: from the corner before what is negative to the one after."""
+    def _find_chords(self, polygon: Ints, column: Ints) -> _Chords:
+        """The chord along which each difference cuts its polygon: around a run of corners with negative sign.
+
+        If one side of a chord is no wider than rounding, its corners are set to zero instead.
+        """
         mesh = self.state.mesh
-        places, count = mesh.places(polygon)
-        corners = mesh.corners[places]
-        signs = self.signs.all[corners, column.repeat(count)]
-        first = count.cumsum() - count
-        before = np.arange(len(places)) - 1
-        before[first] = first + count - 1
+        index, size = mesh.ring_indices(polygon)
+        corners = mesh.ring_corners[index]
+        corner_column = column.repeat(size)
+        signs = self.signs.array[corners, corner_column]
+        start = size.cumsum() - size
+        previous = np.arange(len(index)) - 1
+        previous[start] = start + size - 1
         negative = signs < 0
-        entered, left = negative & ~negative[before], ~negative & negative[before]
-        position = count_within(count)
+        run_starts, run_ends = negative & ~negative[previous], ~negative & negative[previous]
+        position = count_within(size)
         far = np.iinfo(np.int64).max
-        begin = np.minimum.reduceat(np.where(entered, position, far), first)
-        after = (position - begin.repeat(count)) % count.repeat(count)
-        run = np.minimum.reduceat(np.where(left, after, far), first)
-        one, two = (begin - 1) % count, (begin + run) % count
-        again = np.add.reduceat(entered, first) > 1
-        thin = self._thin(corners, count, first, one, two, after < run.repeat(count))
-        for side in (False, True):  # what is within rounding of the chord lies on it
-            flat = thin[int(side)].repeat(count) & ((after < run.repeat(count)) == side) & (signs != 0)
-            self.signs.all[corners[flat], column.repeat(count)[flat]] = 0
-            self.differences.all[corners[flat], column.repeat(count)[flat]] = 0.0
-        real = ~(thin[0] | thin[1])
-        return _Chords(one, two, real, again | ~real)
+        run_start = np.minimum.reduceat(np.where(run_starts, position, far), start)
+        offset = (position - run_start.repeat(size)) % size.repeat(size)
+        run_length = np.minimum.reduceat(np.where(run_ends, offset, far), start)
+        first, second = (run_start - 1) % size, (run_start + run_length) % size
+        several_runs = np.add.reduceat(run_starts, start) > 1
+        in_run = offset < run_length.repeat(size)
+        thin_outside, thin_inside = self._thin_sides(corners, size, start, first, second, in_run)
+        for side, is_thin in ((False, thin_outside), (True, thin_inside)):
+            flat = is_thin.repeat(size) & (in_run == side) & (signs != 0)
+            self.signs.array[corners[flat], corner_column[flat]] = 0
+            self.differences.array[corners[flat], corner_column[flat]] = 0.0
+        is_proper = ~(thin_outside | thin_inside)
+        return _Chords(first, second, is_proper, several_runs | ~is_proper)
 
-    def _thin(self, corners: Ints, count: Ints, first: Ints, one: Ints, two: Ints, inside: Mask) -> tuple[Mask, Mask]:
-        """Whether what is outside a chord, or inside it, is no wider than rounding."""
+    def _thin_sides(
+        self,
+        corners: Ints,  # (ring corners,)
+        size: Ints,  # (polygons,)
+        start: Ints,  # (polygons,) where rings start in ``corners``
+        first: Ints,  # (polygons,) ring position of a chord's first corner
+        second: Ints,  # (polygons,) and of its second
+        inside: Bools,  # (ring corners,) on the inner side of the chord
+    ) -> tuple[Bools, Bools]:
+        """(polygons,) each: whether the outer, and whether the inner side of a chord is no wider than rounding."""
         frame = self.state.frame.coordinates
-        spot = self.state.weights.all[corners] @ frame
-        base = spot[first + one]
-        along = spot[first + two] - base
-        away = spot - base.repeat(count, 0)
-        along = along.repeat(count, 0)
-        width = np.abs(along[:, 0] * away[:, 1] - along[:, 1] * away[:, 0])
-        limit = MIN_RELATIVE_WIDTH * float(np.ptp(frame, axis=0).max()) * np.hypot(along[first, 0], along[first, 1])
-        outer = np.maximum.reduceat(np.where(inside, 0.0, width), first) <= limit
-        inner = np.maximum.reduceat(np.where(inside, width, 0.0), first) <= limit
-        return outer, inner
+        position = self.state.corners.weights[corners] @ frame
+        base = position[start + first]
+        along = position[start + second] - base
+        away = position - base.repeat(size, 0)
+        along = along.repeat(size, 0)
+        width = np.abs(along[:, 0] * away[:, 1] - along[:, 1] * away[:, 0])  # times the length of the chord
+        limit = MIN_RELATIVE_WIDTH * float(np.ptp(frame, axis=0).max()) * np.hypot(along[start, 0], along[start, 1])
+        thin_outside = np.maximum.reduceat(np.where(inside, 0.0, width), start) <= limit
+        thin_inside = np.maximum.reduceat(np.where(inside, width, 0.0), start) <= limit
+        return thin_outside, thin_inside
 
-    def _set_crossing_values(self, row: Ints, column: Ints) -> None:
-        """What sits on its knot is exactly the knot: some corners and columns."""
-        if self.levels is None or not len(row):
+    def _set_crossing_values(self, corner: Ints, column: Ints) -> None:
+        """Set elements that are on their knot at some corners to exactly the knot."""
+        if self.levels is None or not len(corner):
             return
         x = self.state.live[self.source]
         flat = x.view(len(x), -1).clone()
-        where = torch.from_numpy(row).to(x.device), torch.from_numpy(self.units[column]).to(x.device)
+        where = torch.from_numpy(corner).to(x.device), torch.from_numpy(self.units[column]).to(x.device)
         flat[where] = torch.from_numpy(self.levels[column]).to(x.device, x.dtype)
         self.state.live[self.source] = flat.view(x.shape)
 
 
+@dataclass(frozen=True)
 class _Chords:
-    """A chord for each polygon."""
+    """One chord for each of some polygons."""
 
-    def __init__(self, one: Ints, two: Ints, real: Mask, again: Mask) -> None:
-        self.one, self.two = one, two  # places in the lists of corners
-        self.real = real  # whether both sides have an area
-        self.again = again  # whether the same difference may cut the same polygon once more
-
-
-def _signs(gaps: Floats) -> Signs:
-    return (gaps > 0).view(np.int8) - (gaps < 0).view(np.int8)
+    first: Ints  # (n,) ring position of the chord's first corner
+    second: Ints  # (n,) and of its second
+    is_proper: Bools  # (n,) whether both sides have an area
+    may_repeat: Bools  # (n,) whether the same difference may cut the same polygon again
 
 
-def _batches(ends: Ints, most: int) -> list[tuple[int, int]]:
-    """Stretches of about ``most`` elements each, given where the elements of each end."""
-    cuts = np.searchsorted(ends, np.arange(most, int(ends[-1]), most)) if len(ends) else np.zeros(0, dtype=np.int64)
-    marks = np.unique(np.concatenate([[0], cuts, [len(ends)]]))
-    return list(zip(marks[:-1].tolist(), marks[1:].tolist(), strict=True))
+def _signs(differences: Floats) -> Signs:
+    return (differences > 0).view(np.int8) - (differences < 0).view(np.int8)
+
+
+def _have_both_signs(signs: Signs, starts: Ints) -> Bools:
+    """Whether positive and negative signs occur in each of some adjacent ranges of rows."""
+    return (np.minimum.reduceat(signs, starts) < 0) & (np.maximum.reduceat(signs, starts) > 0)
+
+
+def _batches(ends: Ints, max_elements: int) -> list[tuple[int, int]]:
+    """Divide ranges that end at ``ends`` into batches of about ``max_elements`` elements: first and last range."""
+    cuts = (
+        np.searchsorted(ends, np.arange(max_elements, int(ends[-1]), max_elements))
+        if len(ends)
+        else np.zeros(0, dtype=np.int64)
+    )
+    edges = np.unique(np.concatenate([[0], cuts, [len(ends)]]))
+    return list(zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True))

@@ -1,4 +1,4 @@
-"""Cutting a plane node by node: values of every live tensor at every corner, in bounded memory."""
+"""The sweep of a plane: polygons are subdivided node by node, in bounded memory."""
 
 from __future__ import annotations
 
@@ -14,80 +14,83 @@ from ...numerics.static_filter import Magnitude
 from ...ops.base import Breaking, Input
 from ..dense.state import input_magnitudes
 from ..dense.sweep import max_magnitude
+from .corners import CornerTable
 from .error_model import node_separators, plane_filter
-from .growable import GrowableArray
 from .merge import merge_polygons
 from .mesh import Mesh
-from .separators import merges_cells
+from .separators import needs_merging
 from .state import MeshState, PlaneFrame
 from .subdivide import Subdivision
 
 
 def start_mesh(network: Network, frame: PlaneFrame) -> MeshState:
-    """The polygon itself, before the first node."""
+    """The state before the first node: the given polygon itself."""
     count = len(frame.coordinates)
     live = dict(zip(network.inputs, frame.corners, strict=True))
-    births = np.zeros((count, 4), dtype=np.int64)
-    births[:, 0] = -1
-    rows = (GrowableArray(np.eye(count)), GrowableArray(births), GrowableArray(np.zeros((count, 2))))
-    return MeshState(frame, 0, Mesh.polygon(count), *rows, live, input_magnitudes(live), plane_filter(network, frame))
+    corners = CornerTable.of_vertices(np.eye(count))
+    filter = plane_filter(network, frame)
+    return MeshState(frame, 0, Mesh.polygon(count), corners, live, input_magnitudes(live), filter)
 
 
 def sweep_plane(
-    network: Network, frame: PlaneFrame, points: int, deadline: float = float("inf")
+    network: Network, frame: PlaneFrame, max_corners: int, deadline: float = float("inf")
 ) -> Iterator[MeshState]:
-    """All polygons, part after part of at most about so many corners; ends early at the deadline."""
-    facts = sweep_plan(network)
-    waiting = [start_mesh(network, frame)]
-    while waiting:
-        state = waiting.pop()
+    """Sweep a plane; yields finished parts of about ``max_corners`` corners and ends early at the deadline."""
+    plan = sweep_plan(network)
+    pending = [start_mesh(network, frame)]
+    while pending:
+        state = pending.pop()
         while state.node < len(network.nodes):
             if time.monotonic() > deadline:
                 return
-            if len(state.mesh) > 1 and len(state.weights) > points:
-                state, later = state.halves()
-                waiting.append(later)
+            if len(state.mesh) > 1 and len(state.corners) > max_corners:
+                state, second = state.split_in_half()
+                pending.append(second)
             else:
-                _step(network, facts, state, points)
+                _evaluate_next(network, plan, state, max_corners)
         yield state
 
 
-def _step(network: Network, facts: SweepPlan, state: MeshState, points: int) -> None:
-    """Past the next node, or as far as so many corners allow."""
+def _evaluate_next(network: Network, plan: SweepPlan, state: MeshState, max_corners: int) -> None:
+    """Evaluate the next node in place; a breaking node is left unfinished if there are too many corners."""
     i = state.node
     node = network.nodes[i]
-    if i not in facts.last_use:
+    if i not in plan.last_use:
         state.live.pop(i, None)
     elif isinstance(node.op, Breaking):
-        if not subdivide_at_node(network, state, node.op, points):
+        if not subdivide_at_node(network, state, node.op, max_corners):
             return
     elif not isinstance(node.op, Input):
         state.live[i] = node.op.evaluate(*(state.live[j] for j in node.inputs))
-        state.sizes[i] = Magnitude.after(facts, i, [state.sizes[j] for j in node.inputs], state.eps)
+        state.bounds[i] = Magnitude.after(plan, i, [state.bounds[j] for j in node.inputs], state.eps)
     for j in set(node.inputs):
-        if facts.last_use.get(j) == i:
+        if plan.last_use.get(j) == i:
             state.live.pop(j, None)
-            state.sizes.pop(j, None)
+            state.bounds.pop(j, None)
     state.node = i + 1
 
 
-def subdivide_at_node(network: Network, state: MeshState, op: Breaking, points: int) -> bool:
-    """Cut along everything that a breaking node compares, and evaluate it; whether that came to its end."""
+def subdivide_at_node(network: Network, state: MeshState, op: Breaking, max_corners: int) -> bool:
+    """Subdivide the polygons along all separators of a breaking node and evaluate it, in place.
+
+    Returns False if it was interrupted because there are too many corners; the rest is then pending in the state.
+    """
     i = state.node
     source = network.nodes[i].inputs[0]
     largest = max_magnitude(state.live[source], network.nodes[i].name)
-    facts, size = sweep_plan(network), state.sizes[source]
-    doubtful = state.filter.threshold(i, state.dtype, largest, size)
-    state.sizes[i] = Magnitude(largest * facts.value_gain[i], size.errors * facts.error_gain[i])
-    before, edges = len(state.weights), len(state.mesh.ends)
-    contests = node_separators(network, i)
-    for number in range(0 if state.work is None else state.work.number, len(contests)):
-        # polygons that may have to be joined again are not parted
-        most = sys.maxsize if merges_cells(op) else points
-        if not Subdivision(network, state, number, contests[number], largest, doubtful).run(most):
+    plan, bound = sweep_plan(network), state.bounds[source]
+    threshold = state.filter.threshold(i, state.dtype, largest, bound)
+    state.bounds[i] = Magnitude(largest * plan.value_gain[i], bound.errors * plan.error_gain[i])
+    corners_before, edges_before = len(state.corners), len(state.mesh.edge_ends)
+    separators = node_separators(network, i)
+    for number in range(0 if state.pending is None else state.pending.number, len(separators)):
+        # polygons that may be merged again must stay in one part
+        limit = sys.maxsize if needs_merging(op) else max_corners
+        subdivision = Subdivision(network, state, number, separators[number], magnitude=largest, threshold=threshold)
+        if not subdivision.run(limit):
             return False
-    if merges_cells(op) and len(state.mesh.ends) > edges:
-        merge_polygons(network, state, op, before, doubtful)
+    if needs_merging(op) and len(state.mesh.edge_ends) > edges_before:
+        merge_polygons(network, state, op, corners_before, threshold)
     state.mesh.pack()
     state.live[i] = op.evaluate(state.live[source])
     return True

@@ -1,4 +1,4 @@
-"""Products with weights: Gemm, MatMul, convolutions, batch normalisation."""
+"""Read products with weights: Gemm, MatMul, convolutions, batch normalization."""
 
 from __future__ import annotations
 
@@ -7,164 +7,171 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ...network.builder import Refused
+from ...network.builder import MULTIPLIES_INPUTS, UnsupportedOperator
 from .. import limits
 from .arithmetic import elementwise
-from .values import Call, Held, Value, given, operator
-from .windows import paddings
+from .values import DependentValue, OnnxNode, Value, get_input, operator
+from .windows import resolve_padding
 
 
 @operator("MatMul")
-def matmul(c: Call, inputs: list[Value]) -> Value:
-    one, two = inputs[:2]
-    if one is None or two is None:
-        raise c.damaged("An input is missing.")
-    if isinstance(one, Tensor) and isinstance(two, Tensor):
-        pair = one.to(torch.float64), two.to(torch.float64)
-        limits.sized(torch.matmul(*(t.to("meta") for t in pair)).shape, "the result", c.sketch.where, limits.WIDTH)
+def matmul(node: OnnxNode, inputs: list[Value]) -> Value:
+    left, right = inputs[:2]
+    if left is None or right is None:
+        raise node.make_error("An input is missing.")
+    if isinstance(left, Tensor) and isinstance(right, Tensor):
+        pair = left.to(torch.float64), right.to(torch.float64)
+        node.check_result_size(torch.matmul(*(t.to("meta") for t in pair)).shape)
         return torch.matmul(*pair)
-    if isinstance(one, Held) and isinstance(two, Held):
-        raise Refused("multiplies two branches of data")
-    held, weight = (one, two) if isinstance(one, Held) else (two, one)
+    if isinstance(left, DependentValue) and isinstance(right, DependentValue):
+        raise UnsupportedOperator(MULTIPLIES_INPUTS)
+    is_left = isinstance(left, DependentValue)
+    x, weight = (left, right) if is_left else (right, left)
     weight = weight.to(torch.float64)
-    if not held.shape or not weight.dim():
-        raise c.damaged("It takes matrices and vectors, not single numbers.")
-    # the batch dim must not be one that is summed over, nor grow by the weight's own leading dims
-    deep = len(held.shape) - (0 if held is one else 1) >= 2
-    alone = weight.dim() <= 2 or (weight.dim() <= len(held.shape) and weight.shape[0] == 1)
-    if held.leads and deep and alone and weight.dim():
-        weight = weight.squeeze(0) if weight.dim() > 2 and weight.dim() == len(held.shape) else weight
-        args = (c.data(held), weight) if held is one else (weight, c.data(held))
-        return c.led(c.call("matmul", *args))
-    if len(held.shape) == 1 and held is two:
-        column = c.reshaped(held, (*held.shape, 1))
-        made = c.whole_point(c.call("matmul", weight, c.full(column)))
-        return c.reshaped(made, made.shape[:-1])
-    args = (c.full(held), weight) if held is one else (weight, c.full(held))
-    return c.whole_point(c.call("matmul", *args))
+    if not x.shape or not weight.dim():
+        raise node.make_error("It takes matrices and vectors, not single numbers.")
+    # the batch dimension must not be summed over, nor be broadcast with leading dimensions of the weight
+    keeps_batch = len(x.shape) - (0 if is_left else 1) >= 2
+    no_broadcast = weight.dim() <= 2 or (weight.dim() <= len(x.shape) and weight.shape[0] == 1)
+    if x.has_batch_dim and keeps_batch and no_broadcast and weight.dim():
+        weight = weight.squeeze(0) if weight.dim() > 2 and weight.dim() == len(x.shape) else weight
+        args = (node.as_node_output(x), weight) if is_left else (weight, node.as_node_output(x))
+        return node.make_batched(node.call("matmul", *args))
+    if len(x.shape) == 1 and not is_left:
+        column = node.reshape(x, (*x.shape, 1))
+        product = node.make_unbatched(node.call("matmul", weight, node.as_unbatched(column)))
+        return node.reshape(product, product.shape[:-1])
+    args = (node.as_unbatched(x), weight) if is_left else (weight, node.as_unbatched(x))
+    return node.make_unbatched(node.call("matmul", *args))
 
 
 @operator("Gemm")
-def gemm(c: Call, inputs: list[Value]) -> Value:
-    one, two, three = inputs[0], given(inputs, 1), given(inputs, 2)
-    alpha, beta = c.number("alpha", 1.0), c.number("beta", 1.0)
-    if isinstance(one, Held) and isinstance(two, Tensor) and not c.get("transA", 0) and one.leads:
-        if two.dim() != 2 or len(one.shape) != 2:
-            raise c.damaged("Gemm takes matrices.")
-        weight = (two if c.get("transB", 0) else two.T).to(torch.float64).contiguous()
+def gemm(node: OnnxNode, inputs: list[Value]) -> Value:
+    left, right, addend = inputs[0], get_input(inputs, 1), get_input(inputs, 2)
+    alpha, beta = node.get_number("alpha", 1.0), node.get_number("beta", 1.0)
+    transposes_left, transposes_right = node.get_attribute("transA", 0), node.get_attribute("transB", 0)
+    is_linear = isinstance(left, DependentValue) and left.has_batch_dim and not transposes_left
+    if is_linear and isinstance(right, Tensor):
+        if right.dim() != 2 or len(left.shape) != 2:
+            raise node.make_error("Gemm takes matrices.")
+        weight = (right if transposes_right else right.T).to(torch.float64).contiguous()
         bias = None
-        if isinstance(three, Tensor):
-            bias = (three.to(torch.float64) * beta).broadcast_to(1, len(weight))[0].contiguous()
-        made = c.led(c.call("linear", c.data(one), weight if alpha == 1 else weight * alpha, bias))
-        return elementwise(c, "add.Tensor", made, _times(c, three, beta)) if isinstance(three, Held) else made
-    one = _transposed(c, one) if c.get("transA", 0) else one
-    two = _transposed(c, two) if c.get("transB", 0) else two
-    product = _times(c, matmul(c, [one, two]), alpha)
-    return product if three is None else elementwise(c, "add.Tensor", product, _times(c, three, beta))
+        if isinstance(addend, Tensor):
+            bias = (addend.to(torch.float64) * beta).broadcast_to(1, len(weight))[0].contiguous()
+        scaled = weight if alpha == 1 else weight * alpha
+        product = node.make_batched(node.call("linear", node.as_node_output(left), scaled, bias))
+        if not isinstance(addend, DependentValue):
+            return product
+        return elementwise(node, "add.Tensor", product, _multiply(node, addend, beta))
+    left = _transpose(node, left) if transposes_left else left
+    right = _transpose(node, right) if transposes_right else right
+    product = _multiply(node, matmul(node, [left, right]), alpha)
+    return product if addend is None else elementwise(node, "add.Tensor", product, _multiply(node, addend, beta))
 
 
-def _times(c: Call, value: Value, factor: float) -> Value:
-    return value if factor == 1 else elementwise(c, "mul.Tensor", value, torch.tensor(factor, dtype=torch.float64))
+def _multiply(node: OnnxNode, value: Value, factor: float) -> Value:
+    return value if factor == 1 else elementwise(node, "mul.Tensor", value, torch.tensor(factor, dtype=torch.float64))
 
 
-def _transposed(c: Call, value: Value) -> Value:
+def _transpose(node: OnnxNode, value: Value) -> Value:
     if isinstance(value, Tensor):
         return value.transpose(0, 1)
-    held = c.held(value)
-    return c.whole_point(c.call("transpose.int", c.full(held), 1, 2))
+    x = node.as_unbatched(node.require_dependent(value))
+    return node.make_unbatched(node.call("transpose.int", x, 1, 2))
 
 
 @operator("Conv")
-def conv(c: Call, inputs: list[Value]) -> Value:
-    x, weight = c.leading(inputs[0]), c.constant(inputs[1], "its kernel").to(torch.float64)
-    bias = None if given(inputs, 2) is None else c.constant(inputs[2], "its bias").to(torch.float64)
+def conv(node: OnnxNode, inputs: list[Value]) -> Value:
+    x, weight = node.as_batched(inputs[0]), node.require_constant(inputs[1], "its kernel").to(torch.float64)
+    bias = None if get_input(inputs, 2) is None else node.require_constant(inputs[2], "its bias").to(torch.float64)
     spatial = weight.dim() - 2
-    _ranked(c, spatial, x.shape)
-    strides, dilations = c.ints("strides", [1] * spatial), c.ints("dilations", [1] * spatial)
+    _check_spatial_dims(node, spatial, x.shape)
+    strides, dilations = node.get_ints("strides", [1] * spatial), node.get_ints("dilations", [1] * spatial)
     kernel = list(weight.shape[2:])
-    if c.ints("kernel_shape", kernel) != kernel:
-        raise c.damaged("kernel_shape is not that of the weight.")
-    before, after = paddings(c, x.shape[1:], kernel, strides, dilations)
+    if node.get_ints("kernel_shape", kernel) != kernel:
+        raise node.make_error("kernel_shape differs from the shape of the weight.")
+    before, after = resolve_padding(node, x.shape[1:], kernel, strides, dilations)
     padding = before
     if before != after:
-        x = c.call("constant_pad_nd", x, _torch_pads(before, after), 0.0)
+        x = node.call("constant_pad_nd", x, _to_torch_padding(before, after), 0.0)
         padding = [0] * spatial
-    _biased(c, bias, weight.shape[0])
-    args: list[Any] = [x, weight, bias, strides, padding, dilations, int(c.number("group", 1))]
-    return c.led(c.call(f"conv{spatial}d", *args))
+    _check_bias(node, bias, weight.shape[0])
+    args: list[Any] = [x, weight, bias, strides, padding, dilations, int(node.get_number("group", 1))]
+    return node.make_batched(node.call(f"conv{spatial}d", *args))
 
 
 @operator("ConvTranspose")
-def conv_transpose(c: Call, inputs: list[Value]) -> Value:
-    x, weight = c.leading(inputs[0]), c.constant(inputs[1], "its kernel").to(torch.float64)
-    bias = None if given(inputs, 2) is None else c.constant(inputs[2], "its bias").to(torch.float64)
+def conv_transpose(node: OnnxNode, inputs: list[Value]) -> Value:
+    x, weight = node.as_batched(inputs[0]), node.require_constant(inputs[1], "its kernel").to(torch.float64)
+    bias = None if get_input(inputs, 2) is None else node.require_constant(inputs[2], "its bias").to(torch.float64)
     spatial = weight.dim() - 2
-    _ranked(c, spatial, x.shape)
-    group = int(c.number("group", 1))
-    _biased(c, bias, weight.shape[1] * group)
-    strides, dilations = c.ints("strides", [1] * spatial), c.ints("dilations", [1] * spatial)
-    extra = c.ints("output_padding", [0] * spatial)
+    _check_spatial_dims(node, spatial, x.shape)
+    group = int(node.get_number("group", 1))
+    _check_bias(node, bias, weight.shape[1] * group)
+    strides, dilations = node.get_ints("strides", [1] * spatial), node.get_ints("dilations", [1] * spatial)
+    output_padding = node.get_ints("output_padding", [0] * spatial)
     kernel = list(weight.shape[2:])
-    reach = [(k - 1) * d + 1 for k, d in zip(kernel, dilations, strict=True)]
-    whole = [s * (n - 1) + o + r for s, n, o, r in zip(strides, x.shape[1:], extra, reach, strict=True)]
-    wanted, mode = c.ints("output_shape"), c.get("auto_pad", "NOTSET")
-    if wanted or mode in ("SAME_UPPER", "SAME_LOWER"):
-        wanted = wanted[-spatial:] or [n * s for n, s in zip(x.shape[1:], strides, strict=True)]
-        totals = [max(w - n, 0) if w > n else w - n for w, n in zip(whole, wanted, strict=True)]
+    spans = [(k - 1) * d + 1 for k, d in zip(kernel, dilations, strict=True)]
+    # sizes of the output before its padding is cut off
+    full = [s * (n - 1) + o + r for s, n, o, r in zip(strides, x.shape[1:], output_padding, spans, strict=True)]
+    sizes, mode = node.get_ints("output_shape"), node.get_attribute("auto_pad", "NOTSET")
+    if sizes or mode in ("SAME_UPPER", "SAME_LOWER"):
+        sizes = sizes[-spatial:] or [n * s for n, s in zip(x.shape[1:], strides, strict=True)]
+        totals = [f - n for f, n in zip(full, sizes, strict=True)]
         if any(t < 0 for t in totals):
-            raise Refused("asks for an output larger than its kernel reaches")
+            raise UnsupportedOperator("has an output_shape larger than its kernel reaches")
         half, rest = [t // 2 for t in totals], [t - t // 2 for t in totals]
         before, after = (half, rest) if mode == "SAME_UPPER" else (rest, half)
     else:
-        pads = c.ints("pads", [0] * (2 * spatial)) if mode == "NOTSET" else [0] * (2 * spatial)
+        pads = node.get_ints("pads", [0] * (2 * spatial)) if mode == "NOTSET" else [0] * (2 * spatial)
         before, after = pads[:spatial], pads[spatial:]
     if any(p < 0 for p in (*before, *after)) or any(v < 1 for v in (*strides, *dilations)):
-        raise c.damaged("A stride or dilation is less than 1, or a padding less than 0.")
-    if any(b + a >= n for b, a, n in zip(before, after, whole, strict=True)):
-        raise c.damaged("Its padding cuts away all that it makes.")
-    if any(n > limits.WIDTH for n in whole):
-        raise c.damaged("A kernel, stride or dilation is absurdly large.")
-    # drawn without padding, then cut: output_padding is rows that the kernel may reach
-    grow = [max(0, o - (s - 1)) for o, s in zip(extra, strides, strict=True)]
-    if any(grow):
-        raise Refused("has an output_padding of a stride or more")
-    args: list[Any] = [x, weight, bias, strides, [0] * spatial, extra, group, dilations]
+        raise node.make_error("A stride or dilation is less than 1, or a padding less than 0.")
+    if any(b + a >= n for b, a, n in zip(before, after, full, strict=True)):
+        raise node.make_error("Its padding cuts off the whole output.")
+    if any(n > limits.MAX_VALUE_ELEMENTS for n in full):
+        raise node.make_error("A kernel, stride or dilation is too large.")
+    # without padding, and then cut: ONNX allows padding that differs at the two ends
+    if any(o >= s for o, s in zip(output_padding, strides, strict=True)):
+        raise UnsupportedOperator("has an output_padding of a stride or more")
+    args: list[Any] = [x, weight, bias, strides, [0] * spatial, output_padding, group, dilations]
     names = {1: "conv_transpose1d", 2: "conv_transpose2d.input", 3: "conv_transpose3d.input"}
-    made = c.call(names[spatial], *args)
+    output = node.call(names[spatial], *args)
     for d in range(spatial):
-        size = made.shape[d + 1]
+        size = output.shape[d + 1]
         if before[d] or after[d]:
-            made = c.call("slice.Tensor", made, d + 2, before[d], size - after[d], 1)
-    return c.led(made)
+            output = node.call("slice.Tensor", output, d + 2, before[d], size - after[d], 1)
+    return node.make_batched(output)
 
 
 @operator("BatchNormalization")
-def batch_norm(c: Call, inputs: list[Value]) -> Value:
-    if c.get("training_mode", 0):
-        raise Refused("uses the statistics of the batch: the file is in training mode")
-    if c.get("spatial", 1) != 1:
-        raise Refused("has statistics for every place, which is not supported")
-    scale, bias, mean, var = (c.constant(v, "its numbers").to(torch.float64) for v in inputs[1:5])
-    held = c.held(inputs[0])
-    if held.leads and len(held.shape) >= 2:
-        return c.led(
-            c.call("batch_norm", c.data(held), scale, bias, mean, var, False, 0.1, c.number("epsilon", 1e-5), False)
-        )
-    raise Refused(f"expects a batch of one point, not shape {list(held.shape)}")
+def batch_norm(node: OnnxNode, inputs: list[Value]) -> Value:
+    if node.get_attribute("training_mode", 0):
+        raise UnsupportedOperator("uses the statistics of the batch: the file is in training mode")
+    if node.get_attribute("spatial", 1) != 1:
+        raise UnsupportedOperator("has separate statistics for every pixel, which is not supported")
+    scale, bias, mean, var = (node.require_constant(v, "its statistics").to(torch.float64) for v in inputs[1:5])
+    x = node.require_dependent(inputs[0])
+    if not x.has_batch_dim or len(x.shape) < 2:
+        raise UnsupportedOperator(f"expects a batch of one point, not shape {list(x.shape)}")
+    eps = node.get_number("epsilon", 1e-5)
+    statistics = (scale, bias, mean, var)
+    options = {"training": False, "momentum": 0.1, "eps": eps, "cudnn_enabled": False}
+    return node.make_batched(node.call("batch_norm", node.as_node_output(x), *statistics, **options))
 
 
-def _biased(c: Call, bias: Tensor | None, channels: int) -> None:
+def _check_bias(node: OnnxNode, bias: Tensor | None, channels: int) -> None:
     if bias is not None and tuple(bias.shape) != (channels,):
-        raise c.damaged(f"The bias has shape {list(bias.shape)}, and there are {channels} channels.")
+        raise node.make_error(f"The bias has shape {list(bias.shape)}, but the number of channels is {channels}.")
 
 
-def _ranked(c: Call, spatial: int, shape: tuple[int, ...]) -> None:
+def _check_spatial_dims(node: OnnxNode, spatial: int, shape: tuple[int, ...]) -> None:
     if spatial not in (1, 2, 3):
-        raise Refused(f"has {spatial} spatial dims, and 1, 2 or 3 are supported")
+        raise UnsupportedOperator(f"has {spatial} spatial dimensions; only 1, 2 or 3 are supported")
     if len(shape) != spatial + 1:
-        raise c.damaged(f"The kernel has {spatial} spatial dims and the input {len(shape) - 1}.")
+        raise node.make_error(f"The kernel has {spatial} spatial dimensions, but the input has {len(shape) - 1}.")
 
 
-def _torch_pads(before: list[int], after: list[int]) -> list[int]:
-    """Paddings in torch's order: the last dim first."""
+def _to_torch_padding(before: list[int], after: list[int]) -> list[int]:
+    """Paddings in torch's order: the last dimension first."""
     return [p for pair in zip(reversed(before), reversed(after), strict=True) for p in pair]

@@ -1,4 +1,4 @@
-"""Operators that move elements, and those that make constants and shapes."""
+"""Read operators that rearrange elements, and those that make constants and shapes."""
 
 from __future__ import annotations
 
@@ -11,305 +11,321 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ...network.builder import Data, Refused
+from ...humanize import count_noun
+from ...network.builder import NodeOutput, UnsupportedOperator
 from .. import limits
-from .values import Call, Held, Value, given, operator
+from .values import DependentValue, OnnxNode, Value, get_input, operator
 
 ValueShape = tuple[int, ...]
 
 
-def shape_of(value: Value) -> ValueShape:
+def get_shape(value: Value) -> ValueShape:
     """The shape of a value in the file."""
-    return value.shape if isinstance(value, Held) else tuple(value.shape)
+    return value.shape if isinstance(value, DependentValue) else tuple(value.shape)
 
 
-def picked(c: Call, value: Value, axis: int, chosen: range | np.ndarray[Any, Any]) -> Value:
-    """Chosen slices along one axis, in the order given."""
-    shape = shape_of(value)
-    (axis,) = c.axes([axis], len(shape))
+def select_along_axis(node: OnnxNode, value: Value, axis: int, indices: range | np.ndarray[Any, Any]) -> Value:
+    """Select slices along one axis by their indices, in the order of ``indices``."""
+    shape = get_shape(value)
+    (axis,) = node.resolve_axes([axis], len(shape))
     size = shape[axis]
-    most = max(limits.WIDTH, prod(shape))  # a weight may be larger than a value, and parts of it are no larger
-    limits.sized([*shape[:axis], len(chosen), *shape[axis + 1 :]], "the result", c.sketch.where, most)
-    listed = np.arange(chosen.start, chosen.stop, chosen.step) if isinstance(chosen, range) else chosen
-    index = torch.from_numpy(listed.astype(np.int64))
+    limit = max(limits.MAX_VALUE_ELEMENTS, prod(shape))  # a part of a large weight is allowed
+    limits.count_elements([*shape[:axis], len(indices), *shape[axis + 1 :]], "the result", node.recorder.where, limit)
+    array = np.arange(indices.start, indices.stop, indices.step) if isinstance(indices, range) else indices
+    index = torch.from_numpy(array.astype(np.int64))
     if bool(((index < 0) | (index >= size)).any()):
-        raise c.damaged(f"An index lies outside of a dim of size {size}.")
+        raise node.make_error(f"An index is outside of a dimension of size {size}.")
     if isinstance(value, Tensor):
         return value.index_select(axis, index)
     if torch.equal(index, torch.arange(size)):
         return value
-    return c.along(value, [axis], lambda x, d: c.call("index_select", x, d[0], index))
+    return node.apply_along_axes(value, [axis], lambda x, d: node.call("index_select", x, d[0], index))
 
 
 @operator("Reshape")
-def reshape(c: Call, inputs: list[Value]) -> Value:
+def reshape(node: OnnxNode, inputs: list[Value]) -> Value:
     value = inputs[0]
-    asked = c.whole(inputs[1], "its shape") if len(inputs) > 1 else c.ints("shape")
-    old = shape_of(value)
-    if any(d < -1 for d in asked) or asked.count(-1) > 1:
-        raise c.damaged(f"{asked} is not a shape.")
-    shape = list(asked)
-    if not c.get("allowzero", 0):
+    target = node.require_whole_numbers(inputs[1], "its shape") if len(inputs) > 1 else node.get_ints("shape")
+    old = get_shape(value)
+    if any(d < -1 for d in target) or target.count(-1) > 1:
+        raise node.make_error(f"{target} is not a shape.")
+    shape = list(target)
+    if not node.get_attribute("allowzero", 0):
         if any(d == 0 and i >= len(old) for i, d in enumerate(shape)):
-            raise c.damaged(f"Shape {asked} keeps a dim that the input does not have.")
+            raise node.make_error(f"Shape {target} copies a dimension that the input does not have.")
         shape = [old[i] if d == 0 else d for i, d in enumerate(shape)]
     if -1 in shape:
         rest = prod(d for d in shape if d != -1)
         if rest == 0 or prod(old) % rest:
-            raise c.damaged(f"A value of shape {list(old)} cannot become {asked}.")
+            raise node.make_error(f"A value of shape {list(old)} cannot become {target}.")
         shape[shape.index(-1)] = prod(old) // rest
-    if isinstance(value, Tensor):
-        limits.sized(shape, "the result", c.sketch.where)
-        return value.reshape(shape)
-    return c.reshaped(value, shape)
+    return _reshape_value(node, value, shape)
 
 
 @operator("Flatten")
-def flatten(c: Call, inputs: list[Value]) -> Value:
-    shape = shape_of(inputs[0])
-    axis = int(c.number("axis", 1))
+def flatten(node: OnnxNode, inputs: list[Value]) -> Value:
+    shape = get_shape(inputs[0])
+    axis = int(node.get_number("axis", 1))
     if not -len(shape) <= axis <= len(shape):
-        raise c.damaged(f"Axis {axis} does not exist.")
+        raise node.make_error(f"Axis {axis} does not exist.")
     axis = axis + len(shape) if axis < 0 else axis
-    return _with_shape(c, inputs[0], [prod(shape[:axis]), prod(shape[axis:])])
+    return _reshape_value(node, inputs[0], [prod(shape[:axis]), prod(shape[axis:])])
 
 
 @operator("Squeeze")
-def squeeze(c: Call, inputs: list[Value]) -> Value:
-    shape = shape_of(inputs[0])
-    axes = c.whole(inputs[1], "its axes") if given(inputs, 1) is not None else c.ints("axes")
-    gone = c.axes(axes, len(shape)) if axes else [d for d, n in enumerate(shape) if n == 1]
-    if any(shape[d] != 1 for d in gone):
-        raise c.damaged(f"Only dims of size 1 can be squeezed, not those of {list(shape)} at {axes}.")
-    return _with_shape(c, inputs[0], [n for d, n in enumerate(shape) if d not in gone])
+def squeeze(node: OnnxNode, inputs: list[Value]) -> Value:
+    shape = get_shape(inputs[0])
+    axes = _read_input_or_attribute(node, inputs, "axes")
+    dropped = node.resolve_axes(axes, len(shape)) if axes else [d for d, n in enumerate(shape) if n == 1]
+    if any(shape[d] != 1 for d in dropped):
+        raise node.make_error(
+            f"Shape {list(shape)} cannot be squeezed along axes {axes}: only dimensions of size 1 can."
+        )
+    return _reshape_value(node, inputs[0], [n for d, n in enumerate(shape) if d not in dropped])
 
 
 @operator("Unsqueeze")
-def unsqueeze(c: Call, inputs: list[Value]) -> Value:
-    shape = list(shape_of(inputs[0]))
-    axes = c.whole(inputs[1], "its axes") if given(inputs, 1) is not None else c.ints("axes")
-    limits.within(len(axes), limits.DIMS, "dims of the result", c.sketch.where)
-    for axis in sorted(c.axes(axes, len(shape) + len(axes))):
+def unsqueeze(node: OnnxNode, inputs: list[Value]) -> Value:
+    shape = list(get_shape(inputs[0]))
+    axes = _read_input_or_attribute(node, inputs, "axes")
+    limits.check_limit(len(axes), limits.MAX_DIMS, "dimensions of the result", node.recorder.where)
+    for axis in sorted(node.resolve_axes(axes, len(shape) + len(axes))):
         shape.insert(axis, 1)
-    return _with_shape(c, inputs[0], shape)
+    return _reshape_value(node, inputs[0], shape)
 
 
-def _with_shape(c: Call, value: Value, shape: Sequence[int]) -> Value:
+def _read_input_or_attribute(node: OnnxNode, inputs: list[Value], key: str) -> list[int]:
+    """Whole numbers that are the second input in newer operator sets, and an attribute in older ones."""
+    if get_input(inputs, 1) is None:
+        return node.get_ints(key)
+    return node.require_whole_numbers(inputs[1], f"its {key}")
+
+
+def _reshape_value(node: OnnxNode, value: Value, shape: Sequence[int]) -> Value:
+    """Reshape a constant or a value that depends on the input."""
     if isinstance(value, Tensor):
-        limits.sized(shape, "the result", c.sketch.where)
+        limits.count_elements(shape, "the result", node.recorder.where)
         return value.reshape(list(shape))
-    return c.reshaped(value, shape)
+    return node.reshape(value, shape)
 
 
 @operator("Transpose")
-def transpose(c: Call, inputs: list[Value]) -> Value:
-    value, rank = inputs[0], len(shape_of(inputs[0]))
-    perm = c.ints("perm", range(rank - 1, -1, -1))
+def transpose(node: OnnxNode, inputs: list[Value]) -> Value:
+    value, rank = inputs[0], len(get_shape(inputs[0]))
+    perm = node.get_ints("perm", range(rank - 1, -1, -1))
     if sorted(perm) != list(range(rank)):
-        raise c.damaged(f"{perm} is not an order of {rank} dims.")
+        raise node.make_error(f"{perm} is not a permutation of {rank} dimensions.")
     if isinstance(value, Tensor):
         return value.permute(perm)
-    if value.leads and perm[0] == 0:
-        return c.led(c.call("permute", c.data(value), perm))
-    return c.whole_point(c.call("permute", c.full(value), [0, *(p + 1 for p in perm)]))
+    if value.has_batch_dim and perm[0] == 0:
+        return node.make_batched(node.call("permute", node.as_node_output(value), perm))
+    return node.make_unbatched(node.call("permute", node.as_unbatched(value), [0, *(p + 1 for p in perm)]))
 
 
 @operator("Concat")
-def concat(c: Call, inputs: list[Value]) -> Value:
-    ranks = {len(shape_of(v)) for v in inputs}
-    if len(ranks) != 1 or "axis" not in c.settings:
-        raise c.damaged("What is joined must have equally many dims, and an axis.")
-    (axis,) = c.axes([int(c.number("axis", 0))], ranks.pop())
+def concat(node: OnnxNode, inputs: list[Value]) -> Value:
+    ranks = {len(get_shape(v)) for v in inputs}
+    if len(ranks) != 1 or "axis" not in node.attributes:
+        raise node.make_error("Its inputs must have equally many dimensions, and it needs an axis.")
+    (axis,) = node.resolve_axes([int(node.get_number("axis", 0))], ranks.pop())
     if all(isinstance(v, Tensor) for v in inputs):
-        limits.within(sum(v.numel() for v in inputs), limits.WIDTH, "elements of the result", c.sketch.where)
+        elements = sum(v.numel() for v in inputs)
+        limits.check_limit(elements, limits.MAX_VALUE_ELEMENTS, "elements of the result", node.recorder.where)
         return torch.cat([v.to(inputs[0].dtype) for v in inputs], axis)
-    tensors = [v for v in inputs if isinstance(v, Tensor)]
-    if axis and all(v.leads for v in inputs if isinstance(v, Held)) and all(t.shape[0] == 1 for t in tensors):
-        parts = [c.data(v) if isinstance(v, Held) else v.to(torch.float64) for v in inputs]
-        return c.led(c.call("cat", parts, axis))
-    parts = [c.full(v) if isinstance(v, Held) else v.to(torch.float64)[None] for v in inputs]
-    return c.whole_point(c.call("cat", parts, axis + 1))
+    if axis and all(v.has_batch_dim if isinstance(v, DependentValue) else v.shape[0] == 1 for v in inputs):
+        parts = [node.as_node_output(v) if isinstance(v, DependentValue) else v.to(torch.float64) for v in inputs]
+        return node.make_batched(node.call("cat", parts, axis))
+    parts = [node.as_unbatched(v) if isinstance(v, DependentValue) else v.to(torch.float64)[None] for v in inputs]
+    return node.make_unbatched(node.call("cat", parts, axis + 1))
 
 
 @operator("Split")
-def split(c: Call, inputs: list[Value]) -> Value:
-    value, shape = inputs[0], shape_of(inputs[0])
-    (axis,) = c.axes([int(c.number("axis", 0))], len(shape))
-    sizes = c.ints("split") if given(inputs, 1) is None else c.whole(inputs[1], "its sizes")
+def split(node: OnnxNode, inputs: list[Value]) -> Value:
+    value, shape = inputs[0], get_shape(inputs[0])
+    (axis,) = node.resolve_axes([int(node.get_number("axis", 0))], len(shape))
+    sizes = _read_input_or_attribute(node, inputs, "split")
     if not sizes:
-        count = int(c.number("num_outputs", c.outputs))
-        if count != c.outputs or not count:
-            raise c.damaged(f"It splits into {count} parts and has {c.outputs} outputs.")
+        count = int(node.get_number("num_outputs", node.output_count))
+        if count != node.output_count or not count:
+            raise node.make_error(
+                f"It splits into {count_noun(count, 'part')}, but has {count_noun(node.output_count, 'output')}."
+            )
         chunk = ceil(shape[axis] / count)
         sizes = [max(0, min(chunk, shape[axis] - i * chunk)) for i in range(count)]
     if sum(sizes) != shape[axis] or any(s < 0 for s in sizes):
-        raise c.damaged(f"Parts of {sizes[:20]} do not make {shape[axis]}.")
+        raise node.make_error(f"A dimension of size {shape[axis]} cannot be split into sizes {sizes[:20]}.")
     ends = np.cumsum([0, *sizes]).tolist()
-    return tuple(picked(c, value, axis, range(a, b)) for a, b in pairwise(ends))
+    return tuple(select_along_axis(node, value, axis, range(a, b)) for a, b in pairwise(ends))
 
 
 @operator("Slice")
-def slices(c: Call, inputs: list[Value]) -> Value:
-    value, rank = inputs[0], len(shape_of(inputs[0]))
-    if c.opset < 10:
-        starts, ends = c.ints("starts"), c.ints("ends")
-        axes, steps = c.ints("axes", range(len(starts))), [1] * len(starts)
+def slices(node: OnnxNode, inputs: list[Value]) -> Value:
+    value, rank = inputs[0], len(get_shape(inputs[0]))
+    if node.opset < 10:
+        starts, ends = node.get_ints("starts"), node.get_ints("ends")
+        axes, steps = node.get_ints("axes", range(len(starts))), [1] * len(starts)
     else:
-        starts, ends = c.whole(given(inputs, 1), "its starts"), c.whole(given(inputs, 2), "its ends")
-        listed, stepped = given(inputs, 3), given(inputs, 4)
-        axes = list(range(len(starts))) if listed is None else c.whole(listed, "its axes")
-        steps = [1] * len(starts) if stepped is None else c.whole(stepped, "its steps")
+        starts = node.require_whole_numbers(get_input(inputs, 1), "its starts")
+        ends = node.require_whole_numbers(get_input(inputs, 2), "its ends")
+        axes_input, steps_input = get_input(inputs, 3), get_input(inputs, 4)
+        axes = list(range(len(starts))) if axes_input is None else node.require_whole_numbers(axes_input, "its axes")
+        steps = [1] * len(starts) if steps_input is None else node.require_whole_numbers(steps_input, "its steps")
     if not len(starts) == len(ends) == len(axes) == len(steps) or 0 in steps:
-        raise c.damaged("Its starts, ends, axes and steps do not fit together.")
-    for axis, start, end, step in zip(c.axes(axes, rank), starts, ends, steps, strict=True):
-        value = picked(c, value, axis, range(*slice(start, end, step).indices(shape_of(value)[axis])))
+        raise node.make_error("Its starts, ends, axes and steps do not fit together.")
+    for axis, start, end, step in zip(node.resolve_axes(axes, rank), starts, ends, steps, strict=True):
+        indices = range(*slice(start, end, step).indices(get_shape(value)[axis]))
+        value = select_along_axis(node, value, axis, indices)
     return value
 
 
 @operator("Gather")
-def gather(c: Call, inputs: list[Value]) -> Value:
-    value, index = inputs[0], c.constant(inputs[1], "its indices")
-    shape = shape_of(value)
+def gather(node: OnnxNode, inputs: list[Value]) -> Value:
+    value, index = inputs[0], node.require_constant(inputs[1], "its indices")
+    shape = get_shape(value)
     if index.is_floating_point():
-        raise c.damaged("Its indices are not whole numbers.")
-    (axis,) = c.axes([int(c.number("axis", 0))], len(shape))
-    limits.within(index.numel(), limits.WIDTH, "indices", c.name)
-    chosen = torch.where(index < 0, index + shape[axis], index).reshape(-1).numpy()
-    found = picked(c, value, axis, chosen)
-    return _with_shape(c, found, [*shape[:axis], *index.shape, *shape[axis + 1 :]])
+        raise node.make_error("Its indices are not whole numbers.")
+    (axis,) = node.resolve_axes([int(node.get_number("axis", 0))], len(shape))
+    limits.check_limit(index.numel(), limits.MAX_VALUE_ELEMENTS, "indices", node.name)
+    indices = torch.where(index < 0, index + shape[axis], index).reshape(-1).numpy()
+    selected = select_along_axis(node, value, axis, indices)
+    return _reshape_value(node, selected, [*shape[:axis], *index.shape, *shape[axis + 1 :]])
 
 
 @operator("Expand")
-def expand(c: Call, inputs: list[Value]) -> Value:
-    asked = c.whole(inputs[1], "its shape")
-    shape = torch.broadcast_shapes(shape_of(inputs[0]), asked)
-    limits.sized(shape, "the result", c.sketch.where, limits.WIDTH)
+def expand(node: OnnxNode, inputs: list[Value]) -> Value:
+    target = node.require_whole_numbers(inputs[1], "its shape")
+    shape = torch.broadcast_shapes(get_shape(inputs[0]), target)
+    node.check_result_size(shape)
     if isinstance(inputs[0], Tensor):
         return inputs[0].expand(shape)
     value = inputs[0]
-    if value.leads and len(shape) == len(value.shape) and shape[0] == 1:
-        return c.led(c.call("expand", c.data(value), [1, *shape[1:]]))
-    wide = c.reshaped(value, (1,) * (len(shape) - len(value.shape)) + value.shape)
-    return c.whole_point(c.call("expand", c.full(wide), [1, *shape]))
+    if value.has_batch_dim and len(shape) == len(value.shape) and shape[0] == 1:
+        return node.make_batched(node.call("expand", node.as_node_output(value), [1, *shape[1:]]))
+    full_rank = node.reshape(value, (1,) * (len(shape) - len(value.shape)) + value.shape)
+    return node.make_unbatched(node.call("expand", node.as_unbatched(full_rank), [1, *shape]))
 
 
 @operator("Tile")
-def tile(c: Call, inputs: list[Value]) -> Value:
-    value, repeats = inputs[0], c.whole(inputs[1], "its repeats")
-    shape = shape_of(value)
+def tile(node: OnnxNode, inputs: list[Value]) -> Value:
+    value, repeats = inputs[0], node.require_whole_numbers(inputs[1], "its repeats")
+    shape = get_shape(value)
     if len(repeats) != len(shape) or any(r < 0 for r in repeats):
-        raise c.damaged(f"Repeats {repeats} do not fit shape {list(shape)}.")
-    limits.sized([n * r for n, r in zip(shape, repeats, strict=True)], "the result", c.sketch.where, limits.WIDTH)
+        raise node.make_error(f"Repeats {repeats} do not fit shape {list(shape)}.")
+    node.check_result_size([n * r for n, r in zip(shape, repeats, strict=True)])
     for axis, count in enumerate(repeats):
-        value = value if count == 1 else picked(c, value, axis, np.tile(np.arange(shape[axis]), count))
+        value = value if count == 1 else select_along_axis(node, value, axis, np.tile(np.arange(shape[axis]), count))
     return value
 
 
 @operator("Pad")
-def pad(c: Call, inputs: list[Value]) -> Value:
-    value, shape = inputs[0], shape_of(inputs[0])
+def pad(node: OnnxNode, inputs: list[Value]) -> Value:
+    value, shape = inputs[0], get_shape(inputs[0])
     fill = 0.0
-    if c.opset < 11:
-        pads, fill = c.ints("pads", c.ints("paddings")), c.number("value", 0.0)
+    if node.opset < 11:
+        pads, fill = node.get_ints("pads", node.get_ints("paddings")), node.get_number("value", 0.0)
     else:
-        pads = c.whole(given(inputs, 1), "its pads")
-        if given(inputs, 2) is not None:
-            fill = float(c.constant(inputs[2], "its value").reshape(-1)[0])
-    axes = c.whole(inputs[3], "its axes") if given(inputs, 3) is not None else list(range(len(shape)))
-    dims = c.axes(axes, len(shape))
+        pads = node.require_whole_numbers(get_input(inputs, 1), "its pads")
+        if get_input(inputs, 2) is not None:
+            fill = float(node.require_constant(inputs[2], "its value").reshape(-1)[0])
+    axes_input = get_input(inputs, 3)
+    axes = list(range(len(shape))) if axes_input is None else node.require_whole_numbers(axes_input, "its axes")
+    dims = node.resolve_axes(axes, len(shape))
     if len(pads) != 2 * len(dims):
-        raise c.damaged(f"{len(pads)} pads do not fit {len(dims)} dims.")
-    ends = [(d, before, after) for d, before, after in zip(dims, pads, pads[len(dims) :], strict=False)]
-    wide = {d: n + b + a for d, b, a in ends for n in [shape[d]]}
-    if any(n < 0 for n in wide.values()):
-        raise c.damaged("It cuts away more than there is.")
-    limits.sized([wide.get(d, n) for d, n in enumerate(shape)], "the result", c.sketch.where, limits.WIDTH)
-    mode = c.get("mode", "constant")
-    for axis, before, after in ends:
+        raise node.make_error(f"{len(pads)} pads do not fit {len(dims)} dimensions.")
+    padding = {d: (before, after) for d, before, after in zip(dims, pads, pads[len(dims) :], strict=False)}
+    sizes = [n + sum(padding.get(d, (0, 0))) for d, n in enumerate(shape)]
+    if any(sizes[d] < 0 for d in dims):
+        raise node.make_error("It removes more elements than there are.")
+    node.check_result_size(sizes)
+    for axis, (before, after) in padding.items():
         if before or after:
-            value = _padded(c, value, axis, before, after, mode, fill)
+            value = _pad_axis(node, value, axis, (before, after), fill)
     return value
 
 
-def _padded(c: Call, value: Value, axis: int, before: int, after: int, mode: str, fill: float) -> Value:
-    size = shape_of(value)[axis]
-    inner = range(max(0, -before), size - max(0, -after))
-    before, after = max(0, before), max(0, after)
+def _pad_axis(node: OnnxNode, value: Value, axis: int, padding: tuple[int, int], fill: float) -> Value:
+    """Pad one axis before and after; negative numbers remove elements."""
+    mode, size = node.get_attribute("mode", "constant"), get_shape(value)[axis]
+    inner = range(max(0, -padding[0]), size - max(0, -padding[1]))
+    before, after = (max(0, p) for p in padding)
     if mode in ("reflect", "edge", "wrap"):
         if not inner or (mode == "reflect" and len(inner) < 2):
-            raise c.damaged("There is nothing to pad with.")
-        return picked(c, value, axis, np.pad(np.array(inner), (before, after), mode))
+            raise node.make_error("There are too few elements to pad with.")
+        return select_along_axis(node, value, axis, np.pad(np.array(inner), (before, after), mode))
     if mode != "constant":
-        raise c.damaged(f"mode {str(mode)[:40]!r} does not exist.")
-    value = picked(c, value, axis, inner)
+        raise node.make_error(f"mode {str(mode)[:40]!r} does not exist.")
+    value = select_along_axis(node, value, axis, inner)
 
-    def draw(x: Data | Tensor, dims: list[int]) -> Any:
+    def pad_dim(x: NodeOutput | Tensor, dims: list[int]) -> Any:
         rank = x.dim() if isinstance(x, Tensor) else len(x.shape) + 1
-        return c.call("constant_pad_nd", x, [*[0, 0] * (rank - 1 - dims[0]), before, after], fill)
+        return node.call("constant_pad_nd", x, [*[0, 0] * (rank - 1 - dims[0]), before, after], fill)
 
-    return draw(value, [axis]) if isinstance(value, Tensor) else c.along(value, [axis], draw)
+    return pad_dim(value, [axis]) if isinstance(value, Tensor) else node.apply_along_axes(value, [axis], pad_dim)
 
 
 @operator("DepthToSpace", "SpaceToDepth")
-def depth_to_space(c: Call, inputs: list[Value]) -> Value:
-    x, block = c.leading(inputs[0]), int(c.number("blocksize", 0))
+def depth_to_space(node: OnnxNode, inputs: list[Value]) -> Value:
+    x, block = node.as_batched(inputs[0]), int(node.get_number("blocksize", 0))
     if len(x.shape) != 3 or block < 1:
-        raise c.damaged("It expects an image and a block of at least 1.")
-    depth, high, wide = x.shape
-    if c.kind == "SpaceToDepth":
-        if high % block or wide % block:
-            raise c.damaged("The block does not divide the image.")
-        steps = [1, depth, high // block, block, wide // block, block]
-        order, shape = [0, 3, 5, 1, 2, 4], [1, depth * block * block, high // block, wide // block]
+        raise node.make_error("It expects an image and a block of at least 1.")
+    depth, height, width = x.shape
+    if node.op_type == "SpaceToDepth":
+        if height % block or width % block:
+            raise node.make_error("The block does not divide the image.")
+        split_shape = [1, depth, height // block, block, width // block, block]
+        order, shape = [0, 3, 5, 1, 2, 4], [1, depth * block * block, height // block, width // block]
     else:
         if depth % (block * block):
-            raise c.damaged("The block does not divide the channels.")
+            raise node.make_error("The block does not divide the channels.")
         rest = depth // (block * block)
-        rows = c.get("mode", "DCR") == "DCR"
-        steps = [1, block, block, rest, high, wide] if rows else [1, rest, block, block, high, wide]
-        order = [0, 3, 4, 1, 5, 2] if rows else [0, 1, 4, 2, 5, 3]
-        shape = [1, rest, high * block, wide * block]
-    moved = c.sketch.builder.rearranged(lambda n: n.reshape(steps).permute(order).reshape(shape), [x], c.kind.lower())
-    return c.led(moved)
+        is_dcr = node.get_attribute("mode", "DCR") == "DCR"  # depth, column, row
+        split_shape = [1, block, block, rest, height, width] if is_dcr else [1, rest, block, block, height, width]
+        order = [0, 3, 4, 1, 5, 2] if is_dcr else [0, 1, 4, 2, 5, 3]
+        shape = [1, rest, height * block, width * block]
+
+    def rearrange(x: Tensor) -> Tensor:
+        return x.reshape(split_shape).permute(order).reshape(shape)
+
+    return node.make_batched(node.recorder.graph.rearrange(rearrange, [x], node.op_type.lower()))
 
 
 @operator("Constant")
-def constant(c: Call, inputs: list[Value]) -> Value:
+def constant(node: OnnxNode, inputs: list[Value]) -> Value:
     for key in ("value", "value_float", "value_floats", "value_int", "value_ints"):
-        if key in c.settings:
-            value = c.settings[key]
-            kind = torch.float64 if "float" in key else torch.int64
-            return value if isinstance(value, Tensor) else torch.tensor(value, dtype=kind)
-    raise Refused("holds no number")
+        if key in node.attributes:
+            value = node.attributes[key]
+            dtype = torch.float64 if "float" in key else torch.int64
+            return value if isinstance(value, Tensor) else torch.tensor(value, dtype=dtype)
+    raise UnsupportedOperator("is neither a number nor a tensor of numbers")
 
 
 @operator("ConstantOfShape")
-def filled(c: Call, inputs: list[Value]) -> Value:
-    shape = c.whole(inputs[0], "its shape")
-    limits.sized(shape, "the constant", c.sketch.where, limits.WIDTH)
-    value = c.get("value", torch.zeros(1, dtype=torch.float64))
+def constant_of_shape(node: OnnxNode, inputs: list[Value]) -> Value:
+    shape = node.require_whole_numbers(inputs[0], "its shape")
+    limits.count_elements(shape, "the constant", node.recorder.where, limits.MAX_VALUE_ELEMENTS)
+    value = node.get_attribute("value", torch.zeros(1, dtype=torch.float64))
     if not isinstance(value, Tensor) or value.numel() != 1:
-        raise c.damaged("It fills with something that is not one number.")
+        raise node.make_error("Its value is not a single number.")
     return value.reshape(()).expand(shape).clone()
 
 
 @operator("Shape")
-def shape(c: Call, inputs: list[Value]) -> Value:
-    found = list(shape_of(inputs[0]))
-    end = c.get("end", None)
-    return torch.tensor(found[int(c.number("start", 0)) : None if end is None else int(end)], dtype=torch.int64)
+def shape(node: OnnxNode, inputs: list[Value]) -> Value:
+    sizes = list(get_shape(inputs[0]))
+    start, end = int(node.get_number("start", 0)), node.get_attribute("end", None)
+    return torch.tensor(sizes[start : None if end is None else int(end)], dtype=torch.int64)
 
 
 @operator("Size")
-def size(c: Call, inputs: list[Value]) -> Value:
-    return torch.tensor(prod(shape_of(inputs[0])))
+def size(node: OnnxNode, inputs: list[Value]) -> Value:
+    return torch.tensor(prod(get_shape(inputs[0])))
 
 
 @operator("Range")
-def arange(c: Call, inputs: list[Value]) -> Value:
-    start, limit, delta = (c.constant(v, "an end").reshape(-1)[0].item() for v in inputs[:3])
-    if delta == 0:
-        raise c.damaged("Its step is 0.")
-    limits.within(max(0.0, (limit - start) / delta), limits.WIDTH, "numbers of a range", c.name)
-    made = torch.from_numpy(np.arange(start, limit, delta))
-    return made.to(torch.float64) if made.is_floating_point() else made
+def arange(node: OnnxNode, inputs: list[Value]) -> Value:
+    start, stop, step = (node.require_constant(v, "a limit").reshape(-1)[0].item() for v in inputs[:3])
+    if step == 0:
+        raise node.make_error("Its step is 0.")
+    limits.check_limit(max(0.0, (stop - start) / step), limits.MAX_VALUE_ELEMENTS, "numbers of a range", node.name)
+    numbers = torch.from_numpy(np.arange(start, stop, step))
+    return numbers.to(torch.float64) if numbers.is_floating_point() else numbers

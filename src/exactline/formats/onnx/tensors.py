@@ -1,4 +1,4 @@
-"""Tensors as ONNX stores them: sizes are checked against the bytes that are there before anything is allocated."""
+"""Read the tensors of an ONNX file; sizes are checked against the available bytes before memory is allocated."""
 
 from __future__ import annotations
 
@@ -13,11 +13,14 @@ import torch
 from torch import Tensor
 
 from ...errors import FileError, NumberError, UnsupportedError
+from ...humanize import count_noun
 from .. import limits
 
-FLOAT16, BFLOAT16, EXTERNAL = 10, 16, 1
-KINDS: dict[int, Any] = {
-    1: np.float32,
+FLOAT, FLOAT16, DOUBLE, BFLOAT16 = 1, 10, 11, 16  # TensorProto.DataType
+FLOAT_TYPES = (FLOAT, FLOAT16, DOUBLE, BFLOAT16)
+EXTERNAL = 1  # TensorProto.DataLocation
+NUMPY_TYPES: dict[int, Any] = {
+    FLOAT: np.float32,
     2: np.uint8,
     3: np.int8,
     4: np.uint16,
@@ -26,109 +29,123 @@ KINDS: dict[int, Any] = {
     7: np.int64,
     9: np.bool_,
     FLOAT16: np.float16,
-    11: np.float64,
+    DOUBLE: np.float64,
     12: np.uint32,
     13: np.uint64,
     BFLOAT16: np.uint16,
 }
-FIELDS = {1: "float_data", 7: "int64_data", 11: "double_data", 12: "uint64_data", 13: "uint64_data"}
+# fields of TensorProto by type; all other types are in int32_data
+DATA_FIELDS = {FLOAT: "float_data", 7: "int64_data", DOUBLE: "double_data", 12: "uint64_data", 13: "uint64_data"}
 
 
 @dataclass
-class Store:
-    """Where a model's tensors come from, and how many numbers were read so far."""
+class TensorReader:
+    """Reads the tensors of one model, and limits how many numbers they hold together."""
 
-    where: str
-    folder: Path | None  # for data outside of the file; None: refused
-    count: int = 0
+    where: str  # the file, for error messages
+    folder: Path | None  # where external data may be; None if none is allowed
+    number_count: int = 0
 
-    def tensor(self, proto: Any) -> Tensor:
-        """A tensor in float64 or, for whole numbers, int64."""
+    def read_tensor(self, proto: Any) -> Tensor:
+        """Read a TensorProto as float64, int64 or bool."""
         name = proto.name[:80] or "a constant"
         where = f"{self.where}: tensor {name}"
-        if proto.data_type not in KINDS:
+        if proto.data_type not in NUMPY_TYPES:
             raise UnsupportedError(
-                f"{name} has element type {proto.data_type}, which is not a plain number.",
+                f"{name} has element type {proto.data_type}, which is not supported.",
                 where=where,
                 hint="Store weights as float, double, float16, bfloat16 or whole numbers.",
             )
-        count = limits.sized(proto.dims, name, where)
-        self.count += count
-        limits.within(self.count, limits.WEIGHTS, "weights", where)
-        kind = np.dtype(KINDS[proto.data_type])
+        count = limits.count_elements(proto.dims, name, where)
+        self.number_count += count
+        limits.check_limit(self.number_count, limits.MAX_WEIGHTS, "weights", where)
+        kind = np.dtype(NUMPY_TYPES[proto.data_type])
         if proto.data_location == EXTERNAL:
-            numbers = np.frombuffer(self._outside(proto, count * kind.itemsize, where), dtype=kind)
+            numbers = np.frombuffer(self._read_external_data(proto, count * kind.itemsize, where), dtype=kind)
         elif proto.raw_data or not count:
             if len(proto.raw_data) != count * kind.itemsize:
-                raise _damaged(f"{name} claims {count:,} elements and holds {len(proto.raw_data):,} bytes.", where)
+                needed = count * kind.itemsize
+                raise make_damaged_error(
+                    f"The shape and type of {name} need {needed:,} bytes, but it has {len(proto.raw_data):,}.", where
+                )
             numbers = np.frombuffer(proto.raw_data, dtype=kind.newbyteorder("<"))
         else:
-            numbers = self._listed(proto, count, kind, where)
-        return _as_tensor(numbers, proto.data_type, list(proto.dims), name, where)
+            numbers = self._read_typed_field(proto, count, kind, where)
+        return _to_tensor(numbers, proto.data_type, name, where).reshape(list(proto.dims))
 
     @staticmethod
-    def _listed(proto: Any, count: int, kind: np.dtype[Any], where: str) -> np.ndarray[Any, Any]:
-        listed = getattr(proto, FIELDS.get(proto.data_type, "int32_data"))
-        if len(listed) != count:
-            raise _damaged(f"It claims {count:,} elements and holds {len(listed):,}.", where)
+    def _read_typed_field(proto: Any, count: int, kind: np.dtype[Any], where: str) -> np.ndarray[Any, Any]:
+        """Read the numbers of a tensor that is stored as a list of them."""
+        numbers = getattr(proto, DATA_FIELDS.get(proto.data_type, "int32_data"))
+        if len(numbers) != count:
+            raise make_damaged_error(
+                f"The shape needs {count_noun(count, 'number')}, but {len(numbers):,} are stored.", where
+            )
         if proto.data_type in (FLOAT16, BFLOAT16):
-            bits = np.array(listed, dtype=np.int64)
+            bits = np.array(numbers, dtype=np.int64)
             if bits.size and (bits.min() < 0 or bits.max() > 0xFFFF):
-                raise _damaged("Its 16-bit floats are out of range.", where)
+                raise make_damaged_error("Its 16-bit floats are out of range.", where)
             return bits.astype(np.uint16).view(kind)
         with np.errstate(all="ignore"):
-            return np.array(listed).astype(kind)
+            return np.array(numbers).astype(kind)
 
-    def _outside(self, proto: Any, size: int, where: str) -> bytes:
-        """Data from a neighbouring file: inside the model's folder, a regular file with one name, and no link."""
+    def _read_external_data(self, proto: Any, size: int, where: str) -> bytes:
+        """Read data from a file in the model's folder, which must be a regular file and no link."""
         entries = {e.key: e.value for e in proto.external_data}
         location = entries.get("location", "")
         if self.folder is None:
-            raise _damaged("It keeps data in another file, and only data inside the file is read here.", where)
+            raise make_damaged_error(
+                "It keeps data in another file, but only data inside the file can be read here.", where
+            )
         folder = self.folder.resolve()
         if not isinstance(location, str):
-            raise _damaged("The name of the file with its data is not UTF-8 text.", where)
+            raise make_damaged_error("The name of the file with its data is not UTF-8 text.", where)
         parts = Path(location).parts
         if not location or "\0" in location or Path(location).is_absolute() or ".." in parts or "\\" in location:
-            raise _damaged(f"Its data is said to be in {location[:80]!r}, outside of the model's folder.", where)
+            raise make_damaged_error(f"Its data is in {location[:80]!r}, outside of the model's folder.", where)
         try:
             offset, length = int(entries.get("offset", "0")), int(entries.get("length", str(size)))
         except ValueError:
-            raise _damaged("The place of its data is not a number.", where) from None
+            raise make_damaged_error("The offset or length of its data is not a number.", where) from None
         if length != size or offset < 0:
-            raise _damaged(f"It needs {size:,} bytes and names {length:,} from {offset:,} on.", where)
+            raise make_damaged_error(
+                f"It needs {size:,} bytes, but refers to {length:,} bytes at offset {offset:,}.", where
+            )
         try:
             path = folder
             for part in parts:
                 path = path / part
                 if path.is_symlink():
-                    raise _damaged(f"Its data in {location[:80]!r} is behind a link.", where)
+                    raise make_damaged_error(f"Its data in {location[:80]!r} is behind a symbolic link.", where)
             handle = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
             with os.fdopen(handle, "rb") as file:
-                facts = os.fstat(file.fileno())
-                if not stat.S_ISREG(facts.st_mode) or facts.st_nlink != 1:
-                    raise _damaged(f"{location[:80]!r} is not a plain file of its own.", where)
-                if offset + length > facts.st_size:
-                    raise _damaged(f"{location[:80]!r} ends before the data does.", where)
+                status = os.fstat(file.fileno())
+                if not stat.S_ISREG(status.st_mode) or status.st_nlink != 1:
+                    raise make_damaged_error(
+                        f"{location[:80]!r} is not a regular file, or has several hard links.", where
+                    )
+                if offset + length > status.st_size:
+                    raise make_damaged_error(f"{location[:80]!r} ends before the data does.", where)
                 file.seek(offset)
                 return file.read(length)
         except OSError as problem:
-            raise _damaged(f"{location[:80]!r} cannot be read: {problem.strerror}.", where) from problem
+            raise make_damaged_error(f"{location[:80]!r} cannot be read: {problem.strerror}.", where) from problem
 
 
-def _as_tensor(numbers: np.ndarray[Any, Any], kind: int, dims: list[int], name: str, where: str) -> Tensor:
-    if kind == BFLOAT16:
+def _to_tensor(numbers: np.ndarray[Any, Any], data_type: int, name: str, where: str) -> Tensor:
+    """Convert the stored numbers, (n,), to float64, int64 or bool; raises NumberError for NaN."""
+    if data_type == BFLOAT16:
         numbers = (numbers.astype(np.uint32) << 16).view(np.float32)
-    if numbers.dtype.kind == "f":
-        made = torch.from_numpy(numbers.astype(np.float64))
-        if bool(torch.isnan(made).any()):
-            raise NumberError(f"{name} holds NaN.", where=where, hint="Repair the weights.")
-    elif numbers.dtype.kind == "b":
-        made = torch.from_numpy(numbers.astype(np.bool_))
-    else:
-        made = torch.from_numpy(numbers.astype(np.int64))
-    return made.reshape(dims)
+    if numbers.dtype.kind == "b":
+        return torch.from_numpy(numbers.astype(np.bool_))
+    if numbers.dtype.kind != "f":
+        return torch.from_numpy(numbers.astype(np.int64))
+    tensor = torch.from_numpy(numbers.astype(np.float64))
+    if bool(torch.isnan(tensor).any()):
+        raise NumberError(f"{name} holds NaN.", where=where, hint="Repair the weights.")
+    return tensor
 
 
-def _damaged(problem: str, where: str) -> FileError:
-    return FileError(problem, where=where, hint="The file is damaged, or made by something that breaks the format.")
+def make_damaged_error(problem: str, where: str) -> FileError:
+    """An error about a file that breaks the format."""
+    return FileError(problem, where=where, hint="The file is damaged, or its exporter does not follow the format.")

@@ -1,7 +1,8 @@
-"""Values while an ONNX graph is read, and what an operator is given.
+"""The values of an ONNX graph while it is read, and the node that an operator's reader works on.
 
-A file describes one point, most often as a batch of one. We let the batch be any number of points: where the first dim
-of a value is 1 it *leads*, and stands for the batch; otherwise all of its dims belong to the point.
+A file describes the network for one point, most often as a batch of one. The network that is read takes any number of
+points: where the first dimension of a value has size 1, it is the *batch dimension*; otherwise all dimensions belong to
+the point, and the value is *unbatched*.
 """
 
 from __future__ import annotations
@@ -15,172 +16,179 @@ import torch
 from torch import Tensor
 
 from ...errors import FileError
-from ...network.builder import Barred, Data, Refused, Smooth
-from ...network.curves import Curve
+from ...network.builder import NodeOutput, SmoothOutput, UnsupportedOperator, UnusableValue
+from ...network.scalar_functions import ScalarFunction
 from ...ops.affine import Reshape
 from .. import limits
-from ..graph_builder import Sketch
-from .tensors import Store
+from ..graph_builder import OperatorRecorder
+from .tensors import make_damaged_error
 
 Shape: TypeAlias = tuple[int, ...]
 
 
 @dataclass(frozen=True)
-class Held:
-    """A value that depends on the input, with its shape in the file."""
+class DependentValue:
+    """A value that depends on the network's input, with its shape in the file."""
 
-    value: Data | Curve | Smooth | Barred
-    shape: Shape
-    leads: bool  # whether the first dim, of size 1, stands for the batch
+    value: NodeOutput | ScalarFunction | SmoothOutput | UnusableValue
+    shape: Shape  # in the file
+    has_batch_dim: bool  # whether the first dimension, of size 1, is the batch
 
 
-Value: TypeAlias = Any  # Held, a constant Tensor, or None for an input that is left out
+Value: TypeAlias = Any  # DependentValue, a constant Tensor, or None for an optional input that is left out
 
 
 @dataclass
-class Call:
-    """One node of the graph: its settings, and ways to draw what it stands for."""
+class OnnxNode:
+    """One node of an ONNX graph: its attributes, and helpers to record it as torch operators."""
 
-    sketch: Sketch
-    store: Store
+    recorder: OperatorRecorder
     opset: int
-    kind: str  # the operator
+    op_type: str  # such as Relu
     name: str
-    settings: dict[str, Any]  # attributes
-    outputs: int
+    attributes: dict[str, Any]
+    output_count: int
 
-    def get(self, key: str, default: Any = None) -> Any:
-        """An attribute."""
-        return self.settings.get(key, default)
+    def get_attribute(self, key: str, default: Any = None) -> Any:
+        """An attribute of any type."""
+        return self.attributes.get(key, default)
 
-    def ints(self, key: str, default: Sequence[int] = ()) -> list[int]:
+    def get_ints(self, key: str, default: Sequence[int] = ()) -> list[int]:
         """An attribute that is a list of whole numbers."""
-        value = self.settings.get(key)
+        value = self.attributes.get(key)
         if value is None:
             return list(default)
         if not isinstance(value, list) or not all(isinstance(v, int) for v in value):
-            raise self.damaged(f"Attribute {key} is not a list of whole numbers.")
+            raise self.make_error(f"Attribute {key} is not a list of whole numbers.")
         return value
 
-    def number(self, key: str, default: float) -> float:
+    def get_number(self, key: str, default: float) -> float:
         """An attribute that is a number."""
-        value = self.settings.get(key)
+        value = self.attributes.get(key)
         if value is None:
-            return default if isinstance(default, int) else float(np.float32(default))  # ONNX has single floats
+            return default if isinstance(default, int) else float(np.float32(default))  # attributes are float32
         if not isinstance(value, (int, float)):
-            raise self.damaged(f"Attribute {key} is not a number.")
+            raise self.make_error(f"Attribute {key} is not a number.")
         return value
 
-    def damaged(self, problem: str) -> FileError:
-        """The error for a node that breaks the format."""
-        where = f"{self.sketch.where}: {self.kind} {self.name[:80]}"
-        return FileError(problem, where=where, hint="The file is damaged, or made by something that breaks the format.")
+    def make_error(self, problem: str) -> FileError:
+        """An error about a node that breaks the format."""
+        return make_damaged_error(problem, f"{self.recorder.where}: {self.op_type} {self.name[:80]}")
 
-    def constant(self, value: Value, what: str) -> Tensor:
-        """A value that must not depend on the input."""
-        if isinstance(value, Held):
-            raise Refused(f"takes {what} from data")
+    def check_result_size(self, shape: Sequence[int]) -> None:
+        """Raise FileError for a result of too many elements."""
+        limits.count_elements(shape, "the result", self.recorder.where, limits.MAX_VALUE_ELEMENTS)
+
+    def require_constant(self, value: Value, what: str) -> Tensor:
+        """The value, if it is a constant; raises UnsupportedOperator where it depends on the input."""
+        if isinstance(value, DependentValue):
+            raise UnsupportedOperator(f"computes {what} from the input")
         if value is None:
-            raise self.damaged(f"{what} is missing.")
+            raise self.make_error(f"{what} is missing.")
         return value
 
-    def whole(self, value: Value, what: str) -> list[int]:
-        """A constant list of whole numbers."""
-        tensor = self.constant(value, what).reshape(-1)
-        limits.within(tensor.numel(), limits.NAME, what, self.sketch.where)
+    def require_whole_numbers(self, value: Value, what: str) -> list[int]:
+        """The numbers of a constant, which must be whole."""
+        tensor = self.require_constant(value, what).reshape(-1)
+        limits.check_limit(tensor.numel(), limits.MAX_NAME_CHARACTERS, what, self.recorder.where)
         if tensor.is_floating_point():
-            raise self.damaged(f"{what} are not whole numbers.")
+            raise self.make_error(f"{what} are not whole numbers.")
         return [int(v) for v in tensor]
 
-    def leading(self, value: Value) -> Data:
-        """Data whose batch is the first dim of the file's shape."""
-        held = self.held(value)
-        if held.leads:
-            return self.data(held)
-        if not held.shape or held.shape[0] != 1:
-            raise Refused(f"expects a batch of one point, not shape {list(held.shape)}")
-        return self._reshaped(self.data(held), held.shape[1:])
+    def as_batched(self, value: Value) -> NodeOutput:
+        """A node output whose batch is the first dimension in the file."""
+        dependent = self.require_dependent(value)
+        if dependent.has_batch_dim:
+            return self.as_node_output(dependent)
+        if not dependent.shape or dependent.shape[0] != 1:
+            raise UnsupportedOperator(f"expects a batch of one point, not shape {list(dependent.shape)}")
+        return self._reshape_output(self.as_node_output(dependent), dependent.shape[1:])
 
-    def full(self, value: Held) -> Data:
-        """Data of which every dim of the file's shape belongs to the point."""
-        return self._reshaped(self.data(value), value.shape)
+    def as_unbatched(self, value: DependentValue) -> NodeOutput:
+        """A node output in which all dimensions in the file belong to the point."""
+        return self._reshape_output(self.as_node_output(value), value.shape)
 
-    def held(self, value: Value) -> Held:
-        """A value that depends on the input."""
-        if not isinstance(value, Held):
-            raise self.damaged("An input is missing." if value is None else "Data is expected, and a constant found.")
+    def require_dependent(self, value: Value) -> DependentValue:
+        """The value, if it depends on the network's input; raises FileError otherwise."""
+        if not isinstance(value, DependentValue):
+            missing = "An input is missing."
+            raise self.make_error(missing if value is None else "An input is a constant and must not be.")
         return value
 
-    def data(self, held: Held) -> Data:
-        """What operators take; a smooth or refused value says why it cannot be taken."""
-        return self.sketch.builder.data(held.value)
+    def as_node_output(self, value: DependentValue) -> NodeOutput:
+        """The node output of a value; raises UnsupportedOperator for a value that no operator may use."""
+        return self.recorder.graph.as_node_output(value.value)
 
     def call(self, operator: str, *args: Any, **kwargs: Any) -> Any:
-        """One of torch's operators on data as it stands."""
-        return self.sketch.call(operator, *args, **kwargs)
+        """Record a torch operator; see `OperatorRecorder.call`."""
+        return self.recorder.call(operator, *args, **kwargs)
 
-    def led(self, made: Any) -> Held:
-        """The result of an operator on leading data."""
-        return Held(made, (1, *_shape_of(made, self.sketch)), True)
+    def make_batched(self, output: Any) -> DependentValue:
+        """The value of an operator that was applied to batched inputs."""
+        return DependentValue(output, (1, *_find_shape(output, self.recorder)), True)
 
-    def whole_point(self, made: Any) -> Held:
-        """The result of an operator on full data."""
-        return Held(made, _shape_of(made, self.sketch), False)
+    def make_unbatched(self, output: Any) -> DependentValue:
+        """The value of an operator that was applied to unbatched inputs."""
+        return DependentValue(output, _find_shape(output, self.recorder), False)
 
-    def along(self, value: Held, axes: Sequence[int], draw: Callable[[Data, list[int]], Any]) -> Held:
-        """An operator along some axes: on leading data unless the first axis is among them."""
-        dims = self.axes(axes, len(value.shape))
-        if value.leads and 0 not in dims:
-            return self.led(draw(self.data(value), dims))
-        return self.whole_point(draw(self.full(value), [d + 1 for d in dims]))
+    def apply_along_axes(
+        self, value: DependentValue, axes: Sequence[int], apply: Callable[[NodeOutput, list[int]], Any]
+    ) -> DependentValue:
+        """Apply a torch operator along some axes in the file; ``apply`` gets them as torch's dimensions."""
+        dims = self.resolve_axes(axes, len(value.shape))
+        if value.has_batch_dim and 0 not in dims:
+            return self.make_batched(apply(self.as_node_output(value), dims))
+        return self.make_unbatched(apply(self.as_unbatched(value), [d + 1 for d in dims]))
 
-    def axes(self, axes: Sequence[int], rank: int) -> list[int]:
-        """Axes counted from 0."""
+    def resolve_axes(self, axes: Sequence[int], rank: int) -> list[int]:
+        """Axes counted from 0; raises FileError for one that does not exist or is named twice."""
         if any(not -rank <= a < rank for a in axes):
-            raise self.damaged(f"Axis {list(axes)[:20]} does not exist: there are {rank} dims.")
-        found = [a % rank for a in axes]
-        if len(set(found)) != len(found):
-            raise self.damaged(f"Axes {found[:20]} name a dim twice.")
-        return found
+            raise self.make_error(f"Axis {list(axes)[:20]} does not exist: there are {rank} dimensions.")
+        dims = [a % rank for a in axes]
+        if len(set(dims)) != len(dims):
+            raise self.make_error(f"Axes {dims[:20]} name a dimension twice.")
+        return dims
 
-    def reshaped(self, value: Held, shape: Sequence[int]) -> Held:
-        """The same elements under another shape of the file."""
+    def reshape(self, value: DependentValue, shape: Sequence[int]) -> DependentValue:
+        """Reshape a value to a shape in the file."""
         shape = tuple(shape)
-        limits.sized(shape, "the result", self.sketch.where, limits.WIDTH)
-        if isinstance(value.value, (Smooth, Barred)) and shape == value.shape:
+        self.check_result_size(shape)
+        if isinstance(value.value, (SmoothOutput, UnusableValue)) and shape == value.shape:
             return value
         if torch.Size(shape).numel() != torch.Size(value.shape).numel():
-            raise self.damaged(f"A value of shape {list(value.shape)} cannot become {list(shape)}.")
-        leads = bool(shape) and shape[0] == 1
-        return Held(self._reshaped(self.data(value), shape[1:] if leads else shape), shape, leads)
+            raise self.make_error(f"A value of shape {list(value.shape)} cannot become {list(shape)}.")
+        has_batch_dim = bool(shape) and shape[0] == 1
+        output = self._reshape_output(self.as_node_output(value), shape[1:] if has_batch_dim else shape)
+        return DependentValue(output, shape, has_batch_dim)
 
-    def _reshaped(self, data: Data, shape: Shape) -> Data:
-        if data.shape == tuple(shape):
-            return data
-        return self.sketch.builder.add(Reshape(tuple(shape)), [data], shape)
-
-
-def _shape_of(made: Any, sketch: Sketch) -> Shape:
-    if isinstance(made, Smooth):
-        made = made.data
-    return sketch.builder.nodes[made.root].shape if isinstance(made, Curve) else made.shape
+    def _reshape_output(self, x: NodeOutput, shape: Shape) -> NodeOutput:
+        if x.shape == tuple(shape):
+            return x
+        return self.recorder.graph.add_node(Reshape(tuple(shape)), [x], shape)
 
 
-Operator: TypeAlias = Callable[[Call, list[Value]], Any]  # gives a value, or a tuple for several outputs
-OPERATORS: dict[str, Operator] = {}
+def _find_shape(output: Any, recorder: OperatorRecorder) -> Shape:
+    """The shape of a recorded output for one point."""
+    if isinstance(output, SmoothOutput):
+        output = output.before
+    return recorder.graph.nodes[output.node].shape if isinstance(output, ScalarFunction) else output.shape
 
 
-def operator(*names: str) -> Callable[[Operator], Operator]:
-    """Register the reader of one or several ONNX operators."""
+OperatorReader: TypeAlias = Callable[[OnnxNode, list[Value]], Any]  # returns a value, or a tuple for several outputs
+OPERATORS: dict[str, OperatorReader] = {}  # by op_type
 
-    def keep(function: Operator) -> Operator:
+
+def operator(*names: str) -> Callable[[OperatorReader], OperatorReader]:
+    """Register a function as the reader of some ONNX operators."""
+
+    def register(function: OperatorReader) -> OperatorReader:
         for name in names:
             OPERATORS[name] = function
         return function
 
-    return keep
+    return register
 
 
-def given(inputs: list[Value], place: int) -> Value:
-    """An input, or None where it is left out."""
-    return inputs[place] if place < len(inputs) else None
+def get_input(inputs: list[Value], index: int) -> Value:
+    """An input of a node, or None where it is left out."""
+    return inputs[index] if index < len(inputs) else None

@@ -1,4 +1,4 @@
-"""Breaking operators: by their ONNX names where they have one, in general as ReLUs or as maxima of gathered windows."""
+"""Write breaking operators: as the ONNX operator if there is one, otherwise as ReLUs or as maxima of windows."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from fractions import Fraction
 from itertools import combinations, product
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -16,115 +16,124 @@ from ...ops import windows
 from ...ops.maximum import Maximum
 from ...ops.order import Order
 from ...ops.pointwise import Number, Pointwise
-from .graph import Sheet
+from .graph import OnnxGraphWriter
 
 ZERO, ONE = Fraction(0), Fraction(1)
 
 
-def pointwise(sheet: Sheet, op: Pointwise, x: str, before: Shape) -> str:
-    """One node for the functions that ONNX has; any other is a sum of ReLUs, one for each knot."""
+def write_pointwise(graph: OnnxGraphWriter, op: Pointwise, x: str, before: Shape) -> str:
+    """Write a pointwise operator, and return the name of its value.
+
+    Args:
+        graph: the ONNX graph.
+        op: the operator.
+        x: the name of its input.
+        before: the shape of its input, without the batch dimension.
+    """
     knots, slopes, value = op.knots, op.slopes, op.value
-    at_zero = knots == (ZERO,) and value == ZERO
-    if at_zero and slopes == (ZERO, ONE):
-        return sheet.node("Relu", x)
-    if at_zero and slopes == (-ONE, ONE) and op.flat_slope == ZERO:
-        return sheet.node("Abs", x)
-    if (at_zero and slopes[1] is ONE) or (at_zero and slopes[1] == ONE):
-        made = _leaky(sheet, slopes[0], x, before)
-        if made is not None:
-            return made
-    if _same(value, knots[0]) and slopes in ((ZERO, ONE, ZERO), (ZERO, ONE), (ONE, ZERO), (ZERO, ZERO)):
+    bends_at_zero = knots == (ZERO,) and value == ZERO
+    if bends_at_zero and slopes == (ZERO, ONE):
+        return graph.add_node("Relu", x)
+    if bends_at_zero and slopes == (-ONE, ONE) and op.flat_slope == ZERO:
+        return graph.add_node("Abs", x)
+    if bends_at_zero and (slopes[1] is ONE or slopes[1] == ONE):
+        output = _write_leaky_relu(graph, slopes[0], x, before)
+        if output is not None:
+            return output
+    if _are_equal(value, knots[0]) and slopes in ((ZERO, ONE, ZERO), (ZERO, ONE), (ONE, ZERO), (ZERO, ZERO)):
         low = knots[0] if slopes[0] == ZERO else None
-        return _clip(sheet, x, low, knots[-1] if slopes[-1] == ZERO else None)
-    if len(knots) == 2 and _fractions(op):
+        return _write_clip(graph, x, low, knots[-1] if slopes[-1] == ZERO else None)
+    if len(knots) == 2 and _has_only_fractions(op):
         if slopes == (ONE, ZERO, ONE) and value == ZERO and knots[0] == -knots[1]:
-            return sheet.node("Sub", x, _clip(sheet, x, *knots))
+            return graph.add_node("Sub", x, _write_clip(graph, x, *knots))
         if slopes[0] == slopes[2] == ZERO:
-            return _ramp(sheet, x, op)
-    return _relus(sheet, op, x)
+            return _write_ramp(graph, x, op)
+    return _write_relu_sum(graph, op, x)
 
 
-def _leaky(sheet: Sheet, slope: Number, x: str, before: Shape) -> str | None:
-    """LeakyRelu, whose slope is a float32, or PRelu; onnxruntime has neither in double."""
-    if sheet.double:
+def _write_leaky_relu(graph: OnnxGraphWriter, slope: Number, x: str, before: Shape) -> str | None:
+    """Write LeakyRelu, whose slope is a float32, or PRelu; None in double, where onnxruntime has neither."""
+    if graph.double:
         return None
     if isinstance(slope, Tensor):
-        return sheet.node("PRelu", x, sheet.const(slope[0] if slope.dim() > len(before) else slope))
+        return graph.add_node("PRelu", x, graph.add_constant(slope[0] if slope.dim() > len(before) else slope))
     number = torch.tensor([float(slope)], dtype=torch.float64)
     if float(number.float()) == float(slope):
-        return sheet.node("LeakyRelu", x, alpha=float(slope))
-    return sheet.node("PRelu", x, sheet.const(number))
+        return graph.add_node("LeakyRelu", x, alpha=float(slope))
+    return graph.add_node("PRelu", x, graph.add_constant(number))
 
 
-def _clip(sheet: Sheet, x: str, low: Number | None, high: Number | None) -> str:
+def _write_clip(graph: OnnxGraphWriter, x: str, low: Number | None, high: Number | None) -> str:
     if isinstance(low, Tensor) or isinstance(high, Tensor):
         for operator, bound in (("Max", low), ("Min", high)):
-            x = x if bound is None else sheet.node(operator, x, _number(sheet, bound))
+            x = x if bound is None else graph.add_node(operator, x, _add_number(graph, bound))
         return x
-    return sheet.node("Clip", x, *("" if b is None else _number(sheet, b) for b in (low, high)))
+    return graph.add_node("Clip", x, *("" if b is None else _add_number(graph, b) for b in (low, high)))
 
 
-def _ramp(sheet: Sheet, x: str, op: Pointwise) -> str:
-    """Flat, a slope, flat again: hard sigmoids."""
+def _write_ramp(graph: OnnxGraphWriter, x: str, op: Pointwise) -> str:
+    """Write a function that is flat, then has one slope, then is flat again, such as a hard sigmoid."""
     slope = op.slopes[1]
-    x = _plus(sheet, x, _times(op.knots[0], -ONE))
-    x = _clip(sheet, x, ZERO, _minus(op.knots[1], op.knots[0]))
+    x = _write_sum(graph, x, _multiply(op.knots[0], -ONE))
+    x = _write_clip(graph, x, ZERO, _subtract(op.knots[1], op.knots[0]))
     if isinstance(slope, Fraction) and slope.numerator == 1:
-        x = sheet.node("Div", x, _number(sheet, Fraction(slope.denominator)))
+        x = graph.add_node("Div", x, _add_number(graph, Fraction(slope.denominator)))
     else:
-        x = sheet.node("Mul", x, _number(sheet, slope))
-    return _plus(sheet, x, op.value)
+        x = graph.add_node("Mul", x, _add_number(graph, slope))
+    return _write_sum(graph, x, op.value)
 
 
-def _relus(sheet: Sheet, op: Pointwise, x: str) -> str:
-    """first slope * x + constant + sum over knots of (change of slope) * relu(x - knot)."""
-    total = sheet.node("Mul", x, _number(sheet, op.slopes[0])) if not _same(op.slopes[0], ZERO) else ""
+def _write_relu_sum(graph: OnnxGraphWriter, op: Pointwise, x: str) -> str:
+    """Write first slope * x + constant + sum over knots of (change of slope) * relu(x - knot)."""
+    total = graph.add_node("Mul", x, _add_number(graph, op.slopes[0])) if not _are_equal(op.slopes[0], ZERO) else ""
     for j, knot in enumerate(op.knots):
-        bend = sheet.node("Relu", _plus(sheet, x, _times(knot, -ONE)))
-        bend = sheet.node("Mul", bend, _number(sheet, _minus(op.slopes[j + 1], op.slopes[j])))
-        total = sheet.node("Add", total, bend) if total else bend
-    return _plus(sheet, total, _minus(op.value, _times(op.slopes[0], op.knots[0])))
+        relu = graph.add_node("Relu", _write_sum(graph, x, _multiply(knot, -ONE)))
+        term = graph.add_node("Mul", relu, _add_number(graph, _subtract(op.slopes[j + 1], op.slopes[j])))
+        total = graph.add_node("Add", total, term) if total else term
+    return _write_sum(graph, total, _subtract(op.value, _multiply(op.slopes[0], op.knots[0])))
 
 
-def maximum(sheet: Sheet, op: Maximum, x: str, before: Shape) -> str:
-    """MaxPool or a reduction over dims where the windows are theirs, in general a reduction of gathered windows."""
+def write_maximum(graph: OnnxGraphWriter, op: Maximum, x: str, before: Shape) -> str:
+    """Write a maximum as MaxPool, as a reduction over dimensions, or as a reduction of gathered windows."""
     reduction = "ReduceMax" if op.sign > 0 else "ReduceMin"
-    pool = _pool(op, before) if op.name.startswith("max_pool") and op.sign > 0 else None
-    dims = _reduced(op.table, before)
+    pool = _find_pool_attributes(op, before) if op.name.startswith("max_pool") and op.sign > 0 else None
+    dims = _find_reduced_dims(op.table, before)
     if pool is not None:
-        made, shape = sheet.node("MaxPool", x, **pool), list(op.shape)
+        output, shape = graph.add_node("MaxPool", x, **pool), list(op.shape)
     elif dims is not None:
-        made = sheet.node(reduction, x, axes=[d + 1 for d in dims], keepdims=0)
+        output = graph.add_node(reduction, x, axes=[d + 1 for d in dims], keepdims=0)
         shape = [n for d, n in enumerate(before) if d not in dims]
     else:
-        opened = _opened(sheet, op.table, x, before)  # (N, windows, size)
-        made, shape = sheet.node(reduction, opened, axes=[2], keepdims=0), [len(op.table)]
-    made = sheet.node("Relu", made) if op.floor else made  # next to the maximum, for readers that fuse the two
-    return sheet.reshape(made, op.shape, shape)
+        gathered = _gather_windows(graph, op.table, x, before)  # (N, windows, size)
+        output, shape = graph.add_node(reduction, gathered, axes=[2], keepdims=0), [len(op.table)]
+    if op.floor:  # next to the maximum, so that readers can fuse them
+        output = graph.add_node("Relu", output)
+    return graph.reshape(output, op.shape, shape)
 
 
-def order(sheet: Sheet, op: Order, x: str, before: Shape) -> str:
-    """TopK from the end that needs fewer, and the ranks that are wanted."""
+def write_order(graph: OnnxGraphWriter, op: Order, x: str, before: Shape) -> str:
+    """Write order statistics as a TopK of the largest or smallest elements, whichever are fewer, and a Gather."""
     size = op.table.shape[1]
-    opened = _opened(sheet, op.table, x, before)  # (N, windows, size)
+    gathered = _gather_windows(graph, op.table, x, before)  # (N, windows, size)
     largest = int(op.ranks.max()) + 1 <= size - int(op.ranks.min())
-    places = op.ranks if largest else size - 1 - op.ranks
-    count = int(places.max()) + 1
-    made = sheet.node("TopK", opened, sheet.ints([count]), outputs=2, axis=2, largest=int(largest), sorted=1)
-    if not torch.equal(places, torch.arange(count)):
-        made = sheet.gather(made, places, 2)
-    return sheet.reshape(made, op.shape, (len(op.table), len(op.ranks)))
+    ranks = op.ranks if largest else size - 1 - op.ranks
+    count = int(ranks.max()) + 1
+    k = graph.add_ints([count])
+    output = graph.add_node("TopK", gathered, k, outputs=2, axis=2, largest=int(largest), sorted=1)
+    if not torch.equal(ranks, torch.arange(count)):
+        output = graph.gather(output, ranks, 2)
+    return graph.reshape(output, op.shape, (len(op.table), len(op.ranks)))
 
 
-def _opened(sheet: Sheet, table: Tensor, x: str, before: Shape) -> str:
-    """(N, windows, size); nothing is gathered where the windows lie in a row."""
+def _gather_windows(graph: OnnxGraphWriter, table: Tensor, x: str, before: Shape) -> str:
+    """Gather windows as (N, windows, size); a reshape will do where they follow one another."""
     if torch.equal(table.flatten(), torch.arange(prod(before))):
-        return sheet.reshape(x, table.shape, before)
-    return sheet.gather(sheet.flat(x, before), table, 1)
+        return graph.reshape(x, table.shape, before)
+    return graph.gather(graph.flatten(x, before), table, 1)
 
 
-def _reduced(table: Tensor, before: Shape) -> list[int] | None:
-    """The dims whose reduction has these windows."""
+def _find_reduced_dims(table: Tensor, before: Shape) -> list[int] | None:
+    """The dimensions whose reduction has the windows of a table (windows, size), or None."""
     if table.numel() != prod(before) or len(before) > 6:
         return None
     for count in range(1, len(before) + 1):
@@ -135,70 +144,81 @@ def _reduced(table: Tensor, before: Shape) -> list[int] | None:
     return None
 
 
-def _pool(op: Maximum, before: Shape) -> dict[str, Any] | None:
-    """The settings of the pool that has these windows, found by trying those that fit the shapes."""
+def _find_pool_attributes(op: Maximum, before: Shape) -> dict[str, Any] | None:
+    """The attributes of a MaxPool with the windows of an operator, found by trial; None if there are none."""
     channels, size, out = before[0], before[1:], op.shape[1:]
     if len(op.table) != channels * prod(out) or len(out) != len(size):
         return None
     table = op.table[: prod(out)]
-    for kernel in _factors(table.shape[1], len(size)):
-        choices = [list(_fits(n, m, k)) for n, m, k in zip(size, out, kernel, strict=True)]
-        for picked in product(*choices):
-            stride, padding, dilation, after = ([p[i] for p in picked] for i in range(4))
-            if torch.equal(windows.pool_windows(size, out, kernel, stride, padding, dilation), table):
-                pads = [*padding, *after]
-                return {"kernel_shape": kernel, "strides": stride, "pads": pads, "dilations": dilation}
+    for kernel in _list_kernels(table.shape[1], len(size)):
+        choices = [list(_list_window_settings(n, m, k)) for n, m, k in zip(size, out, kernel, strict=True)]
+        for choice in product(*choices):
+            strides, dilations = [c.stride for c in choice], [c.dilation for c in choice]
+            before_pads, after_pads = [c.before for c in choice], [c.after for c in choice]
+            if torch.equal(windows.pool_windows(size, out, kernel, strides, before_pads, dilations), table):
+                pads = [*before_pads, *after_pads]
+                return {"kernel_shape": kernel, "strides": strides, "pads": pads, "dilations": dilations}
     return None
 
 
-def _fits(size: int, out: int, kernel: int) -> Iterator[tuple[int, int, int, int]]:
-    """Stride, padding, dilation and padding at the end that make ``out`` windows of ``size``."""
+class _WindowSettings(NamedTuple):
+    """How windows are placed in one dimension."""
+
+    stride: int
+    before: int  # padding
+    dilation: int
+    after: int  # padding
+
+
+def _list_window_settings(size: int, out: int, kernel: int) -> Iterator[_WindowSettings]:
+    """The settings with which a kernel makes ``out`` windows of ``size`` elements."""
     for dilation in range(1, 4 if kernel > 1 else 2):
-        reach = (kernel - 1) * dilation + 1
+        span = (kernel - 1) * dilation + 1
         for padding in range(kernel // 2 + 1):
             strides = [kernel, *range(1, size + 1)] if out > 1 else [kernel, size]
             for stride in dict.fromkeys(strides):
-                after = (out - 1) * stride + reach - size - padding
-                left = -after  # elements that no window reaches
-                if left < stride and after < kernel and (out - 1) * stride < size + padding:
-                    yield stride, padding, dilation, max(after, 0)
+                after = (out - 1) * stride + span - size - padding
+                unused = -after  # elements after the last window
+                if unused < stride and after < kernel and (out - 1) * stride < size + padding:
+                    yield _WindowSettings(stride, padding, dilation, max(after, 0))
 
 
-def _factors(count: int, dims: int) -> Iterator[list[int]]:
-    """Kernels of this many elements, those of even sides first."""
-    found = [list(k) for k in product([f for f in range(1, count + 1) if count % f == 0], repeat=dims)]
-    yield from sorted((k for k in found if prod(k) == count), key=lambda k: max(k) - min(k))
+def _list_kernels(count: int, dims: int) -> Iterator[list[int]]:
+    """The kernels of ``count`` elements in so many dimensions, the most nearly square first."""
+    divisors = [f for f in range(1, count + 1) if count % f == 0]
+    kernels = (list(k) for k in product(divisors, repeat=dims))
+    yield from sorted((k for k in kernels if prod(k) == count), key=lambda k: max(k) - min(k))
 
 
-def _fractions(op: Pointwise) -> bool:
+def _has_only_fractions(op: Pointwise) -> bool:
     return all(isinstance(v, Fraction) for v in (*op.knots, *op.slopes, op.value))
 
 
-def _same(one: Number, two: Number) -> bool:
+def _are_equal(one: Number, two: Number) -> bool:
     if isinstance(one, Tensor) and isinstance(two, Tensor):
-        return bool((one == two).all())  # the same once they are broadcast
+        return bool((one == two).all())  # after broadcasting
     return isinstance(one, Fraction) and isinstance(two, Fraction) and one == two
 
 
-def _number(sheet: Sheet, value: Number) -> str:
-    return sheet.const(value if isinstance(value, Tensor) else float(value))
+def _add_number(graph: OnnxGraphWriter, value: Number) -> str:
+    return graph.add_constant(value if isinstance(value, Tensor) else float(value))
 
 
-def _plus(sheet: Sheet, x: str, value: Number) -> str:
-    return x if _same(value, ZERO) else sheet.node("Add", x, _number(sheet, value))
+def _write_sum(graph: OnnxGraphWriter, x: str, value: Number) -> str:
+    return x if _are_equal(value, ZERO) else graph.add_node("Add", x, _add_number(graph, value))
 
 
-def _times(one: Number, two: Number) -> Number:
+def _multiply(one: Number, two: Number) -> Number:
     if isinstance(one, Fraction) and isinstance(two, Fraction):
         return one * two
-    return _tensor(one) * _tensor(two)
+    return _to_tensor(one) * _to_tensor(two)
 
 
-def _minus(one: Number, two: Number) -> Number:
+def _subtract(one: Number, two: Number) -> Number:
     if isinstance(one, Fraction) and isinstance(two, Fraction):
         return one - two
-    return _tensor(one) - _tensor(two)
+    return _to_tensor(one) - _to_tensor(two)
 
 
-def _tensor(value: Number) -> Tensor:
+def _to_tensor(value: Number) -> Tensor:
     return value if isinstance(value, Tensor) else torch.tensor(float(value), dtype=torch.float64)

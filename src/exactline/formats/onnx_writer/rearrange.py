@@ -1,4 +1,4 @@
-"""Operators that only move elements: as what they were where that is seen at a glance, as a Gather otherwise."""
+"""Write rearrangements as Concat, Transpose, Slice or Pad where the index map allows it, otherwise as Gather."""
 
 from __future__ import annotations
 
@@ -11,69 +11,77 @@ from torch import Tensor
 
 from ...network.graph import Shape
 from ...ops.affine import Rearrange
-from .graph import Sheet
+from .graph import OnnxGraphWriter
 
-PERMUTED = 5  # dims that are tried in every order
+MAX_PERMUTED_DIMS = 5  # of which all permutations are tried
 
 
-def rearrange(sheet: Sheet, op: Rearrange, xs: Sequence[str], shapes: Sequence[Shape]) -> str:
-    """A Concat, Transpose, Slice or Pad if it is one, in general Gather on everything in a row."""
+def write_rearrange(graph: OnnxGraphWriter, op: Rearrange, xs: Sequence[str], shapes: Sequence[Shape]) -> str:
+    """Write a rearrangement, and return the name of its value.
+
+    Args:
+        graph: the ONNX graph.
+        op: the rearrangement.
+        xs: names of its inputs.
+        shapes: of its inputs, without the batch dimension.
+    """
     if op.constant is not None:
-        made = _pad(sheet, op, xs, shapes)
+        output = _write_pad(graph, op, xs, shapes)
     elif len(xs) > 1:
-        made = _concat(sheet, op, xs, shapes)
+        output = _write_concat(graph, op, xs, shapes)
     else:
-        tries = (_transpose, _each_dim, _one_dim)
-        made = next((m for m in (known(sheet, op, xs[0], shapes[0]) for known in tries) if m), None)
-    return made or _gathered(sheet, op, xs, shapes)
+        writers = (_write_transpose, _write_per_dim, _write_along_dim)
+        output = next((name for write in writers if (name := write(graph, op, xs[0], shapes[0]))), None)
+    return output or _write_gather(graph, op, xs, shapes)
 
 
-def joined(sheet: Sheet, xs: Sequence[str], shapes: Sequence[Shape]) -> str:
-    """Several values as one row of elements for each point."""
-    flat = [sheet.flat(x, s) for x, s in zip(xs, shapes, strict=True)]
-    return flat[0] if len(flat) == 1 else sheet.node("Concat", *flat, axis=1)
+def concatenate(graph: OnnxGraphWriter, xs: Sequence[str], shapes: Sequence[Shape]) -> str:
+    """Concatenate values as one row of elements for each point, (N, elements)."""
+    flat = [graph.flatten(x, s) for x, s in zip(xs, shapes, strict=True)]
+    return flat[0] if len(flat) == 1 else graph.add_node("Concat", *flat, axis=1)
 
 
-def _gathered(sheet: Sheet, op: Rearrange, xs: Sequence[str], shapes: Sequence[Shape]) -> str:
-    row = joined(sheet, xs, shapes)
+def _write_gather(graph: OnnxGraphWriter, op: Rearrange, xs: Sequence[str], shapes: Sequence[Shape]) -> str:
+    """Write any rearrangement as a Gather, and a Where for its constants."""
+    row = concatenate(graph, xs, shapes)
     if torch.equal(op.index, torch.arange(sum(prod(s) for s in shapes))):
-        return sheet.reshape(row, op.shape, (len(op.index),))
-    made = sheet.gather(row, op.index.clamp(min=0).view(op.shape), 1)
+        return graph.reshape(row, op.shape, (len(op.index),))
+    output = graph.gather(row, op.index.clamp(min=0).view(op.shape), 1)
     if op.constant is None:
-        return made
-    outside = (op.index < 0).view(1, *op.shape)
+        return output
+    is_constant = (op.index < 0).view(1, *op.shape)
     values = op.constant.view(1, *op.shape)
-    first = values[outside][0]
-    filled = first if bool((values[outside] == first).all()) else torch.where(outside, values, torch.zeros_like(values))
-    return sheet.node("Where", sheet.mask(~outside), made, sheet.const(filled))
+    first = values[is_constant][0]
+    is_uniform = bool((values[is_constant] == first).all())
+    constants = first if is_uniform else torch.where(is_constant, values, torch.zeros_like(values))
+    return graph.add_node("Where", graph.add_mask(~is_constant), output, graph.add_constant(constants))
 
 
-def _concat(sheet: Sheet, op: Rearrange, xs: Sequence[str], shapes: Sequence[Shape]) -> str | None:
+def _write_concat(graph: OnnxGraphWriter, op: Rearrange, xs: Sequence[str], shapes: Sequence[Shape]) -> str | None:
     if any(len(s) != len(op.shape) for s in shapes):
         return None
     starts = [sum(prod(s) for s in shapes[:i]) for i in range(len(shapes))]
-    views = [torch.arange(a, a + prod(s)).view(s) for a, s in zip(starts, shapes, strict=True)]
+    positions = [torch.arange(a, a + prod(s)).view(s) for a, s in zip(starts, shapes, strict=True)]
     for axis in range(len(op.shape)):
-        rest = {(*s[:axis], *s[axis + 1 :]) for s in shapes}
-        if rest == {(*op.shape[:axis], *op.shape[axis + 1 :])} and torch.equal(
-            torch.cat(views, axis).flatten(), op.index
-        ):
-            return sheet.node("Concat", *xs, axis=axis + 1)
+        others = {(*s[:axis], *s[axis + 1 :]) for s in shapes}
+        fits = others == {(*op.shape[:axis], *op.shape[axis + 1 :])}
+        if fits and torch.equal(torch.cat(positions, axis).flatten(), op.index):
+            return graph.add_node("Concat", *xs, axis=axis + 1)
     return None
 
 
-def _transpose(sheet: Sheet, op: Rearrange, x: str, shape: Shape) -> str | None:
-    if len(shape) != len(op.shape) or len(shape) > PERMUTED or prod(shape) != len(op.index):
+def _write_transpose(graph: OnnxGraphWriter, op: Rearrange, x: str, shape: Shape) -> str | None:
+    if len(shape) != len(op.shape) or len(shape) > MAX_PERMUTED_DIMS or prod(shape) != len(op.index):
         return None
-    places = torch.arange(prod(shape)).view(shape)
+    positions = torch.arange(prod(shape)).view(shape)
     for order in permutations(range(len(shape))):
-        if tuple(shape[d] for d in order) == op.shape and torch.equal(places.permute(order).flatten(), op.index):
-            return sheet.node("Transpose", x, perm=[0, *(d + 1 for d in order)])
+        if tuple(shape[d] for d in order) == op.shape and torch.equal(positions.permute(order).flatten(), op.index):
+            return graph.add_node("Transpose", x, perm=[0, *(d + 1 for d in order)])
     return None
 
 
-def _each_dim(sheet: Sheet, op: Rearrange, x: str, shape: Shape) -> str | None:
-    """Places chosen in every dim on its own: Slice where they go by a step, Gather in the other dims."""
+def _write_per_dim(graph: OnnxGraphWriter, op: Rearrange, x: str, shape: Shape) -> str | None:
+    """Write a selection in each dimension separately: Slice where it has a constant step, Gather in the others."""
     if len(shape) != len(op.shape):
         return None
     index = op.index.view(op.shape)
@@ -82,49 +90,51 @@ def _each_dim(sheet: Sheet, op: Rearrange, x: str, shape: Shape) -> str | None:
     gathers: list[tuple[Tensor, int]] = []
     for d, (n, m) in enumerate(zip(shape, op.shape, strict=True)):
         stride = prod(shape[d + 1 :])
-        run = index.movedim(d, 0).reshape(m, -1)[:, 0] // stride % n
-        expected = expected + (run * stride).view(-1, *[1] * (len(shape) - d - 1))
-        start, step = int(run[0]), int(run[1] - run[0]) if m > 1 else 1
-        if step == 0 or not torch.equal(run, torch.arange(m) * step + start):
-            gathers.append((run, d + 1))
+        selected = index.movedim(d, 0).reshape(m, -1)[:, 0] // stride % n
+        expected = expected + (selected * stride).view(-1, *[1] * (len(shape) - d - 1))
+        start, step = int(selected[0]), int(selected[1] - selected[0]) if m > 1 else 1
+        if step == 0 or not torch.equal(selected, torch.arange(m) * step + start):
+            gathers.append((selected, d + 1))
         elif (start, step, m) != (0, 1, n):
-            last = int(run[-1])
+            last = int(selected[-1])
             slices.append((start, last + 1 if step > 0 else last - 1 if last else -n - 1, d + 1, step))
     if not torch.equal(expected.expand(op.shape).flatten(), op.index):
         return None
     if slices:
-        x = sheet.node("Slice", x, *(sheet.ints(list(column)) for column in zip(*slices, strict=True)))
-    for run, axis in gathers:
-        x = sheet.gather(x, run, axis)
+        x = graph.add_node("Slice", x, *(graph.add_ints(list(column)) for column in zip(*slices, strict=True)))
+    for selected, axis in gathers:
+        x = graph.gather(x, selected, axis)
     return x
 
 
-def _one_dim(sheet: Sheet, op: Rearrange, x: str, shape: Shape) -> str | None:
-    """Gather along one dim, which several dims or none come to stand for."""
-    more = len(op.shape) - len(shape) + 1
-    for d in range(len(shape) if more >= 0 else 0):
-        left, right, inner = shape[:d], shape[d + 1 :], op.shape[d : d + more]
+def _write_along_dim(graph: OnnxGraphWriter, op: Rearrange, x: str, shape: Shape) -> str | None:
+    """Write a Gather along one dimension, which several dimensions or none replace."""
+    inner_dims = len(op.shape) - len(shape) + 1
+    for d in range(len(shape) if inner_dims >= 0 else 0):
+        left, right, inner = shape[:d], shape[d + 1 :], op.shape[d : d + inner_dims]
         if (*left, *inner, *right) == op.shape:
-            run = op.index.view(prod(left), -1, prod(right))[0, :, 0] // prod(right) % shape[d]
-            chosen = torch.arange(prod(shape)).view(shape).index_select(d, run)
-            if torch.equal(chosen.flatten(), op.index):
-                return sheet.gather(x, run.view(inner), d + 1)
+            selected = op.index.view(prod(left), -1, prod(right))[0, :, 0] // prod(right) % shape[d]
+            positions = torch.arange(prod(shape)).view(shape).index_select(d, selected)
+            if torch.equal(positions.flatten(), op.index):
+                return graph.gather(x, selected.view(inner), d + 1)
     return None
 
 
-def _pad(sheet: Sheet, op: Rearrange, xs: Sequence[str], shapes: Sequence[Shape]) -> str | None:
-    """The whole input in a frame of one constant."""
+def _write_pad(graph: OnnxGraphWriter, op: Rearrange, xs: Sequence[str], shapes: Sequence[Shape]) -> str | None:
+    """Write the whole input surrounded by one constant as a Pad."""
     if len(xs) != 1 or len(shapes[0]) != len(op.shape) or op.constant is None:
         return None
-    shape, inside = shapes[0], (op.index >= 0).view(op.shape)
+    shape, is_inside = shapes[0], (op.index >= 0).view(op.shape)
     values = op.constant[op.index < 0]
-    if int(inside.sum()) != prod(shape) or not bool((values == values[0]).all()):
+    if int(is_inside.sum()) != prod(shape) or not bool((values == values[0]).all()):
         return None
-    corner: Tensor = inside.nonzero()[0]
+    corner: Tensor = is_inside.nonzero()[0]
     box = tuple(slice(int(c), int(c) + n) for c, n in zip(corner, shape, strict=True))
-    held = op.index.view(op.shape)[box]
-    if held.shape != torch.Size(shape) or not torch.equal(held.flatten(), torch.arange(prod(shape))):
+    inner = op.index.view(op.shape)[box]
+    if inner.shape != torch.Size(shape) or not torch.equal(inner.flatten(), torch.arange(prod(shape))):
         return None
     before = [int(c) for c in corner]
     after = [m - n - b for m, n, b in zip(op.shape, shape, before, strict=True)]
-    return sheet.node("Pad", xs[0], sheet.ints([0, *before, 0, *after]), sheet.const(values[0]), mode="constant")
+    return graph.add_node(
+        "Pad", xs[0], graph.add_ints([0, *before, 0, *after]), graph.add_constant(values[0]), mode="constant"
+    )

@@ -1,8 +1,8 @@
-"""Torch's operators, family by family: importing this fills the registry."""
+"""Conversion rules for torch's ATen operators, by family; importing the package registers all of them."""
 
-from . import affine, maximum, pointwise, shape, tails
-from .registry import REFUSED as REFUSED
+from . import affine, maximum, pointwise, shape, smooth
 from .registry import RULES as RULES
-from .registry import SHAPED as SHAPED
+from .registry import SHAPE_OPERATORS as SHAPE_OPERATORS
+from .registry import UNSUPPORTED_REASONS as UNSUPPORTED_REASONS
 
-__all__ = ["REFUSED", "RULES", "SHAPED", "affine", "maximum", "pointwise", "shape", "tails"]
+__all__ = ["RULES", "SHAPE_OPERATORS", "UNSUPPORTED_REASONS", "affine", "maximum", "pointwise", "shape", "smooth"]

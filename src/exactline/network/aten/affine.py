@@ -13,44 +13,53 @@ from torch import Tensor
 
 from ...ops import gemm
 from ...ops.affine import Average, Combine, Product, Scale
-from .. import curves
-from ..builder import Barred, Builder, Data, Refused, Value
-from ..curves import Curve, NotLinear
+from .. import scalar_functions
+from ..builder import (
+    MIXES_BATCH,
+    MULTIPLIES_INPUTS,
+    GraphBuilder,
+    NodeOutput,
+    UnsupportedOperator,
+    UnusableValue,
+    Value,
+)
+from ..scalar_functions import NotPiecewiseLinear, ScalarFunction
 from .registry import Args, rule
 
 
-def const(value: Value, what: str = "an operand") -> Tensor:
-    """A constant as a float64 tensor."""
-    if isinstance(value, (Data, Curve)):
-        raise Refused(f"multiplies data by data ({what})")
+def to_constant(value: Value, what: str = "an operand") -> Tensor:
+    """Convert a constant to a float64 tensor; raises UnsupportedOperator for a value that depends on the input."""
+    if depends_on_input(value):
+        raise UnsupportedOperator(f"{MULTIPLIES_INPUTS} ({what})")
     return value.to(torch.float64) if isinstance(value, Tensor) else torch.tensor(value, dtype=torch.float64)
 
 
-def is_data(value: Value) -> bool:
-    return isinstance(value, (Data, Curve))
+def depends_on_input(value: Value) -> bool:
+    """Whether an argument depends on the network's input."""
+    return isinstance(value, (NodeOutput, ScalarFunction))
 
 
-def dims_of(a: Args, x: Data, key: str = "dim") -> list[int]:
-    """The dims an operator reduces, counted from 0; touching the batch dimension is refused."""
-    value = a[key]
+def resolve_dims(args: Args, x: NodeOutput, key: str = "dim") -> list[int]:
+    """The dimensions that an operator reduces, counted from 0; raises UnsupportedOperator for the batch dimension."""
+    value = args[key]
     rank = len(x.shape) + 1
     dims = [value] if isinstance(value, int) else list(value or range(rank))
-    found = [d % rank for d in dims]
-    if 0 in found:
-        raise Refused("mixes the batch dimension")
-    return found
+    dims = [d % rank for d in dims]
+    if 0 in dims:
+        raise UnsupportedOperator(MIXES_BATCH)
+    return dims
 
 
 @rule("linear")
-def linear(b: Builder, a: Args) -> Value:
-    x, weight = b.data(a["input"]), const(a["weight"], "its weight")
-    bias = None if a["bias"] is None else const(a["bias"]).view(1, *[1] * (len(x.shape) - 1), -1)
+def linear(graph: GraphBuilder, args: Args) -> Value:
+    x, weight = graph.as_node_output(args["input"]), to_constant(args["weight"], "its weight")
+    bias = None if args["bias"] is None else to_constant(args["bias"]).view(1, *[1] * (len(x.shape) - 1), -1)
     if weight.dim() == 1:
-        return b.add(Product(torch.matmul, weight, bias, "linear"), [x])
-    return b.add(Product(F.linear, weight, bias, "linear", F.linear), [x])
+        return graph.add_node(Product(torch.matmul, weight, bias, "linear"), [x])
+    return graph.add_node(Product(F.linear, weight, bias, "linear", F.linear), [x])
 
 
-CONVS: dict[str, Callable[..., Tensor]] = {
+CONVOLUTIONS: dict[str, Callable[..., Tensor]] = {
     "conv1d": F.conv1d,
     "conv2d": F.conv2d,
     "conv3d": F.conv3d,
@@ -60,251 +69,256 @@ CONVS: dict[str, Callable[..., Tensor]] = {
 }
 
 
-@rule(*CONVS)
-def convolution(b: Builder, a: Args) -> Value:
-    x, weight = b.data(a["input"]), const(a["weight"], "its kernel")
+@rule(*CONVOLUTIONS)
+def convolution(graph: GraphBuilder, args: Args) -> Value:
+    x, weight = graph.as_node_output(args["input"]), to_constant(args["weight"], "its kernel")
     spatial = weight.dim() - 2
     if len(x.shape) != spatial + 1:
-        raise Refused(f"expects {spatial + 1} dims after the batch dimension, found {len(x.shape)}")
+        raise UnsupportedOperator(f"expects {spatial + 1} dimensions after the batch dimension, found {len(x.shape)}")
     keys = ("stride", "padding", "output_padding", "dilation", "groups")
-    settings: dict[str, Any] = {k: a[k] for k in keys if k in a}
-    name = f"conv_transpose{spatial}d" if "output_padding" in a else f"conv{spatial}d"
-    function = CONVS[name]
-
-    known = _conv_settings(a, weight)
+    keywords: dict[str, Any] = {k: args[k] for k in keys if k in args}
+    name = f"conv_transpose{spatial}d" if "output_padding" in args else f"conv{spatial}d"
+    function, settings = CONVOLUTIONS[name], _read_convolution_settings(args, weight)
 
     def fused(x: Tensor, w: Tensor, bias: Tensor | None) -> Tensor:
-        made = gemm.convolve_by_gemm(x, w, bias, known)
-        return function(x, w, bias, **settings) if made is None else made
+        product = gemm.convolve_by_gemm(x, w, bias, settings)
+        return function(x, w, bias, **keywords) if product is None else product
 
     def call(x: Tensor, w: Tensor) -> Tensor:
         return fused(x, w, None)
 
-    bias = None if a["bias"] is None else const(a["bias"]).view(1, -1, *[1] * spatial)
-    return b.add(Product(call, weight, bias, name, fused, settings=known), [x])
+    bias = None if args["bias"] is None else to_constant(args["bias"]).view(1, -1, *[1] * spatial)
+    return graph.add_node(Product(call, weight, bias, name, fused, settings=settings), [x])
 
 
-def _conv_settings(a: Args, weight: Tensor) -> dict[str, Any]:
-    """A convolution's settings, one number for each spatial dim; ``padding_end`` differs where it is "same"."""
+def _read_convolution_settings(args: Args, weight: Tensor) -> dict[str, Any]:
+    """A convolution's settings, with one number for each spatial dimension.
+
+    ``padding_end`` differs from ``padding`` only where the padding is "same" and the kernel is even.
+    """
     spatial = weight.dim() - 2
-    dilation = each(a["dilation"], spatial)
-    padding = a["padding"]
+    dilation = expand_per_dim(args["dilation"], spatial)
+    padding = args["padding"]
     if isinstance(padding, str):
         total = [d * (k - 1) * (padding == "same") for d, k in zip(dilation, weight.shape[2:], strict=True)]
         before, after = [t // 2 for t in total], [t - t // 2 for t in total]
     else:
-        before = after = each(padding, spatial)
+        before = after = expand_per_dim(padding, spatial)
     return {
-        "stride": each(a["stride"], spatial),
+        "stride": expand_per_dim(args["stride"], spatial),
         "padding": before,
         "padding_end": after,
         "dilation": dilation,
-        "groups": int(a["groups"]),
-        "output_padding": each(a.get("output_padding", 0), spatial),
-        "transposed": "output_padding" in a,
+        "groups": int(args["groups"]),
+        "output_padding": expand_per_dim(args.get("output_padding", 0), spatial),
+        "transposed": "output_padding" in args,
     }
 
 
-def each(value: int | list[int], count: int) -> list[int]:
-    """One number for each spatial dim."""
+def expand_per_dim(value: int | list[int], count: int) -> list[int]:
+    """Expand a setting to one number for each of ``count`` spatial dimensions."""
     values = [value] if isinstance(value, int) else [int(v) for v in value]
     return values * count if len(values) == 1 else values
 
 
 @rule("_native_batch_norm_legit_no_training", "batch_norm")
-def batch_norm(b: Builder, a: Args) -> Value:
-    if a.get("training") or a.get("running_mean") is None:
-        raise Refused("uses the statistics of the batch")
-    x = b.data(a["input"])
+def batch_norm(graph: GraphBuilder, args: Args) -> Value:
+    if args.get("training") or args.get("running_mean") is None:
+        raise UnsupportedOperator("uses the statistics of the batch")
+    x = graph.as_node_output(args["input"])
     shape = (1, -1, *[1] * (len(x.shape) - 1))
-    mean, var = const(a["running_mean"]), const(a["running_var"])
-    weight = torch.ones_like(mean) if a["weight"] is None else const(a["weight"])
-    bias = torch.zeros_like(mean) if a["bias"] is None else const(a["bias"])
-    scale = weight / torch.sqrt(var + a["eps"])
+    mean, var = to_constant(args["running_mean"]), to_constant(args["running_var"])
+    weight = torch.ones_like(mean) if args["weight"] is None else to_constant(args["weight"])
+    bias = torch.zeros_like(mean) if args["bias"] is None else to_constant(args["bias"])
+    scale = weight / torch.sqrt(var + args["eps"])
     shift = bias - mean * scale
-    known = {"mean": mean, "var": var, "weight": weight, "bias": bias, "eps": float(a["eps"])}
-    made = b.add(Scale(scale.view(shape), None, shift.view(shape), "batch_norm", settings=known), [x], x.shape)
-    statistics = Barred("uses the statistics of a batch norm")
-    return (made, statistics, statistics) if isinstance(b.shape[0], tuple) else made
+    settings = {"mean": mean, "var": var, "weight": weight, "bias": bias, "eps": float(args["eps"])}
+    op = Scale(scale.view(shape), None, shift.view(shape), "batch_norm", settings=settings)
+    output = graph.add_node(op, [x], x.shape)
+    statistics = UnusableValue("uses the statistics of a batch norm")
+    return (output, statistics, statistics) if isinstance(graph.shape[0], tuple) else output
 
 
 @rule("add.Tensor", "add.Scalar", "sub.Tensor", "sub.Scalar", "rsub.Scalar", "rsub.Tensor")
-def add(b: Builder, a: Args) -> Value:
-    left, right = a["self"], a["other"]
-    factor = float(a["alpha"]) * (1 if b.target.startswith("add") else -1)
-    if b.target.startswith("rsub"):
+def add(graph: GraphBuilder, args: Args) -> Value:
+    left, right = args["self"], args["other"]
+    factor = float(args["alpha"]) * (1 if graph.target.startswith("add") else -1)
+    if graph.target.startswith("rsub"):
         left, right = right, left
-    if isinstance(left, Curve) or isinstance(right, Curve):
+    if isinstance(left, ScalarFunction) or isinstance(right, ScalarFunction):
         try:
-            one, two = b.together(left, right)
-        except Refused:
-            left, right = (b.data(v) if is_data(v) else v for v in (left, right))
+            one, two = graph.as_functions_of_one_node(left, right)
+        except UnsupportedOperator:
+            left, right = (graph.as_node_output(v) if depends_on_input(v) else v for v in (left, right))
         else:
-            return curves.add(one, two, curves.Fraction(factor))
-    if is_data(left) and is_data(right):
-        return b.add(Combine((1.0, factor)), [b.data(left), b.data(right)])
-    if is_data(left):
-        return b.add(Scale(None, None, const(right) * factor, "add"), [b.data(left)])
+            return scalar_functions.add(one, two, scalar_functions.Fraction(factor))
+    if depends_on_input(left) and depends_on_input(right):
+        return graph.add_node(Combine((1.0, factor)), [graph.as_node_output(left), graph.as_node_output(right)])
+    if depends_on_input(left):
+        return graph.add_node(Scale(None, None, to_constant(right) * factor, "add"), [graph.as_node_output(left)])
     weight = None if factor == 1 else torch.tensor(factor, dtype=torch.float64)
-    return b.add(Scale(weight, None, const(left), "sub"), [b.data(right)])
+    return graph.add_node(Scale(weight, None, to_constant(left), "sub"), [graph.as_node_output(right)])
 
 
 @rule("mul.Tensor", "mul.Scalar")
-def mul(b: Builder, a: Args) -> Value:
-    left, right = a["self"], a["other"]
-    if is_data(left) and is_data(right):
+def mul(graph: GraphBuilder, args: Args) -> Value:
+    left, right = args["self"], args["other"]
+    if depends_on_input(left) and depends_on_input(right):
         try:
-            return curves.multiply(*b.together(left, right))
-        except (NotLinear, Refused):
-            raise Refused("multiplies two branches of data") from None
-    x, factor = (left, right) if is_data(left) else (right, left)
-    if isinstance(x, Curve):
-        return curves.multiply(*b.together(x, factor))
-    return b.add(Scale(const(factor), None, None, "mul"), [b.data(x)])
+            return scalar_functions.multiply(*graph.as_functions_of_one_node(left, right))
+        except (NotPiecewiseLinear, UnsupportedOperator):
+            raise UnsupportedOperator(MULTIPLIES_INPUTS) from None
+    x, factor = (left, right) if depends_on_input(left) else (right, left)
+    if isinstance(x, ScalarFunction):
+        return scalar_functions.multiply(*graph.as_functions_of_one_node(x, factor))
+    return graph.add_node(Scale(to_constant(factor), None, None, "mul"), [graph.as_node_output(x)])
 
 
 @rule("div.Tensor", "div.Scalar")
-def div(b: Builder, a: Args) -> Value:
-    if a.get("rounding_mode") is not None:
-        raise Refused("rounds, which jumps")
-    if is_data(a["other"]):
-        raise Refused("divides by data")
-    divisor = const(a["other"])
+def div(graph: GraphBuilder, args: Args) -> Value:
+    if args.get("rounding_mode") is not None:
+        raise UnsupportedOperator("rounds, which is discontinuous")
+    if depends_on_input(args["other"]):
+        raise UnsupportedOperator("divides by a value that depends on the input")
+    divisor = to_constant(args["other"])
     if not bool((divisor != 0).all()):
-        raise Refused("divides by zero")
-    return b.add(Scale(None, divisor, None, "div"), [b.data(a["self"])])
+        raise UnsupportedOperator("divides by zero")
+    return graph.add_node(Scale(None, divisor, None, "div"), [graph.as_node_output(args["self"])])
 
 
 @rule("neg")
-def neg(b: Builder, a: Args) -> Value:
-    if isinstance(a["self"], Curve):
-        return curves.multiply(*b.together(a["self"], -1.0))
-    return b.add(Scale(torch.tensor(-1.0, dtype=torch.float64), None, None, "neg"), [b.data(a["self"])])
+def neg(graph: GraphBuilder, args: Args) -> Value:
+    if isinstance(args["self"], ScalarFunction):
+        return scalar_functions.multiply(*graph.as_functions_of_one_node(args["self"], -1.0))
+    return graph.add_node(
+        Scale(torch.tensor(-1.0, dtype=torch.float64), None, None, "neg"), [graph.as_node_output(args["self"])]
+    )
 
 
 @rule("matmul", "bmm", "mm", "mv", "dot")
-def matmul(b: Builder, a: Args) -> Value:
-    left = a["self"]
-    right = next(a[k] for k in ("other", "mat2", "vec", "tensor") if k in a)
-    if is_data(left) and is_data(right):
-        raise Refused("multiplies two branches of data")
-    if is_data(left):
-        x, weight = b.data(left), const(right)
+def matmul(graph: GraphBuilder, args: Args) -> Value:
+    left = args["self"]
+    right = next(args[k] for k in ("other", "mat2", "vec", "tensor") if k in args)
+    if depends_on_input(left) and depends_on_input(right):
+        raise UnsupportedOperator(MULTIPLIES_INPUTS)
+    if depends_on_input(left):
+        x, weight = graph.as_node_output(left), to_constant(right)
         if weight.dim() == 2:
-            return b.add(Product(F.linear, weight.T.contiguous(), None, "matmul"), [x])
-        return b.add(Product(torch.matmul, weight, None, "matmul"), [x])
-    x, weight = b.data(right), const(left)
+            return graph.add_node(Product(F.linear, weight.T.contiguous(), None, "matmul"), [x])
+        return graph.add_node(Product(torch.matmul, weight, None, "matmul"), [x])
+    x, weight = graph.as_node_output(right), to_constant(left)
     if len(x.shape) < 2:
-        raise Refused("mixes the batch dimension")
-    return b.add(Product(_left_product, weight, None, "matmul"), [x])
+        raise UnsupportedOperator(MIXES_BATCH)
+    return graph.add_node(Product(_multiply_from_left, weight, None, "matmul"), [x])
 
 
-def _left_product(x: Tensor, weight: Tensor) -> Tensor:
+def _multiply_from_left(x: Tensor, weight: Tensor) -> Tensor:
     return torch.matmul(weight, x)
 
 
 @rule("addmm", "baddbmm", "addmv")
-def addmm(b: Builder, a: Args) -> Value:
-    keys = ("mat1", "mat2") if "mat1" in a else ("batch1", "batch2") if "batch1" in a else ("mat", "vec")
-    product = matmul(b, {"self": a[keys[0]], "other": a[keys[1]]})
-    if float(a["alpha"]) != 1:
-        product = b.add(Scale(const(a["alpha"]), None, None, "mul"), [product])
-    if is_data(a["self"]):
-        return b.add(Combine((1.0, float(a["beta"]))), [product, b.data(a["self"])])
-    return b.add(Scale(None, None, const(a["self"]) * float(a["beta"]), "add"), [product])
+def addmm(graph: GraphBuilder, args: Args) -> Value:
+    keys = ("mat1", "mat2") if "mat1" in args else ("batch1", "batch2") if "batch1" in args else ("mat", "vec")
+    product = matmul(graph, {"self": args[keys[0]], "other": args[keys[1]]})
+    if float(args["alpha"]) != 1:
+        product = graph.add_node(Scale(to_constant(args["alpha"]), None, None, "mul"), [product])
+    if depends_on_input(args["self"]):
+        return graph.add_node(Combine((1.0, float(args["beta"]))), [product, graph.as_node_output(args["self"])])
+    return graph.add_node(Scale(None, None, to_constant(args["self"]) * float(args["beta"]), "add"), [product])
 
 
 @rule("einsum")
-def einsum(b: Builder, a: Args) -> Value:
-    equation, operands = a["equation"], list(a["tensors"])
-    data = [i for i, v in enumerate(operands) if is_data(v)]
-    if len(data) > 1:
-        raise Refused("multiplies two branches of data")
+def einsum(graph: GraphBuilder, args: Args) -> Value:
+    equation, operands = args["equation"], list(args["tensors"])
+    dependent = [i for i, v in enumerate(operands) if depends_on_input(v)]
+    if len(dependent) > 1:
+        raise UnsupportedOperator(MULTIPLIES_INPUTS)
     if len(operands) > 2:
-        raise Refused("takes more than two operands, which we do not support")
-    x = b.data(operands[data[0]])
+        raise UnsupportedOperator("takes more than two operands, which is not supported")
+    position = dependent[0]
+    x = graph.as_node_output(operands[position])
     if len(operands) == 1:
-        count = prod(x.shape) // max(prod(b.shape), 1) or 1
-        known = {"equation": equation}
-        return b.add(Average(partial(torch.einsum, equation), max(count, 1), "einsum", settings=known), [x])
-    weight = const(operands[1 - data[0]])
-    first = data[0] == 0
+        count = prod(x.shape) // max(prod(graph.shape), 1) or 1
+        settings = {"equation": equation}
+        return graph.add_node(Average(partial(torch.einsum, equation), max(count, 1), "einsum", settings=settings), [x])
+    weight = to_constant(operands[1 - position])
 
     def call(x: Tensor, w: Tensor) -> Tensor:
-        return torch.einsum(equation, x, w) if first else torch.einsum(equation, w, x)
+        return torch.einsum(equation, x, w) if position == 0 else torch.einsum(equation, w, x)
 
-    return b.add(Product(call, weight, None, "einsum", settings={"equation": equation, "data_first": first}), [x])
+    settings = {"equation": equation, "data_first": position == 0}
+    return graph.add_node(Product(call, weight, None, "einsum", settings=settings), [x])
 
 
 @rule("tensordot")
-def tensordot(b: Builder, a: Args) -> Value:
-    if not is_data(a["self"]) or is_data(a["other"]):
-        raise Refused("needs data on the left and a constant on the right")
-    dims = (list(a["dims_self"]), list(a["dims_other"]))
-    x = b.data(a["self"])
-    dims_of({"dim": dims[0]}, x)
+def tensordot(graph: GraphBuilder, args: Args) -> Value:
+    if not depends_on_input(args["self"]) or depends_on_input(args["other"]):
+        raise UnsupportedOperator("is supported only with a constant as its second operand")
+    dims = (list(args["dims_self"]), list(args["dims_other"]))
+    x = graph.as_node_output(args["self"])
+    resolve_dims({"dim": dims[0]}, x)
 
     def call(x: Tensor, w: Tensor) -> Tensor:
         return torch.tensordot(x, w, dims=dims)  # pyright: ignore[reportArgumentType]
 
-    return b.add(Product(call, const(a["other"]), None, "tensordot"), [x])
+    return graph.add_node(Product(call, to_constant(args["other"]), None, "tensordot"), [x])
 
 
 @rule("addcmul", "addcdiv")
-def addcmul(b: Builder, a: Args) -> Value:
-    one, two, value = a["tensor1"], a["tensor2"], float(a["value"])
-    if b.target.startswith("addcdiv"):
-        product = div(b, {"self": one, "other": two})
+def addcmul(graph: GraphBuilder, args: Args) -> Value:
+    one, two, value = args["tensor1"], args["tensor2"], float(args["value"])
+    if graph.target.startswith("addcdiv"):
+        product = div(graph, {"self": one, "other": two})
     else:
-        product = mul(b, {"self": one, "other": two})
-    product = b.data(product)
-    if is_data(a["self"]):
-        return b.add(Combine((1.0, value)), [b.data(a["self"]), product])
-    return b.add(Scale(torch.tensor(value, dtype=torch.float64), None, const(a["self"])), [product])
+        product = mul(graph, {"self": one, "other": two})
+    product = graph.as_node_output(product)
+    if depends_on_input(args["self"]):
+        return graph.add_node(Combine((1.0, value)), [graph.as_node_output(args["self"]), product])
+    return graph.add_node(Scale(torch.tensor(value, dtype=torch.float64), None, to_constant(args["self"])), [product])
 
 
 @rule("lerp.Scalar", "lerp.Tensor")
-def lerp(b: Builder, a: Args) -> Value:
-    if is_data(a["weight"]):
-        raise Refused("multiplies two branches of data")
-    weight = const(a["weight"])
-    if not (is_data(a["self"]) and is_data(a["end"])):
-        raise Refused("interpolates with a constant, which we do not support")
-    start, end = b.data(a["self"]), b.data(a["end"])
-    rest = b.add(Scale(1 - weight, None, None, "mul"), [start])
-    part = b.add(Scale(weight, None, None, "mul"), [end])
-    return b.add(Combine((1.0, 1.0)), [rest, part])
+def lerp(graph: GraphBuilder, args: Args) -> Value:
+    if depends_on_input(args["weight"]):
+        raise UnsupportedOperator(MULTIPLIES_INPUTS)
+    weight = to_constant(args["weight"])
+    if not (depends_on_input(args["self"]) and depends_on_input(args["end"])):
+        raise UnsupportedOperator("interpolates with a constant, which is not supported")
+    start, end = graph.as_node_output(args["self"]), graph.as_node_output(args["end"])
+    rest = graph.add_node(Scale(1 - weight, None, None, "mul"), [start])
+    part = graph.add_node(Scale(weight, None, None, "mul"), [end])
+    return graph.add_node(Combine((1.0, 1.0)), [rest, part])
 
 
 @rule("mean.dim", "sum.dim_IntList", "cumsum", "nansum")
-def reduce(b: Builder, a: Args) -> Value:
-    x = b.data(a["self"])
-    dims = dims_of(a, x)
+def reduce(graph: GraphBuilder, args: Args) -> Value:
+    x = graph.as_node_output(args["self"])
+    dims = resolve_dims(args, x)
     count = prod(x.shape[d - 1] for d in dims)
-    name = b.target.split(".")[0]
+    name = graph.target.split(".")[0]
     if not count:
-        raise Refused("reduces an empty dim")
-    known: dict[str, Any] = {"dims": [d - 1 for d in dims]}
+        raise UnsupportedOperator("reduces an empty dimension")
+    settings: dict[str, Any] = {"dims": [d - 1 for d in dims]}
     if name == "cumsum":
-        return b.add(Average(partial(torch.cumsum, dim=dims[0]), count, name, settings=known), [x])
-    function, keepdim = torch.mean if name == "mean" else torch.sum, bool(a["keepdim"])
+        return graph.add_node(Average(partial(torch.cumsum, dim=dims[0]), count, name, settings=settings), [x])
+    function, keepdim = torch.mean if name == "mean" else torch.sum, bool(args["keepdim"])
     call = partial(function, dim=dims, keepdim=keepdim)
-    return b.add(Average(call, count, name, settings={**known, "keepdim": keepdim}), [x])
+    return graph.add_node(Average(call, count, name, settings={**settings, "keepdim": keepdim}), [x])
 
 
 @rule("diff")
-def diff(b: Builder, a: Args) -> Value:
-    x = b.data(a["self"])
-    if a["n"] != 1 or a["prepend"] is not None or a["append"] is not None:
-        raise Refused("takes differences in a way we do not support")
-    (dim,) = dims_of(a, x)
+def diff(graph: GraphBuilder, args: Args) -> Value:
+    x = graph.as_node_output(args["self"])
+    if args["n"] != 1 or args["prepend"] is not None or args["append"] is not None:
+        raise UnsupportedOperator("takes differences in a way that is not supported")
+    (dim,) = resolve_dims(args, x)
     length = x.shape[dim - 1] - 1
-    later = b.rearranged(lambda n: n.narrow(dim, 1, length), [x], "slice")
-    earlier = b.rearranged(lambda n: n.narrow(dim, 0, length), [x], "slice")
-    return b.add(Combine((1.0, -1.0)), [later, earlier])
+    later = graph.rearrange(lambda n: n.narrow(dim, 1, length), [x], "slice")
+    earlier = graph.rearrange(lambda n: n.narrow(dim, 0, length), [x], "slice")
+    return graph.add_node(Combine((1.0, -1.0)), [later, earlier])
 
 
-AVERAGES = (
+AVERAGE_OPERATORS = (
     "avg_pool1d",
     "avg_pool2d",
     "avg_pool3d",
@@ -320,30 +334,31 @@ AVERAGES = (
 )
 
 
-@rule(*AVERAGES)
-def average(b: Builder, a: Args) -> Value:
-    x = b.data(a.get("self", a.get("input")))
-    call, name = b.call_with_data(a), b.target.split(".")[0]
-    kernel = a.get("kernel_size")
+@rule(*AVERAGE_OPERATORS)
+def average(graph: GraphBuilder, args: Args) -> Value:
+    x = graph.as_node_output(args.get("self", args.get("input")))
+    call, name = graph.bind_constants(args), graph.target.split(".")[0]
+    kernel = args.get("kernel_size")
     if kernel is not None:
         count = prod(kernel) if len(kernel) > 1 else kernel[0] ** max(len(x.shape) - 1, 1)
     else:
-        count = max(1, -(-prod(x.shape) // max(prod(b.shape), 1))) * 4
-    # the weights of an interpolation are whatever floats the scale gives, those of a mean are 1/k
-    return b.add(Average(call, count, name, fractions="upsample" not in name, settings=_pool_settings(a, name)), [x])
+        count = max(1, -(-prod(x.shape) // max(prod(graph.shape), 1))) * 4
+    # the weights of a mean are 1/k; those of an interpolation are arbitrary floats
+    is_mean, settings = "upsample" not in name, _read_pool_settings(args, name)
+    return graph.add_node(Average(call, count, name, rational_coefficients=is_mean, settings=settings), [x])
 
 
-def _pool_settings(a: Args, name: str) -> dict[str, Any]:
-    """An average pool's settings, one number for each spatial dim; nothing for the others."""
-    if "count_include_pad" not in a:
+def _read_pool_settings(args: Args, name: str) -> dict[str, Any]:
+    """An average pool's settings, with one number for each spatial dimension; empty for other averages."""
+    if "count_include_pad" not in args:
         return {}
     spatial = int(name[-2])
-    kernel = each(a["kernel_size"], spatial)
+    kernel = expand_per_dim(args["kernel_size"], spatial)
     return {
         "kernel": kernel,
-        "stride": each(a["stride"] or kernel, spatial),
-        "padding": each(a["padding"], spatial),
-        "ceil_mode": bool(a["ceil_mode"]),
-        "count_include_pad": bool(a["count_include_pad"]),
-        "divisor": a.get("divisor_override"),
+        "stride": expand_per_dim(args["stride"] or kernel, spatial),
+        "padding": expand_per_dim(args["padding"], spatial),
+        "ceil_mode": bool(args["ceil_mode"]),
+        "count_include_pad": bool(args["count_include_pad"]),
+        "divisor": args.get("divisor_override"),
     }

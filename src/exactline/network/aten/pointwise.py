@@ -1,4 +1,4 @@
-"""Rules for elementwise breaking operators, and for the comparisons that can hide one."""
+"""Rules for elementwise operators with knots, and for comparisons and masks that can make up one."""
 
 from __future__ import annotations
 
@@ -10,91 +10,94 @@ import torch
 from torch import Tensor
 
 from ...ops import functions
-from .. import curves
-from ..builder import Builder, Data, Refused, Value
-from ..curves import Curve
-from .affine import const, is_data
+from .. import scalar_functions
+from ..builder import GraphBuilder, NodeOutput, UnsupportedOperator, Value
+from .affine import depends_on_input, to_constant
 from .maximum import binary_maximum
 from .registry import Args, rule
 
 
 @rule("relu", "relu_")
-def relu(b: Builder, a: Args) -> Value:
-    return b.pointwise(functions.relu(), b.data(a["self"]))
+def relu(graph: GraphBuilder, args: Args) -> Value:
+    return graph.add_pointwise(functions.relu(), graph.as_node_output(args["self"]))
 
 
 @rule("leaky_relu")
-def leaky_relu(b: Builder, a: Args) -> Value:
-    return b.pointwise(functions.leaky_relu(a["negative_slope"]), b.data(a["self"]))
+def leaky_relu(graph: GraphBuilder, args: Args) -> Value:
+    return graph.add_pointwise(functions.leaky_relu(args["negative_slope"]), graph.as_node_output(args["self"]))
 
 
 @rule("rrelu")
-def rrelu(b: Builder, a: Args) -> Value:
-    if a["training"]:
-        raise Refused("draws its slope at random in training mode")
-    slope = (Fraction(a["lower"]) + Fraction(a["upper"])) / 2
-    return b.pointwise(functions.leaky_relu(slope, "rrelu"), b.data(a["self"]))
+def rrelu(graph: GraphBuilder, args: Args) -> Value:
+    if args["training"]:
+        raise UnsupportedOperator("draws its slope at random in training mode")
+    slope = (Fraction(args["lower"]) + Fraction(args["upper"])) / 2
+    return graph.add_pointwise(functions.leaky_relu(slope, "rrelu"), graph.as_node_output(args["self"]))
 
 
 @rule("prelu", "_prelu_kernel")
-def prelu(b: Builder, a: Args) -> Value:
-    x, weight = b.data(a["self"]), const(a["weight"], "its slope")
+def prelu(graph: GraphBuilder, args: Args) -> Value:
+    x, weight = graph.as_node_output(args["self"]), to_constant(args["weight"], "its slope")
     if weight.numel() == 1:
-        return b.pointwise(functions.leaky_relu(float(weight), "prelu"), x)
+        return graph.add_pointwise(functions.leaky_relu(float(weight), "prelu"), x)
     shape = (1, -1, *[1] * (len(x.shape) - 1)) if weight.dim() == 1 else weight.shape
-    return b.pointwise(functions.prelu(weight.view(shape)), x)
+    return graph.add_pointwise(functions.prelu(weight.view(shape)), x)
 
 
 @rule("hardtanh", "relu6", "hardtanh_")
-def hardtanh(b: Builder, a: Args) -> Value:
-    name = "relu6" if (a.get("min_val", 0), a.get("max_val", 6)) == (0, 6) else "hardtanh"
-    return b.pointwise(functions.clamp(a.get("min_val", 0), a.get("max_val", 6), name), b.data(a["self"]))
+def hardtanh(graph: GraphBuilder, args: Args) -> Value:
+    name = "relu6" if (args.get("min_val", 0), args.get("max_val", 6)) == (0, 6) else "hardtanh"
+    return graph.add_pointwise(
+        functions.clamp(args.get("min_val", 0), args.get("max_val", 6), name), graph.as_node_output(args["self"])
+    )
 
 
 @rule("hardsigmoid")
-def hardsigmoid(b: Builder, a: Args) -> Value:
-    return b.pointwise(functions.hardsigmoid(), b.data(a["self"]))
+def hardsigmoid(graph: GraphBuilder, args: Args) -> Value:
+    return graph.add_pointwise(functions.hardsigmoid(), graph.as_node_output(args["self"]))
 
 
 @rule("softshrink")
-def softshrink(b: Builder, a: Args) -> Value:
-    return b.pointwise(functions.softshrink(a["lambd"]), b.data(a["self"]))
+def softshrink(graph: GraphBuilder, args: Args) -> Value:
+    return graph.add_pointwise(functions.softshrink(args["lambd"]), graph.as_node_output(args["self"]))
 
 
 @rule("abs")
-def absolute(b: Builder, a: Args) -> Value:
-    return b.pointwise(functions.absolute(), b.data(a["self"]))
+def absolute(graph: GraphBuilder, args: Args) -> Value:
+    return graph.add_pointwise(functions.absolute(), graph.as_node_output(args["self"]))
 
 
 @rule("threshold")
-def threshold(b: Builder, a: Args) -> Value:
-    if float(a["threshold"]) != float(a["value"]):
-        raise Refused(f"jumps at {float(a['threshold']):g}: value {float(a['value']):g} is not the threshold")
-    return b.pointwise(functions.clamp(a["threshold"], None, "threshold"), b.data(a["self"]))
+def threshold(graph: GraphBuilder, args: Args) -> Value:
+    if float(args["threshold"]) != float(args["value"]):
+        knot, value = float(args["threshold"]), float(args["value"])
+        raise UnsupportedOperator(f"jumps at {knot:g}: value {value:g} is not the threshold")
+    op = functions.clamp(args["threshold"], None, "threshold")
+    return graph.add_pointwise(op, graph.as_node_output(args["self"]))
 
 
 @rule("clamp", "clip", "clamp_min", "clamp_max", "clamp.Tensor")
-def clamp(b: Builder, a: Args) -> Value:
-    x, low, high = a["self"], a.get("min"), a.get("max")
-    if not is_data(x):
-        raise Refused("clamps a constant by data")
-    x = b.data(x)
-    if is_data(low) or is_data(high):
+def clamp(graph: GraphBuilder, args: Args) -> Value:
+    x, low, high = args["self"], args.get("min"), args.get("max")
+    if not depends_on_input(x):
+        raise UnsupportedOperator("clamps a constant by values that depend on the input")
+    x = graph.as_node_output(x)
+    if depends_on_input(low) or depends_on_input(high):
         if low is not None:
-            x = b.data(binary_maximum(b, x, low, 1))
-        return x if high is None else binary_maximum(b, x, high, -1)
-    return _clamped(b, x, _bound(low, -torch.inf), _bound(high, torch.inf))
+            x = graph.as_node_output(binary_maximum(graph, x, low, 1))
+        return x if high is None else binary_maximum(graph, x, high, -1)
+    return _add_clamp(graph, x, _read_bound(low, -torch.inf), _read_bound(high, torch.inf))
 
 
 @rule("maximum", "max.other", "fmax", "minimum", "min.other", "fmin")
-def maximum(b: Builder, a: Args) -> Value:
-    sign = 1 if "max" in b.target else -1
-    left, right = a["self"], a["other"]
-    if is_data(left) and is_data(right):
-        return binary_maximum(b, left, right, sign)
-    x, level = (left, right) if is_data(left) else (right, left)
-    bound = _bound(level, -sign * torch.inf)
-    return _clamped(b, b.data(x), *((bound, None) if sign > 0 else (None, bound)))
+def maximum(graph: GraphBuilder, args: Args) -> Value:
+    sign = 1 if "max" in graph.target else -1
+    left, right = args["self"], args["other"]
+    if depends_on_input(left) and depends_on_input(right):
+        return binary_maximum(graph, left, right, sign)
+    x, constant = (left, right) if depends_on_input(left) else (right, left)
+    bound = _read_bound(constant, -sign * torch.inf)
+    return _add_clamp(graph, graph.as_node_output(x), *((bound, None) if sign > 0 else (None, bound)))
 
 
 COMPARISONS: dict[str, Callable[[Fraction, Fraction], bool]] = {
@@ -108,62 +111,67 @@ COMPARISONS: dict[str, Callable[[Fraction, Fraction], bool]] = {
 
 
 @rule(*COMPARISONS)
-def compare(b: Builder, a: Args) -> Value:
-    left, right = b.together(a["self"], a["other"])
-    return curves.compare(left, right, COMPARISONS[b.target.split(".")[0]])
+def compare(graph: GraphBuilder, args: Args) -> Value:
+    left, right = graph.as_functions_of_one_node(args["self"], args["other"])
+    return scalar_functions.compare(left, right, COMPARISONS[graph.target.split(".")[0]])
 
 
 @rule("sign", "sgn")
-def sign(b: Builder, a: Args) -> Value:
-    return curves.sign(*b.together(a["self"]))
+def sign(graph: GraphBuilder, args: Args) -> Value:
+    return scalar_functions.sign(*graph.as_functions_of_one_node(args["self"]))
 
 
 @rule("logical_not", "bitwise_not")
-def logical_not(b: Builder, a: Args) -> Value:
-    return curves.negate(*b.together(a["self"]))
+def logical_not(graph: GraphBuilder, args: Args) -> Value:
+    return scalar_functions.logical_not(*graph.as_functions_of_one_node(args["self"]))
 
 
 @rule("logical_and", "bitwise_and", "__and__", "logical_or", "bitwise_or", "__or__")
-def logical(b: Builder, a: Args) -> Value:
-    one, two = b.together(a["self"], a["other"])
-    if "and" in b.target:
-        return curves.both(one, two)
-    return curves.negate(curves.both(curves.negate(one), curves.negate(two)))
+def logical(graph: GraphBuilder, args: Args) -> Value:
+    left, right = graph.as_functions_of_one_node(args["self"], args["other"])
+    if "and" in graph.target:
+        return scalar_functions.logical_and(left, right)
+    negated = (scalar_functions.logical_not(condition) for condition in (left, right))
+    return scalar_functions.logical_not(scalar_functions.logical_and(*negated))
 
 
 @rule("where", "masked_fill")
-def where(b: Builder, a: Args) -> Value:
-    if "mask" in a:
-        condition, yes, no = a["mask"], a["value"], a["self"]
+def where(graph: GraphBuilder, args: Args) -> Value:
+    if "mask" in args:
+        condition, yes, no = args["mask"], args["value"], args["self"]
     else:
-        condition, yes, no = a["condition"], a["self"], a["other"]
+        condition, yes, no = args["condition"], args["self"], args["other"]
     if isinstance(condition, Tensor):
-        picked = {"condition": condition, "self": yes, "other": no}
-        made = {k: b.data(v) if isinstance(v, (Data, Curve)) else v for k, v in picked.items()}
-        return b.rearranged(_chooser(made), b.data_args(made), "where")
-    return curves.where(*b.together(condition, yes, no))
+        yes, no = (graph.as_node_output(v) if depends_on_input(v) else v for v in (yes, no))
+        xs = [v for v in (yes, no) if isinstance(v, NodeOutput)]
+        return graph.rearrange(_make_where(condition, yes, no), xs, "where")
+    return scalar_functions.where(*graph.as_functions_of_one_node(condition, yes, no))
 
 
-def _chooser(a: Args) -> Callable[..., Tensor]:
-    def call(*numbers: Tensor) -> Tensor:
-        given = iter(numbers)
-        yes, no = (next(given) if isinstance(a[k], Data) else const(a[k]) for k in ("self", "other"))
-        return torch.where(a["condition"].to(torch.bool), yes, no)
+def _make_where(condition: Tensor, yes: Value, no: Value) -> Callable[..., Tensor]:
+    """torch.where with a constant condition, as a function of the branches that are node outputs."""
+
+    def call(*xs: Tensor) -> Tensor:
+        tensors = iter(xs)
+        branches = (next(tensors) if isinstance(v, NodeOutput) else to_constant(v) for v in (yes, no))
+        return torch.where(condition.to(torch.bool), *branches)
 
     return call
 
 
-def _clamped(b: Builder, x: Data, low: float | Tensor | None, high: float | Tensor | None) -> Data:
-    return x if low is None and high is None else b.pointwise(functions.clamp(low, high), x)
+def _add_clamp(
+    graph: GraphBuilder, x: NodeOutput, low: float | Tensor | None, high: float | Tensor | None
+) -> NodeOutput:
+    return x if low is None and high is None else graph.add_pointwise(functions.clamp(low, high), x)
 
 
-def _bound(value: Value, nothing: float) -> float | Tensor | None:
-    """A bound as a number or a tensor; None where it is missing or at the infinity that bounds nothing."""
+def _read_bound(value: Value, no_bound: float) -> float | Tensor | None:
+    """A bound as a number or a tensor; None where it is missing, or infinite and without effect."""
     if value is None:
         return None
-    tensor = const(value, "its bound")
-    if bool((tensor == nothing).all()):
+    tensor = to_constant(value, "its bound")
+    if bool((tensor == no_bound).all()):
         return None
     if not bool(torch.isfinite(tensor).all()):
-        raise Refused("has a bound that is infinite or NaN")
+        raise UnsupportedOperator("has a bound that is infinite or NaN")
     return float(tensor) if tensor.numel() == 1 else tensor

@@ -1,41 +1,49 @@
-"""The table from torch's operators to ours, readable at a glance by importing this package."""
+"""The tables of conversion rules and of unsupported operators, and helpers to read an operator's arguments.
+
+A rule adds the nodes of one operator to the graph and returns the value of its output, or a tuple for several outputs.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeAlias
 
-from ..builder import Builder, Value
+from ..builder import GraphBuilder, Value
 
-Args: TypeAlias = dict[str, Any]  # bound to the names of the operator's schema
-Rule: TypeAlias = Callable[[Builder, Args], Value]
+Args: TypeAlias = dict[str, Any]  # by the argument names of the operator's schema
+Rule: TypeAlias = Callable[[GraphBuilder, Args], Value]
 
-RULES: dict[str, Rule] = {}
-SHAPED: set[str] = set()  # rules that may read the number of points, since they only make shapes of it
-REFUSED: dict[str, str] = {}  # operators that are known not to be piecewise linear, and why
+RULES: dict[str, Rule] = {}  # by name or name.overload; custom operators by namespace::name
+SHAPE_OPERATORS: set[str] = set()  # may read the batch size, because they use it only in shapes
+UNSUPPORTED_REASONS: dict[str, str] = {}  # why an operator is never supported, by name
 
 
-def rule(*names: str, shaped: bool = False) -> Callable[[Rule], Rule]:
-    """Register a rule for operators, by name or by ``name.overload``."""
+def rule(*names: str, reads_batch_size: bool = False) -> Callable[[Rule], Rule]:
+    """Register a function as the rule of some operators.
 
-    def keep(function: Rule) -> Rule:
+    Args:
+        names: of the operators, as ``name`` or ``name.overload``.
+        reads_batch_size: whether the operators may get the batch size as an argument.
+    """
+
+    def register(function: Rule) -> Rule:
         for name in names:
             RULES[name] = function
-            if shaped:
-                SHAPED.add(name)
+            if reads_batch_size:
+                SHAPE_OPERATORS.add(name)
         return function
 
-    return keep
+    return register
 
 
-def refuse(reason: str, *names: str) -> None:
-    """Register operators that are refused by name."""
+def register_unsupported(reason: str, *names: str) -> None:
+    """Register operators that no rule can convert, with the reason as a phrase that follows the operator's name."""
     for name in names:
-        REFUSED[name] = reason
+        UNSUPPORTED_REASONS[name] = reason
 
 
-def bind(target: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Args:
-    """Arguments by the names of the operator's schema, defaults filled in; those that are missing are left out."""
+def bind_arguments(target: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Args:
+    """Bind arguments to the names in an operator's schema, with its defaults; missing arguments are left out."""
     bound: Args = {}
     for i, argument in enumerate(target._schema.arguments):
         if i < len(args):
@@ -47,12 +55,12 @@ def bind(target: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Args:
     return bound
 
 
-def flattened(value: Any) -> Iterator[Any]:
-    """Everything in nested lists, tuples and dicts, in order."""
+def iterate_leaves(value: Any) -> Iterator[Any]:
+    """Iterate over the values in nested lists, tuples and dicts, in order."""
     if isinstance(value, dict):
         value = list(value.values())
     if isinstance(value, (list, tuple)):
         for item in value:
-            yield from flattened(item)
+            yield from iterate_leaves(item)
     else:
         yield value

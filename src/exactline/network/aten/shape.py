@@ -1,4 +1,4 @@
-"""Rules for operators that move elements and change none."""
+"""Rules for operators that rearrange elements without changing them."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ import torch
 from torch import Tensor
 
 from ...ops.affine import Reshape
-from ..builder import Builder, Data, Refused, Value
-from ..constants import doubled
-from ..curves import Curve
-from .affine import is_data
+from ..builder import MIXES_BATCH, GraphBuilder, NodeOutput, UnsupportedOperator, Value
+from ..constants import to_float64
+from ..scalar_functions import ScalarFunction
+from .affine import depends_on_input
 from .registry import Args, rule
 
 
 @rule(
     *("view", "reshape", "_unsafe_view", "flatten", "unflatten", "squeeze", "unsqueeze", "view_as", "reshape_as"),
-    shaped=True,
+    reads_batch_size=True,
 )
-def reshape(b: Builder, a: Args) -> Value:
-    x = b.data(a["self"])
-    return x if x.shape == tuple(b.shape) else b.add(Reshape(tuple(b.shape)), [x])
+def reshape(graph: GraphBuilder, args: Args) -> Value:
+    x = graph.as_node_output(args["self"])
+    return x if x.shape == tuple(graph.shape) else graph.add_node(Reshape(tuple(graph.shape)), [x])
 
 
-MOVES = (
+REARRANGING_OPERATORS = (
     *("permute", "transpose", "t", "movedim", "swapaxes", "moveaxis", "expand", "expand_as", "repeat", "tile"),
     *("slice", "select", "narrow", "index", "index_select", "gather", "take_along_dim", "diagonal", "unfold"),
     *("cat", "concat", "stack", "hstack", "vstack", "flip", "roll", "rot90", "repeat_interleave"),
@@ -39,68 +39,70 @@ MOVES = (
 )
 
 
-@rule(*MOVES, shaped=True)
-def move(b: Builder, a: Args) -> Value:
-    if a.get("accumulate"):
-        raise Refused("adds into places, which we do not support")
-    a = {k: _materialised(b, v) for k, v in a.items()}
-    data = b.data_args(a)
-    _apart(b.target.split(".")[0], a, data)
-    call, name = b.call_with_data(a), b.target.split(".")[0]
-    if b.shape and isinstance(b.shape[0], tuple):
-        return tuple(b.rearranged(_item(call, i), data, name) for i in range(len(b.shape)))
-    return b.rearranged(call, data, name)
+@rule(*REARRANGING_OPERATORS, reads_batch_size=True)
+def rearrange(graph: GraphBuilder, args: Args) -> Value:
+    if args.get("accumulate"):
+        raise UnsupportedOperator("accumulates into elements, which is not supported")
+    args = {k: _materialize(graph, v) for k, v in args.items()}
+    xs = graph.list_node_outputs(args)
+    call, name = graph.bind_constants(args), graph.target.split(".")[0]
+    _check_batch_dimension(name, args, rank=len(xs[0].shape) + 1)
+    if graph.shape and isinstance(graph.shape[0], tuple):
+        return tuple(graph.rearrange(_select_output(call, i), xs, name) for i in range(len(graph.shape)))
+    return graph.rearrange(call, xs, name)
 
 
 @rule(
     *("clone", "detach", "alias", "contiguous", "lift_fresh_copy", "lift", "positive", "nan_to_num"),
     *("dropout", "feature_dropout", "alpha_dropout", "feature_alpha_dropout"),
 )
-def identity(b: Builder, a: Args) -> Value:
-    if a.get("train") and a.get("p", 1.0) > 0:
-        raise Refused("drops units at random")
-    return a.get("self", a.get("input"))
+def identity(graph: GraphBuilder, args: Args) -> Value:
+    if args.get("train") and args.get("p", 1.0) > 0:
+        raise UnsupportedOperator("drops units at random")
+    return args.get("self", args.get("input"))
 
 
 @rule("_to_copy", "to.dtype", "to.device", "to.dtype_layout", "type_as", "to.other")
-def cast(b: Builder, a: Args) -> Value:
-    value, dtype = a["self"], a.get("dtype")
-    if isinstance(a.get("other"), Tensor):
-        dtype = a["other"].dtype
-    if dtype is not None and dtype not in (torch.float32, torch.float64) and not isinstance(value, Curve):
-        raise Refused(f"rounds to {str(dtype).removeprefix('torch.')} inside forward")
-    if isinstance(value, Data) and dtype is not None:
-        b.notes.append(f"{b.name}: a cast to {str(dtype).removeprefix('torch.')} inside forward is read as exact")
-    if isinstance(value, Curve) and dtype in (torch.float32, torch.float64):
-        return Curve(value.root, value.knots, value.straights, value.at_knots)
+def cast(graph: GraphBuilder, args: Args) -> Value:
+    value, dtype = args["self"], args.get("dtype")
+    if isinstance(args.get("other"), Tensor):
+        dtype = args["other"].dtype
+    if dtype is not None and dtype not in (torch.float32, torch.float64) and not isinstance(value, ScalarFunction):
+        raise UnsupportedOperator(f"rounds to {str(dtype).removeprefix('torch.')} inside forward")
+    if isinstance(value, NodeOutput) and dtype is not None:
+        kind = str(dtype).removeprefix("torch.")
+        graph.notes.append(f"{graph.name}: a cast to {kind} inside forward is treated as exact")
+    if isinstance(value, ScalarFunction) and dtype in (torch.float32, torch.float64):
+        return ScalarFunction(value.node, value.knots, value.pieces, value.knot_values)
     return value
 
 
-@rule("zeros_like", "ones_like", "full_like", "new_zeros", "new_ones", "new_full", shaped=True)
-def filled(b: Builder, a: Args) -> Value:
-    if is_data(a.get("fill_value")):
-        raise Refused("fills a tensor with data")
-    like = torch.zeros(1, *(b.shape if "like" in b.target else ()), dtype=torch.float64, device="cpu")
-    return doubled(b.call_with_data({**a, "self": like, "device": None, "pin_memory": None})())
+@rule("zeros_like", "ones_like", "full_like", "new_zeros", "new_ones", "new_full", reads_batch_size=True)
+def fill_like(graph: GraphBuilder, args: Args) -> Value:
+    if depends_on_input(args.get("fill_value")):
+        raise UnsupportedOperator("fills a tensor with a value that depends on the input")
+    like = torch.zeros(1, *(graph.shape if "like" in graph.target else ()), dtype=torch.float64, device="cpu")
+    return to_float64(graph.bind_constants({**args, "self": like, "device": None, "pin_memory": None})())
 
 
-def _apart(name: str, a: Args, data: list[Data]) -> None:
-    """Refuse what moves elements from point to point; a slice of the whole batch is none of it."""
-    rank = len(data[0].shape) + 1
-    dims = a.get("dims", a.get("dim"))
+def _check_batch_dimension(name: str, args: Args, rank: int) -> None:
+    """Raise UnsupportedOperator for an operator that would move elements between points and seems fine on one point."""
+    dims = args.get("dims", args.get("dim"))
     listed = dims if isinstance(dims, (list, tuple)) else [] if dims is None else [dims]
-    everywhere = name == "roll" and not listed
-    below = name in ("tril", "triu") and rank < 3
-    batch = name in ("flip", "roll", "gather", "index_select", "rot90") and any(d % rank == 0 for d in listed)
-    if everywhere or below or batch:
-        raise Refused("mixes the batch dimension")
+    rolls_all = name == "roll" and not listed
+    masks_batch = name in ("tril", "triu") and rank < 3
+    moves_batch = name in ("flip", "roll", "gather", "index_select", "rot90") and any(d % rank == 0 for d in listed)
+    if rolls_all or masks_batch or moves_batch:
+        raise UnsupportedOperator(MIXES_BATCH)
 
 
-def _materialised(b: Builder, value: Value) -> Value:
+def _materialize(graph: GraphBuilder, value: Value) -> Value:
+    """Convert the scalar functions in a value, also inside lists, to node outputs."""
     if isinstance(value, (list, tuple)):
-        return type(value)(_materialised(b, v) for v in value)
-    return b.data(value) if isinstance(value, Curve) else value
+        return type(value)(_materialize(graph, v) for v in value)
+    return graph.as_node_output(value) if isinstance(value, ScalarFunction) else value
 
 
-def _item(call: Callable[..., Any], i: int) -> Callable[..., Tensor]:
-    return lambda *numbers: call(*numbers)[i]
+def _select_output(call: Callable[..., Any], i: int) -> Callable[..., Tensor]:
+    """A function that returns output ``i`` of a call."""
+    return lambda *xs: call(*xs)[i]

@@ -1,12 +1,11 @@
-"""The client for programs that do something else while they wait."""
+"""The asyncio client."""
 
 from __future__ import annotations
 
 import asyncio
-import hashlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TypeVar, Unpack
 
 import grpc
 import grpc.aio
@@ -14,95 +13,78 @@ import grpc.aio
 from ...decide.intervals import Decisions, ManyDecisions
 from ...errors import ExactlineError
 from ...lines import PointLike
-from ...progress import ProgressCallback, progress_reporter
+from ...progress import progress_reporter
 from ...results.plane import PlaneRestriction
 from ...results.restriction import Restriction
 from ...results.restrictions import Restrictions
-from ..protos.exactline.v1 import exactline_pb2 as pb
-from ..status import error_of
-from . import requests as asking
-from .connection import Way, path_of, unavailable
-from .decode import Reader
-from .models import Entry, Model, model_of, reference
-from .requests import Question
-from .upload import HEALTH, Stats, health_request, is_healthy, pieces, source
+from . import keywords, requests
+from .connection import Connection
+from .decode import AnswerReader
+from .models import ModelDescription, ModelEntry, ServerStats, read_upload
+from .requests import HEALTH_SECONDS, StreamRequest, UnaryRequest
 
 Result = TypeVar("Result")
 
 
 class AsyncClient:
-    """`Client` with calls to be awaited; make it where an event loop runs. Options are those of `Client`'s calls."""
+    """`Client` with methods to await; create it in a running event loop.
 
-    def __init__(
-        self,
-        target: str,
-        *,
-        token: str | None = None,
-        tls: Any = None,
-        certificate: tuple[Path, Path] | None = None,
-        insecure: bool = False,
-        timeout: float | None = None,
-        retries: int = 7,
-    ) -> None:
-        self.way = Way(target, token, tls, certificate, insecure, timeout, retries)
-        credentials, options = self.way.credentials(), self.way.options()
-        if credentials is None:
-            self._channel = grpc.aio.insecure_channel(target, options)
-        else:
-            self._channel = grpc.aio.secure_channel(target, credentials, options)
+    Args:
+        target: the address of the server, "host:port".
+        **options: those of `Client`.
+
+    >>> async def count_pieces(address: str) -> list[int]:
+    ...     async with AsyncClient(address) as client:
+    ...         calls = [client.restrict("loan", [20.0, 30.0], end) for end in ([30.0, 50.0], [30.0, 60.0])]
+    ...         return [len(line) for line in await asyncio.gather(*calls)]
+    """
+
+    def __init__(self, target: str, **options: Unpack[keywords.ConnectionKeywords]) -> None:
+        self.connection = Connection(target, **options)
+        self._channel: grpc.aio.Channel = self.connection.open_channel(grpc.aio)
 
     async def restrict(
-        self, model: Any, Q: PointLike, R: PointLike, *, progress: bool | ProgressCallback = False, **options: Any
+        self, model: Any, start: PointLike, end: PointLike, **options: Unpack[keywords.RemoteRestrictKeywords]
     ) -> Restriction:
         """See `Client.restrict`."""
-        return await self._ask(asking.restrict(model, Q, R, progress, options), progress)
+        return await self._run(requests.restrict(model, start, end, **options))
 
     async def restrict_many(
-        self,
-        model: Any,
-        starts: PointLike,
-        ends: PointLike,
-        *,
-        progress: bool | ProgressCallback = False,
-        **options: Any,
+        self, model: Any, starts: PointLike, ends: PointLike, **options: Unpack[keywords.RemoteRestrictKeywords]
     ) -> Restrictions:
         """See `Client.restrict_many`."""
-        return await self._ask(asking.restrict_many(model, starts, ends, progress, options), progress)
+        return await self._run(requests.restrict_many(model, starts, ends, **options))
 
-    async def sweep(self, model: Any, Q: PointLike, R: PointLike, **options: Any) -> AsyncIterator[Restriction]:
-        """See `Client.sweep`; to be used with ``async for``."""
-        question = asking.sweep(model, Q, R, options)
-        pauses = self.way.pauses()
+    async def sweep(
+        self, model: Any, start: PointLike, end: PointLike, **options: Unpack[keywords.RemoteSweepKeywords]
+    ) -> AsyncIterator[Restriction]:
+        """See `Client.sweep`; use it with ``async for``."""
+        request = requests.sweep(model, start, end, **options)
+        pauses = self.connection.retry_pauses()
         while True:
-            reader, given = Reader(), 0
+            reader, yielded = AnswerReader(), False
             try:
-                async for message in self._stream(question):
-                    reader.take(message)
-                    if reader.part is not None:
-                        given += 1
-                        yield question.made(reader)
-                reader.whole()
+                async for message in self._stream(request):
+                    reader.add(message)
+                    if reader.part_end is not None:
+                        yielded = True
+                        yield request.decode(reader)
+                reader.require_tail()
                 return
             except grpc.RpcError as error:
-                pause = next(pauses, None)
-                if given or pause is None or not unavailable(error):
-                    raise error_of(error, self.way.target) from None
-                await asyncio.sleep(pause)
+                await asyncio.sleep(self.connection.next_pause(error, pauses, may_retry=not yielded))
 
     async def decide(
         self,
         model: Any,
-        Q: PointLike,
-        R: PointLike,
+        start: PointLike,
+        end: PointLike,
         order: str = "max",
         top: int = 1,
-        *,
-        output: int | None = None,
-        progress: bool | ProgressCallback = False,
-        **options: Any,
+        **options: Unpack[keywords.RemoteDecideKeywords],
     ) -> Decisions:
         """See `Client.decide`."""
-        return await self._ask(asking.decide_one(model, Q, R, order, top, output, progress, options), progress)
+        return await self._run(requests.decide(model, start, end, order, top, **options))
 
     async def decide_many(
         self,
@@ -111,14 +93,10 @@ class AsyncClient:
         ends: PointLike,
         order: str = "max",
         top: int = 1,
-        *,
-        output: int | None = None,
-        progress: bool | ProgressCallback = False,
-        **options: Any,
+        **options: Unpack[keywords.RemoteDecideKeywords],
     ) -> ManyDecisions:
         """See `Client.decide_many`."""
-        question = asking.decide_many(model, starts, ends, order, top, output, progress, options)
-        return await self._ask(question, progress)
+        return await self._run(requests.decide_many(model, starts, ends, order, top, **options))
 
     async def attribute(
         self,
@@ -126,23 +104,16 @@ class AsyncClient:
         inputs: Any,
         baselines: Any = None,
         target: Any = None,
-        *,
-        multiply_by_inputs: bool = True,
-        return_convergence_delta: bool = False,
-        return_report: bool = False,
-        memory: int | None = None,
-        progress: bool | ProgressCallback = False,
+        **options: Unpack[keywords.RemoteAttributeKeywords],
     ) -> Any:
         """See `Client.attribute`."""
-        wanted = (return_convergence_delta, return_report)
-        question = asking.attribute(model, inputs, baselines, target, multiply_by_inputs, wanted, progress, memory)
-        return await self._ask(question, progress)
+        return await self._run(requests.attribute(model, inputs, baselines, target, **options))
 
     async def plane(
-        self, model: Any, vertices: Any, *, progress: bool | ProgressCallback = False, **options: Any
+        self, model: Any, vertices: Any, **options: Unpack[keywords.RemotePlaneKeywords]
     ) -> PlaneRestriction:
         """See `Client.plane`."""
-        return await self._ask(asking.plane(model, vertices, progress, options), progress)
+        return await self._run(requests.plane(model, vertices, **options))
 
     async def grid(
         self,
@@ -150,50 +121,37 @@ class AsyncClient:
         base: Any,
         axes: Any = (0, 1),
         box: Any = ((0.0, 1.0), (0.0, 1.0)),
-        *,
-        progress: bool | ProgressCallback = False,
-        **options: Any,
+        **options: Unpack[keywords.RemotePlaneKeywords],
     ) -> PlaneRestriction:
         """See `Client.grid`."""
-        return await self._ask(asking.grid(model, base, axes, box, progress, options), progress)
+        return await self._run(requests.grid(model, base, axes, box, **options))
 
-    async def models(self) -> list[Entry]:
+    async def models(self) -> list[ModelEntry]:
         """See `Client.models`."""
-        found = await self._single("ListModels", pb.ListModelsRequest(), pb.ListModelsResponse)
-        return [Entry(e.name, e.sha256, e.bytes, e.uploaded) for e in found.models]
+        return await self._call(requests.list_models())
 
-    async def describe(self, model: Any) -> Model:
+    async def describe(self, model: Any) -> ModelDescription:
         """See `Client.describe`."""
-        request = pb.DescribeModelRequest(model=reference(model))
-        return model_of(await self._single("DescribeModel", request, pb.Model))
+        return await self._call(requests.describe_model(model))
 
-    async def upload(self, model: str | Path | bytes, ending: str = ".onnx") -> Model:
+    async def upload(self, model: str | Path | bytes, suffix: str = ".onnx") -> ModelDescription:
         """See `Client.upload`."""
-        data, kind = await asyncio.to_thread(source, model, ending)
-        digest = hashlib.sha256(data).hexdigest()
-        call: Any = self._channel.stream_unary(path_of("UploadModel"))
+        return await self._call(requests.upload_model(await asyncio.to_thread(read_upload, model, suffix)))
 
-        async def attempt() -> Model:
-            answer = await call(pieces(data, kind, digest), timeout=self.way.timeout, metadata=self.way.metadata())
-            return model_of(pb.Model.FromString(answer))
-
-        return await self._tried(attempt)
-
-    async def stats(self) -> Stats:
+    async def stats(self) -> ServerStats:
         """See `Client.stats`."""
-        return Stats.of(await self._single("Stats", pb.StatsRequest(), pb.StatsResponse))
+        return await self._call(requests.server_stats())
 
     async def health(self) -> bool:
         """See `Client.health`."""
-        call: Any = self._channel.unary_unary(HEALTH)
+        request = requests.check_health()
         try:
-            found = await call(health_request(), timeout=self.way.timeout or 5.0, metadata=self.way.metadata())
-            return is_healthy(found)
+            return request.decode(await request.bind(self._channel)(**self.connection.call_options(HEALTH_SECONDS)))
         except (grpc.RpcError, ExactlineError):
             return False
 
     async def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         await self._channel.close()
 
     async def __aenter__(self) -> Self:
@@ -202,42 +160,37 @@ class AsyncClient:
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    async def _ask(self, question: Question[Result], progress: bool | ProgressCallback) -> Result:
-        with progress_reporter(progress) as report:
+    async def _call(self, request: UnaryRequest[Result]) -> Result:
+        async def attempt() -> Result:
+            return request.decode(await request.bind(self._channel)(**self.connection.call_options()))
+
+        return await self._retry(attempt)
+
+    async def _run(self, request: StreamRequest[Result]) -> Result:
+        """Return the whole answer; if the server is lost before its end, ask again from the beginning."""
+        with progress_reporter(request.progress) as report:
 
             async def attempt() -> Result:
-                reader = Reader(report)
-                async for message in self._stream(question):
-                    reader.take(message)
-                return question.made(reader)
+                reader = AnswerReader(report)
+                async for message in self._stream(request):
+                    reader.add(message)
+                return request.decode(reader)
 
-            return await self._tried(attempt)
+            return await self._retry(attempt)
 
-    async def _stream(self, question: Question[Any]) -> AsyncIterator[bytes]:
-        method: Any = self._channel.unary_stream(path_of(question.method))
-        call: Any = method(question.request, timeout=self.way.timeout, metadata=self.way.metadata())
+    async def _stream(self, request: StreamRequest[Any]) -> AsyncIterator[bytes]:
+        call: Any = request.bind(self._channel)(**self.connection.call_options())
         try:
             async for message in call:
                 yield message
         finally:
             call.cancel()
 
-    async def _single(self, method: str, request: Any, message: Any) -> Any:
-        call: Any = self._channel.unary_unary(path_of(method))
-
-        async def attempt() -> Any:
-            answer = await call(request.SerializeToString(), timeout=self.way.timeout, metadata=self.way.metadata())
-            return message.FromString(answer)
-
-        return await self._tried(attempt)
-
-    async def _tried(self, attempt: Callable[[], Awaitable[Result]]) -> Result:
-        pauses = self.way.pauses()
+    async def _retry(self, attempt: Callable[[], Awaitable[Result]]) -> Result:
+        """Make attempts until the server answers or the retries are used up."""
+        pauses = self.connection.retry_pauses()
         while True:
             try:
                 return await attempt()
             except grpc.RpcError as error:
-                pause = next(pauses, None)
-                if pause is None or not unavailable(error):
-                    raise error_of(error, self.way.target) from None
-                await asyncio.sleep(pause)
+                await asyncio.sleep(self.connection.next_pause(error, pauses))

@@ -1,4 +1,4 @@
-"""The way to a server: its address, credentials and token, and how long to try again."""
+"""How a client reaches its server: address, credentials and token, and when to try a call again."""
 
 from __future__ import annotations
 
@@ -12,85 +12,96 @@ import grpc
 
 from ...errors import ArgumentError, FileError
 from ..server.access import is_loopback
-from ..server.service import NAME
-from ..status import code_of
+from ..status import decode_error, status_code
 
-FIRST, LONGEST = 0.1, 5.0  # seconds before the second try, and between two at most
-SINGLE = "SingleThreadedUnaryStream"
-MOST = 64 << 20  # bytes of one message of an answer; ours are smaller, and this is no place to be strict
+FIRST_RETRY_SECONDS, MAX_RETRY_SECONDS = 0.1, 5.0  # before the second attempt, and between later ones
+SINGLE_THREADED_STREAM = "SingleThreadedUnaryStream"  # the caller reads answers itself, without a thread for each call
+MAX_MESSAGE_BYTES = 64 << 20  # of one answer message; a server sends far less
 
 
 @dataclass(frozen=True)
-class Way:
-    """Where the server is, and how to speak with it."""
+class Connection:
+    """Where the server is, and how to talk to it; see `ConnectionKeywords` for the fields."""
 
     target: str
     token: str | None = field(default=None, repr=False)
-    tls: Any = None  # None, True for the system's authorities, a path to those to trust, or grpc credentials
-    certificate: tuple[Path, Path] | None = None  # a client's own and its key, where the server asks for one
+    tls: Any = None
+    certificate: tuple[Path, Path] | None = None
     insecure: bool = False
     timeout: float | None = None
     retries: int = 7
 
     def __post_init__(self) -> None:
         if not isinstance(self.target, str) or not self.target:
-            raise ArgumentError("A server's address is a text.", where="argument target", hint='Give "host:port".')
-        local = is_loopback(self.target.rpartition(":")[0]) or self.target.startswith("unix:")
+            raise ArgumentError("The target must be a string.", where="argument target", hint='Give "host:port".')
+        local = self._is_local() or self.target.startswith("unix:")
         if self.token is not None and not (self.tls or local or self.insecure):
             raise ArgumentError(
-                "The token would travel in the open, for all to read.",
+                "Without TLS the token would be sent unencrypted.",
                 where="argument token",
-                hint="Give tls=; or insecure=True where the network itself is safe.",
+                hint="Give tls=; or insecure=True if the network itself is safe.",
             )
 
-    def credentials(self) -> grpc.ChannelCredentials | None:
-        """For a channel; None for one without TLS."""
+    def _is_local(self) -> bool:
+        return is_loopback(self.target.rpartition(":")[0])
+
+    def open_channel(self, api: Any) -> Any:
+        """Open a channel with the functions of a module, grpc or grpc.aio."""
+        credentials = self._read_credentials()
+        options = [
+            (SINGLE_THREADED_STREAM, 1),
+            ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
+            ("grpc.max_send_message_length", -1),
+            ("grpc.initial_reconnect_backoff_ms", 100),
+            ("grpc.max_reconnect_backoff_ms", 2000),
+            *([("grpc.enable_http_proxy", 0)] if self._is_local() else []),
+        ]
+        if credentials is None:
+            return api.insecure_channel(self.target, options)
+        return api.secure_channel(self.target, credentials, options)
+
+    def _read_credentials(self) -> grpc.ChannelCredentials | None:
+        """Return the credentials of a channel; None for one without TLS."""
         if not self.tls:
             if self.certificate is not None:
                 raise ArgumentError("A certificate needs TLS.", where="argument certificate", hint="Give tls= too.")
             return None
         if isinstance(self.tls, grpc.ChannelCredentials):
             return self.tls
-        roots = None if self.tls is True else _read(Path(self.tls), "argument tls")
-        own = (None, None)
+        roots = None if self.tls is True else _read_pem(Path(self.tls), "argument tls")
+        certificate = key = None
         if self.certificate is not None:
-            own = tuple(_read(Path(path), "argument certificate") for path in self.certificate)
-        return grpc.ssl_channel_credentials(roots, own[1], own[0])
+            certificate, key = (_read_pem(Path(path), "argument certificate") for path in self.certificate)
+        return grpc.ssl_channel_credentials(roots, key, certificate)
 
-    def options(self) -> list[tuple[str, Any]]:
-        """Of a channel."""
-        local = is_loopback(self.target.rpartition(":")[0])
-        return [
-            (SINGLE, 1),  # answers are read by whoever waits for them, not by a thread of their own
-            ("grpc.max_receive_message_length", MOST),
-            ("grpc.max_send_message_length", -1),
-            ("grpc.initial_reconnect_backoff_ms", 100),
-            ("grpc.max_reconnect_backoff_ms", 2000),
-            *([("grpc.enable_http_proxy", 0)] if local else []),
-        ]
+    def call_options(self, default_timeout: float | None = None) -> dict[str, Any]:
+        """Return the keyword arguments of every call: its timeout, and the token."""
+        metadata = () if self.token is None else (("authorization", f"Bearer {self.token}"),)
+        return {"timeout": default_timeout if self.timeout is None else self.timeout, "metadata": metadata}
 
-    def metadata(self) -> tuple[tuple[str, str], ...]:
-        """That goes with each call."""
-        return () if self.token is None else (("authorization", f"Bearer {self.token}"),)
-
-    def pauses(self) -> Iterator[float]:
-        """Seconds to wait before each further try: twice as long every time, and never in step with others."""
+    def retry_pauses(self) -> Iterator[float]:
+        """Yield the seconds to wait before each retry: they double, up to a limit, with random jitter."""
         for attempt in range(self.retries):
-            yield min(LONGEST, FIRST * 2**attempt) * random.uniform(0.5, 1.5)
+            yield min(MAX_RETRY_SECONDS, FIRST_RETRY_SECONDS * 2**attempt) * random.uniform(0.5, 1.5)
+
+    def next_pause(self, error: grpc.RpcError, pauses: Iterator[float], *, may_retry: bool = True) -> float:
+        """Return the seconds to wait before trying a failed call again.
+
+        Raises the library's error for the failure if the call must not be tried again.
+        """
+        pause = next(pauses, None)
+        if not may_retry or pause is None or not is_unavailable(error):
+            raise decode_error(error, self.target) from None
+        return pause
 
 
-def path_of(method: str) -> str:
-    """What gRPC calls a method."""
-    return f"/{NAME}/{method}"
+def is_unavailable(error: grpc.RpcError) -> bool:
+    """Whether another attempt may succeed; a certificate that is not trusted will not be later either."""
+    call: Any = error
+    return status_code(error) == grpc.StatusCode.UNAVAILABLE and "handshake failed" not in str(call.details()).lower()
 
 
-def unavailable(error: grpc.RpcError) -> bool:
-    """Whether it may help to try again; a certificate that is not trusted will not be later either."""
-    told: Any = error
-    return code_of(error) == grpc.StatusCode.UNAVAILABLE and "handshake failed" not in str(told.details()).lower()
-
-
-def _read(path: Path, where: str) -> bytes:
+def _read_pem(path: Path, where: str) -> bytes:
     try:
         return path.read_bytes()
     except OSError as problem:

@@ -1,101 +1,153 @@
-"""Questions as a user asks them, as the messages of a request and what to make of the answer."""
+"""The requests of both clients: checks the arguments, encodes the message, and knows how to decode the answer."""
 
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from functools import partial
+from typing import Any, Generic, TypeVar, Unpack
 
 import torch
 from torch import Tensor
 
-from ...attr.inputs import asked
-from ...attr.integrated_gradients import AttributionReport, as_given
+from ...attr.inputs import parse_call
+from ...attr.integrated_gradients import AttributionReport
 from ...decide.intervals import Decisions, ManyDecisions
 from ...engines.polygons.polygon_input import check_polygon
 from ...errors import ArgumentError, LineError, PlaneError
 from ...lines import Lines, PointLike, as_lines, as_points
+from ...options import RestrictOptions
+from ...progress import ProgressCallback
 from ...results.plane import PlaneRestriction
 from ...results.restriction import Restriction
 from ...results.restrictions import Restrictions
-from ..codec import KINDS, array_of, point_of
+from .. import SERVICE_NAME
+from ..codec import WIRE_DTYPES, encode_array, encode_point
 from ..protos.exactline.v1 import exactline_pb2 as pb
-from . import results
-from .decode import Reader
-from .models import reference
+from .decode import AnswerReader
+from .keywords import RemoteDecideKeywords, RemotePlaneKeywords, RemoteRestrictKeywords, RemoteSweepKeywords
+from .models import (
+    ModelDescription,
+    ModelEntry,
+    ModelUpload,
+    ServerStats,
+    decode_description,
+    decode_entries,
+    decode_stats,
+    encode_reference,
+)
+from .results import decode_decisions, decode_lines, decode_many_decisions, decode_part, decode_plane_answer
 
 Result = TypeVar("Result")
-KNOWN = ("dtype", "memory", "values", "rewrite", "until", "max_breaks", "seconds", "engine")
-USUAL: dict[str, Any] = {"dtype": torch.float64, "values": True, "rewrite": True, "until": None, "engine": "auto"}
+HEALTH_PATH = "/grpc.health.v1.Health/Check"
+HEALTH_SECONDS = 5.0  # for the health service to answer, unless the client has a timeout
 
 
 @dataclass(frozen=True)
-class Question(Generic[Result]):
-    """A request, and how its answer is read."""
+class UnaryRequest(Generic[Result]):
+    """A request that one message answers."""
 
-    method: str
-    request: bytes
-    made: Callable[[Reader], Result]
+    path: str
+    data: bytes | Iterable[bytes]  # several messages are streamed
+    decode: Callable[[bytes], Result]
+
+    def bind(self, channel: Any) -> Callable[..., Any]:
+        """Return the call of the request on a channel of grpc or grpc.aio, for one attempt."""
+        if isinstance(self.data, bytes):
+            return partial(channel.unary_unary(self.path), self.data)
+        return partial(channel.stream_unary(self.path), iter(self.data))
 
 
-def _options(model: Any, given: dict[str, Any], progress: Any) -> tuple[pb.Options, dict[str, Any]]:
-    """The library's options as a message, and those that a result remembers."""
-    chosen = USUAL | given
-    if odd := sorted(set(chosen) - set(KNOWN)):
-        raise ArgumentError(f"There is no option {odd[0]}.", where=odd[0], hint=f"There are {', '.join(KNOWN)}.")
-    if chosen["dtype"] not in (torch.float64, torch.float32):
+@dataclass(frozen=True)
+class StreamRequest(Generic[Result]):
+    """A request that a stream of messages answers."""
+
+    path: str
+    data: bytes
+    decode: Callable[[AnswerReader], Result]
+    progress: bool | ProgressCallback = False
+
+    def bind(self, channel: Any) -> Callable[..., Any]:
+        """Return the call of the request on a channel of grpc or grpc.aio."""
+        return partial(channel.unary_stream(self.path), self.data)
+
+
+def _method_path(method: str) -> str:
+    return f"/{SERVICE_NAME}/{method}"
+
+
+def _encode_options(model: Any, options: RestrictOptions) -> pb.Options:
+    if not (options.until is None or isinstance(options.until, str)):
         raise ArgumentError(
-            f"dtype must be torch.float64 or torch.float32, not {chosen['dtype']}.",
-            where="argument dtype",
-            hint="float64 is the default.",
+            f"until must be a string, not {options.until!r}.",
+            where="argument until",
+            hint="Give the name of a submodule.",
         )
-    made = pb.Options(
-        model=reference(model),
-        dtype=KINDS[chosen["dtype"]],
-        no_values=not chosen["values"],
-        no_rewrite=not chosen["rewrite"],
-        progress=progress is not False,
-        engine=str(chosen["engine"]),
+    return pb.Options(
+        model=encode_reference(model),
+        dtype=WIRE_DTYPES[options.dtype],
+        memory=options.memory,
+        no_values=not options.values,
+        no_rewrite=not options.rewrite,
+        until=options.until,
+        max_breaks=options.max_breaks,
+        seconds=options.seconds,
+        progress=options.progress is not False,
+        engine=options.engine,
     )
-    for name in ("memory", "max_breaks", "seconds", "until"):
-        if (value := chosen.get(name)) is not None:
-            try:
-                setattr(made, name, operator.index(value) if name in ("memory", "max_breaks") else value)
-            except (TypeError, ValueError) as problem:
-                raise ArgumentError(
-                    f"{name} must not be {value!r}.", where=f"argument {name}", hint="Leave it out for no limit."
-                ) from problem
-    return made, chosen
 
 
-def restrict(model: Any, Q: PointLike, R: PointLike, progress: Any, given: dict[str, Any]) -> Question[Restriction]:
-    """One line."""
-    lines = as_lines(Q, R, ("Q", "R"), many=False)
-    request, chosen = _lines_request(model, lines, progress, given)
-    return Question("Restrict", request, lambda reader: results.lines_of(reader, lines, chosen)[0])
+def restrict(
+    model: Any, start: PointLike, end: PointLike, **options: Unpack[RemoteRestrictKeywords]
+) -> StreamRequest[Restriction]:
+    """Request the breaks of one line."""
+    lines = as_lines(start, end, ("start", "end"), many=False)
+    checked = RestrictOptions.check(model, options, RemoteRestrictKeywords)
+    return _lines_request("Restrict", model, lines, checked, lambda reader: decode_lines(reader, lines, checked)[0])
 
 
 def restrict_many(
-    model: Any, starts: PointLike, ends: PointLike, progress: Any, given: dict[str, Any]
-) -> Question[Restrictions]:
-    """Many lines."""
+    model: Any, starts: PointLike, ends: PointLike, **options: Unpack[RemoteRestrictKeywords]
+) -> StreamRequest[Restrictions]:
+    """Request the breaks of many lines."""
     lines = as_lines(starts, ends, ("starts", "ends"), many=True)
-    request, chosen = _lines_request(model, lines, progress, given)
-    return Question("Restrict", request, lambda reader: results.lines_of(reader, lines, chosen))
+    checked = RestrictOptions.check(model, options, RemoteRestrictKeywords)
+    return _lines_request("Restrict", model, lines, checked, lambda reader: decode_lines(reader, lines, checked))
 
 
-def sweep(model: Any, Q: PointLike, R: PointLike, given: dict[str, Any]) -> Question[Restriction]:
-    """One line in parts; the question makes one of them."""
-    lines = as_lines(Q, R, ("Q", "R"), many=False)
-    request, chosen = _lines_request(model, lines, False, given)
-    return Question("Sweep", request, lambda reader: results.part_of(reader, lines, chosen))
+def sweep(
+    model: Any, start: PointLike, end: PointLike, **options: Unpack[RemoteSweepKeywords]
+) -> StreamRequest[Restriction]:
+    """Request one line in parts; the request decodes one part at a time."""
+    lines = as_lines(start, end, ("start", "end"), many=False)
+    checked = RestrictOptions.check(model, options, RemoteSweepKeywords)
+    return _lines_request("Sweep", model, lines, checked, lambda reader: decode_part(reader, lines, checked))
 
 
-def _lines_request(model: Any, lines: Lines, progress: Any, given: dict[str, Any]) -> tuple[bytes, dict[str, Any]]:
-    options, chosen = _options(model, given, progress)
-    starts, ends = point_of(lines.starts), point_of(lines.ends)
-    return pb.RestrictRequest(options=options, starts=starts, ends=ends).SerializeToString(), chosen
+def _lines_request(
+    method: str, model: Any, lines: Lines, options: RestrictOptions, decode: Callable[[AnswerReader], Result]
+) -> StreamRequest[Result]:
+    message = pb.RestrictRequest(
+        options=_encode_options(model, options), starts=encode_point(lines.starts), ends=encode_point(lines.ends)
+    )
+    return StreamRequest(_method_path(method), message.SerializeToString(), decode, options.progress)
+
+
+def decide(
+    model: Any, start: PointLike, end: PointLike, order: str, top: int, **options: Unpack[RemoteDecideKeywords]
+) -> StreamRequest[Decisions]:
+    """Request which output is largest where, on one line."""
+    lines = as_lines(start, end, ("start", "end"), many=False)
+    return _decide_request(model, lines, order, top, options, decode_decisions)
+
+
+def decide_many(
+    model: Any, starts: PointLike, ends: PointLike, order: str, top: int, **options: Unpack[RemoteDecideKeywords]
+) -> StreamRequest[ManyDecisions]:
+    """Request which output is largest where, on many lines."""
+    lines = as_lines(starts, ends, ("starts", "ends"), many=True)
+    return _decide_request(model, lines, order, top, options, decode_many_decisions)
 
 
 def _decide_request(
@@ -103,101 +155,77 @@ def _decide_request(
     lines: Lines,
     order: str,
     top: int,
-    output: int | None,
-    progress: Any,
-    given: dict[str, Any],
-    *,
-    one: bool,
-) -> bytes:
-    options, _ = _options(model, given, progress)
+    options: RemoteDecideKeywords,
+    decode: Callable[[AnswerReader, Lines, RestrictOptions, str, int], Result],
+) -> StreamRequest[Result]:
+    checked = RestrictOptions.check(
+        model, {name: value for name, value in options.items() if name != "output"}, RemoteRestrictKeywords
+    )
     try:
-        return pb.DecideRequest(
-            options=options,
-            starts=point_of(lines.starts),
-            ends=point_of(lines.ends),
+        message = pb.DecideRequest(
+            options=_encode_options(model, checked),
+            starts=encode_point(lines.starts),
+            ends=encode_point(lines.ends),
             order=order,
             top=operator.index(top),
-            output=output,
-            one_line=one,
-        ).SerializeToString()
+            output=options.get("output"),
+            one_line=decode is decode_decisions,
+        )
     except (TypeError, ValueError) as problem:
         raise ArgumentError(
-            "order, top or output is not what it should be.",
+            "order, top or output has a wrong type or value.",
             where="arguments order, top, output",
             hint='Give "max" or "min", and whole numbers.',
         ) from problem
-
-
-def decide_one(
-    model: Any,
-    Q: PointLike,
-    R: PointLike,
-    order: str,
-    top: int,
-    output: int | None,
-    progress: Any,
-    given: dict[str, Any],
-) -> Question[Decisions]:
-    """Which output leads on a line."""
-    lines, chosen = as_lines(Q, R, ("Q", "R"), many=False), USUAL | given
-    request = _decide_request(model, lines, order, top, output, progress, given, one=True)
-    return Question("Decide", request, lambda reader: results.decisions_of(reader, lines, chosen, order, top))
-
-
-def decide_many(
-    model: Any,
-    starts: PointLike,
-    ends: PointLike,
-    order: str,
-    top: int,
-    output: int | None,
-    progress: Any,
-    given: dict[str, Any],
-) -> Question[ManyDecisions]:
-    """The same on many."""
-    lines, chosen = as_lines(starts, ends, ("starts", "ends"), many=True), USUAL | given
-    request = _decide_request(model, lines, order, top, output, progress, given, one=False)
-    return Question("Decide", request, lambda reader: results.many_decisions_of(reader, lines, chosen, order, top))
+    return StreamRequest(
+        _method_path("Decide"),
+        message.SerializeToString(),
+        lambda reader: decode(reader, lines, checked, order, top),
+        checked.progress,
+    )
 
 
 def attribute(
     model: Any,
-    inputs: Any,
-    baselines: Any,
+    inputs: Any,  # (n, *in), or a tuple of such
+    baselines: Any,  # numbers or tensors (n, *in) or (1, *in); a tuple for several inputs
     target: Any,
-    multiply_by_inputs: bool,
-    wanted: tuple[bool, bool],  # the delta, the report
-    progress: Any,
-    memory: int | None,
-) -> Question[Any]:
-    """Integrated gradients."""
-    call = asked(inputs, baselines, None, "cpu")
-    options, _ = _options(model, {"memory": memory}, progress)
-    targets, each = _targets(target, len(call.lines))
-    request = pb.AttributeRequest(
-        options=options,
-        inputs=point_of(call.lines.ends),
-        baselines=point_of(call.lines.starts),
+    *,
+    multiply_by_inputs: bool = True,
+    return_convergence_delta: bool = False,
+    return_report: bool = False,
+    memory: int | None = None,
+    progress: bool | ProgressCallback = False,
+) -> StreamRequest[Any]:
+    """Request integrated gradients."""
+    call = parse_call(inputs, baselines, None, "cpu")
+    count = len(call.lines)
+    checked = RestrictOptions.check(model, {"memory": memory, "progress": progress}, RemoteRestrictKeywords)
+    targets, per_example = _encode_targets(target, count)
+    message = pb.AttributeRequest(
+        options=_encode_options(model, checked),
+        inputs=encode_point(call.lines.ends),
+        baselines=encode_point(call.lines.starts),
         targets=targets,
-        one_each=each,
-        gradients=not multiply_by_inputs,
-        delta=wanted[0],
+        target_per_example=per_example,
+        gradients_only=not multiply_by_inputs,
+        delta=return_convergence_delta,
     )
 
-    def made(reader: Reader) -> Any:
-        tail = reader.whole()
-        count = len(call.lines)
-        found = as_given(call, reader.group("attribution", count))
-        delta = call.given_back(reader.array("delta", count).to(torch.float64))
-        report = AttributionReport(tail.pieces, tail.stuck, reader.array("hanging", count))
-        extra = (*((delta,) if wanted[0] else ()), *((report,) if wanted[1] else ()))
-        return (found, *extra) if extra else found
+    def decode(reader: AnswerReader) -> Any:
+        tail = reader.require_tail()
+        answer: list[Any] = [call.shape_like_inputs(reader.arrays("attribution", count))]
+        delta = call.cast_like_input(reader.array("delta", count).to(torch.float64))
+        report = AttributionReport(tail.pieces, tail.attribution_ambiguous, reader.array("hanging", count))
+        answer += [delta] if return_convergence_delta else []
+        answer += [report] if return_report else []
+        return tuple(answer) if len(answer) > 1 else answer[0]
 
-    return Question("Attribute", request.SerializeToString(), made)
+    return StreamRequest(_method_path("Attribute"), message.SerializeToString(), decode, progress)
 
 
-def _targets(target: Any, count: int) -> tuple[list[pb.Index], bool]:
-    """Targets as messages, and whether there is one for each example."""
+def _encode_targets(target: Any, count: int) -> tuple[list[pb.Index], bool]:
+    """Convert targets to messages; also returns whether there is one for each example."""
     if isinstance(target, Tensor):
         if target.numel() != 1 and tuple(target.shape) != (count,):
             raise ArgumentError(
@@ -208,53 +236,110 @@ def _targets(target: Any, count: int) -> tuple[list[pb.Index], bool]:
         target = target.item() if target.numel() == 1 else target.tolist()
     if target is None:
         return [], False
-    several = isinstance(target, list)
-    return [_index(t, "target") for t in (target if several else [target])], several
+    per_example = isinstance(target, list)
+    return [_encode_index(t, "target") for t in (target if per_example else [target])], per_example
 
 
-def _index(value: Any, name: str) -> pb.Index:
-    places = value if isinstance(value, (tuple, list)) else (value,)
+def _encode_index(value: Any, name: str) -> pb.Index:
+    indices = value if isinstance(value, (tuple, list)) else (value,)
     try:
-        if any(isinstance(i, bool) for i in places):
+        if any(isinstance(i, bool) for i in indices):
             raise TypeError
-        return pb.Index(places=[operator.index(i) for i in places])
+        return pb.Index(indices=[operator.index(i) for i in indices])
     except (TypeError, ValueError):
         raise ArgumentError(
             f"{name} {value!r} is not a whole number or a tuple of them.",
             where=f"argument {name}",
-            hint="Give an int, or a tuple of ints where there are more dims.",
+            hint="Give an int, or a tuple of ints, one for each dimension.",
         ) from None
 
 
-def plane(model: Any, vertices: Any, progress: Any, given: dict[str, Any]) -> Question[PlaneRestriction]:
-    """A polygon of a plane."""
-    check_polygon(vertices)  # what cannot be one need not travel
-    options, chosen = _options(model, given, progress)
-    request = pb.PlaneRequest(options=options, vertices=point_of(as_points(vertices, "vertices")))
-    return Question("Plane", request.SerializeToString(), lambda reader: results.plane_of(reader, chosen))
+def plane(
+    model: Any,
+    vertices: Any,  # (corners, *in), or a tuple of such
+    **options: Unpack[RemotePlaneKeywords],
+) -> StreamRequest[PlaneRestriction]:
+    """Request the polygons of a plane."""
+    check_polygon(vertices)  # refuses a bad polygon without a call
+    checked = RestrictOptions.check(model, options, RemotePlaneKeywords)
+    message = pb.PlaneRequest(
+        options=_encode_options(model, checked), vertices=encode_point(as_points(vertices, "vertices"))
+    )
+    return _plane_request(message, checked)
 
 
 def grid(
-    model: Any, base: Any, axes: Any, box: Any, progress: Any, given: dict[str, Any]
-) -> Question[PlaneRestriction]:
-    """Two features of an input, varied over a box."""
+    model: Any,
+    base: Any,  # (*in)
+    axes: Any,
+    box: Any,
+    **options: Unpack[RemotePlaneKeywords],
+) -> StreamRequest[PlaneRestriction]:
+    """Request the polygons of a plane in which two features of an input vary over a box."""
     if isinstance(base, tuple):
-        raise PlaneError("A grid needs a network of one input.", where="argument base", hint="Ask client.plane.")
+        raise PlaneError("A grid needs a network of one input.", where="argument base", hint="Call client.plane.")
     try:
-        (a, b), (c, d) = box
-        bounds = [float(bound) for bound in (a, b, c, d)]
+        (low1, high1), (low2, high2) = box
+        bounds = [float(bound) for bound in (low1, high1, low2, high2)]
         first, second = axes
     except (TypeError, ValueError) as problem:
         raise PlaneError(
             "axes must be two positions and box two ranges.",
             where="arguments axes, box",
-            hint="Give such as axes=(0, 1), box=((0, 1), (0, 1)).",
+            hint="Give for example axes=(0, 1), box=((0, 1), (0, 1)).",
         ) from problem
     try:
-        start = as_points(base, "base")[0]
+        point = as_points(base, "base")[0]
     except LineError as problem:
         raise PlaneError(problem.problem, where=problem.where, hint=problem.hint) from problem
-    options, chosen = _options(model, given, progress)
-    around = pb.Grid(base=array_of(start), axes=[_index(first, "axes"), _index(second, "axes")], bounds=bounds)
-    request = pb.PlaneRequest(options=options, grid=around)
-    return Question("Plane", request.SerializeToString(), lambda reader: results.plane_of(reader, chosen))
+    checked = RestrictOptions.check(model, options, RemotePlaneKeywords)
+    message = pb.PlaneRequest(
+        options=_encode_options(model, checked),
+        grid=pb.Grid(
+            base=encode_array(point),
+            axes=[_encode_index(first, "axes"), _encode_index(second, "axes")],
+            bounds=bounds,
+        ),
+    )
+    return _plane_request(message, checked)
+
+
+def _plane_request(message: pb.PlaneRequest, options: RestrictOptions) -> StreamRequest[PlaneRestriction]:
+    return StreamRequest(
+        _method_path("Plane"),
+        message.SerializeToString(),
+        lambda reader: decode_plane_answer(reader, options),
+        options.progress,
+    )
+
+
+def list_models() -> UnaryRequest[list[ModelEntry]]:
+    """Request the list of the server's models."""
+    return UnaryRequest(_method_path("ListModels"), pb.ListModelsRequest().SerializeToString(), decode_entries)
+
+
+def describe_model(model: Any) -> UnaryRequest[ModelDescription]:
+    """Request the description of a model."""
+    message = pb.DescribeModelRequest(model=encode_reference(model))
+    return UnaryRequest(_method_path("DescribeModel"), message.SerializeToString(), decode_description)
+
+
+def upload_model(upload: ModelUpload) -> UnaryRequest[ModelDescription]:
+    """Send the file of a model."""
+    return UnaryRequest(_method_path("UploadModel"), upload, decode_description)
+
+
+def server_stats() -> UnaryRequest[ServerStats]:
+    """Request the statistics of the server."""
+    return UnaryRequest(_method_path("Stats"), pb.StatsRequest().SerializeToString(), decode_stats)
+
+
+def check_health() -> UnaryRequest[bool]:
+    """Ask gRPC's health service whether the server takes calls."""
+    from grpc_health.v1 import health_pb2
+
+    def decode(data: bytes) -> bool:
+        return health_pb2.HealthCheckResponse.FromString(data).status == health_pb2.HealthCheckResponse.SERVING
+
+    request = health_pb2.HealthCheckRequest(service=SERVICE_NAME)
+    return UnaryRequest(HEALTH_PATH, request.SerializeToString(), decode)

@@ -1,4 +1,4 @@
-"""Results of a server as the library's own types; what needs the network itself says that it is not here."""
+"""Decodes answers into the library's result types, without the network, which stays on the server."""
 
 from __future__ import annotations
 
@@ -7,36 +7,39 @@ from typing import Any, overload
 
 from torch import Tensor
 
-from ...decide.intervals import Decisions, ManyDecisions, Table
+from ...decide.intervals import Decisions, IntervalTable, ManyDecisions
 from ...engines.assemble import BreakTable
 from ...errors import MissingError
 from ...lines import Lines
 from ...network.graph import Network, Node
 from ...ops.base import Input, Op
-from ...results.codec import LINE_ARRAYS, decode_line, decode_plane, number_arrays
+from ...options import RestrictOptions
+from ...results.codec import LINE_ARRAYS, decode_line, decode_plane, pack_tensors
 from ...results.plane import PlaneRestriction
 from ...results.restriction import Restriction
 from ...results.restrictions import Restrictions
-from .decode import Reader
+from ..codec import INTERVAL_ARRAYS
+from ..protos.exactline.v1 import exactline_pb2 as pb
+from .decode import AnswerReader
 
 
 @dataclass(frozen=True, eq=False)
-class Unknown(Op):
-    """An operator that only the server knows."""
+class RemoteOperator(Op):
+    """An operator of a network that stays on the server."""
 
     def evaluate(self, *xs: Tensor) -> Tensor:
-        """Not here."""
+        """Raise MissingError: the operator is not here."""
         raise MissingError(
-            "The network is on the server.", where="network", hint="Load its file, and give it with with_network."
+            "The network is on the server.", where="network", hint="Load its file, and pass it to with_network."
         )
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Received(Restrictions):
-    """Lines that a server swept together; all there is but the network."""
+class RemoteRestrictions(Restrictions):
+    """Lines that a server swept together: everything but the network."""
 
-    checksum: str = ""
-    error: float = 0.0  # of values, estimated over breaks spread along all lines
+    checksum: str = ""  # of the network's weights
+    error: float = 0.0  # of the values, estimated at breaks of all lines
 
     @overload
     def __getitem__(self, index: int) -> Restriction: ...
@@ -45,117 +48,124 @@ class Received(Restrictions):
     def __getitem__(self, index: int | slice) -> Restriction | list[Restriction]:
         if isinstance(index, slice):
             return [self[i] for i in range(*index.indices(len(self)))]
-        found = super().__getitem__(index)
-        return replace(found, network=None, weights=self.checksum, stored_error=self.error)
+        line = super().__getitem__(index)
+        return replace(line, network=None, checksum=self.checksum, stored_error=self.error)
 
     def with_network(self, network: Network) -> Restrictions:
-        """The same answer, with the network to ask further."""
-        kept: dict[str, Any] = {f.name: getattr(self, f.name) for f in fields(Restrictions)}
-        kept["network"] = network
-        return Restrictions(**kept)
+        """Return the lines with their network, for methods that need it."""
+        values: dict[str, Any] = {field.name: getattr(self, field.name) for field in fields(Restrictions)}
+        values["network"] = network
+        return Restrictions(**values)
 
     def decisions(self, order: str = "max", top: int = 1, *, output: int | None = None) -> ManyDecisions:
-        """Not without the network: ask the server, or bring the network."""
+        """Raise MissingError: decisions need the network to estimate the error of the values."""
         raise MissingError(
-            "How far values can be trusted is told by the network, which is on the server.",
+            "Decisions need the network, which is on the server.",
             where="lines.decisions",
-            hint="Ask client.decide_many, or give the network with lines.with_network(network).",
+            hint="Call client.decide_many, or lines.with_network(network).decisions().",
         )
 
 
-def lines_of(reader: Reader, lines: Lines, options: dict[str, Any]) -> Received:
-    """An answer about many lines."""
-    tail, rows = reader.whole(), reader.breaks
-    alphas, origins, ambiguous = (reader.array(field.name, rows) for field in LINE_ARRAYS)
-    values = reader.group("value", rows) if options["values"] else None
-    found = BreakTable(reader.offsets(len(lines)), alphas, origins, ambiguous, values, tail.stopped)
-    return Received(
-        found,
-        lines,
-        _network(reader, lines),
-        tail.seconds,
-        _units(reader),
-        dtype=options["dtype"],
-        rewrite=options["rewrite"],
-        until=options["until"],
+def decode_lines(reader: AnswerReader, lines: Lines, options: RestrictOptions) -> RemoteRestrictions:
+    """Decode the breaks of many lines."""
+    tail, rows = reader.require_tail(), reader.break_count
+    alphas, origins, ambiguous = (reader.array(array.name, rows) for array in LINE_ARRAYS)
+    breaks = BreakTable(
+        offsets=reader.offsets(len(lines)),
+        alphas=alphas,
+        origins=origins,
+        ambiguous=ambiguous,
+        values=reader.arrays("value", rows) if options.values else None,
+        stopped=tail.stopped,
+    )
+    return RemoteRestrictions(
+        breaks=breaks,
+        lines=lines,
+        network=_remote_network(reader, lines),
+        seconds=tail.seconds,
+        units=_decode_units(reader.head),
+        dtype=options.dtype,
+        rewrite=options.rewrite,
+        until=options.until,
         engine=tail.engine,
         checksum=reader.head.checksum,
         error=tail.error,
     )
 
 
-def part_of(reader: Reader, lines: Lines, options: dict[str, Any]) -> Restriction:
-    """One part of a sweep."""
-    rows, end = reader.breaks, reader.part
+def decode_part(reader: AnswerReader, lines: Lines, options: RestrictOptions) -> Restriction:
+    """Decode one part of a sweep, and clear its rows."""
+    rows, end = reader.break_count, reader.part_end or pb.PartEnd()
     arrays = {name: reader.array(name, rows) for name in reader.names}
-    arrays["doubts"] = arrays["doubts"][: max(rows - 1, 0)]
-    arrays |= number_arrays("start", lines.starts) | number_arrays("end", lines.ends)
-    found = decode_line(
-        arrays,
-        _facts(reader, options)
-        | {
-            "seconds": 0.0 if end is None else end.seconds,
-            "stopped": "" if end is None else end.stopped,
-            "stored_error": 0.0 if end is None else end.error,
-            "engine": "" if end is None else end.engine,
-            "is_minimal": False,
-        },
-    )
-    reader.forget()
-    return found
+    arrays["doubts"] = arrays["doubts"][: max(rows - 1, 0)]  # messages have a row for each break, results one less
+    arrays |= pack_tensors("start", lines.starts) | pack_tensors("end", lines.ends)
+    facts = _result_facts(reader.head, options) | {
+        "seconds": end.seconds,
+        "stopped": end.stopped,
+        "stored_error": end.error,
+        "engine": end.engine,
+        "is_minimal": False,
+    }
+    part = decode_line(arrays, facts)
+    reader.clear_rows()
+    return part
 
 
-def table_of(reader: Reader) -> Table:
-    """The intervals of all lines."""
-    return Table(*(reader.array(f"table.{f.name}").numpy() for f in fields(Table)))
+def decode_decisions(reader: AnswerReader, lines: Lines, options: RestrictOptions, order: str, top: int) -> Decisions:
+    """Decode the decisions of one line."""
+    line = decode_lines(reader, lines, options)[0]
+    return Decisions(_decode_intervals(reader), 0, line, order, top, reader.require_tail().output)
 
 
-def decisions_of(reader: Reader, lines: Lines, options: dict[str, Any], order: str, top: int) -> Decisions:
-    """An answer about one line."""
-    line = lines_of(reader, lines, options)[0]
-    return Decisions(table_of(reader), 0, line, order, top, reader.whole().output)
+def decode_many_decisions(
+    reader: AnswerReader, lines: Lines, options: RestrictOptions, order: str, top: int
+) -> ManyDecisions:
+    """Decode the decisions of many lines."""
+    many = decode_lines(reader, lines, options)
+    return ManyDecisions(_decode_intervals(reader), many, order, top, reader.require_tail().output)
 
 
-def many_decisions_of(reader: Reader, lines: Lines, options: dict[str, Any], order: str, top: int) -> ManyDecisions:
-    """An answer about many."""
-    swept = lines_of(reader, lines, options)
-    return ManyDecisions(table_of(reader), swept, order, top, reader.whole().output)
+def _decode_intervals(reader: AnswerReader) -> IntervalTable:
+    return IntervalTable(*(reader.array(name).numpy() for name in INTERVAL_ARRAYS))
 
 
-def plane_of(reader: Reader, options: dict[str, Any]) -> PlaneRestriction:
-    """An answer about a plane."""
-    tail = reader.whole()
-    facts = _facts(reader, options) | {"seconds": tail.seconds, "unresolved": tail.unresolved}
+def decode_plane_answer(reader: AnswerReader, options: RestrictOptions) -> PlaneRestriction:
+    """Decode the polygons of a plane."""
+    tail = reader.require_tail()
+    facts = _result_facts(reader.head, options) | {"seconds": tail.seconds, "unresolved": tail.plane_ambiguous}
     return decode_plane({name: reader.array(name) for name in reader.names}, facts)
 
 
-def _facts(reader: Reader, options: dict[str, Any]) -> dict[str, Any]:
-    """What a message and the request say of a result, by the names of the codec."""
-    head = reader.head
+def _result_facts(head: pb.Head, options: RestrictOptions) -> dict[str, Any]:
+    """Return what the answer and the request say about a result, by the names of the results' codec."""
     return {
         "names": tuple(head.names),
-        "units": _units(reader),
+        "units": _decode_units(head),
         "several_inputs": head.several_inputs,
         "several_outputs": head.several_outputs,
-        "rewrite": options["rewrite"],
-        "until": options["until"],
-        "dtype": str(options["dtype"]).removeprefix("torch."),
-        "values": options["values"],
+        "rewrite": options.rewrite,
+        "until": options.until,
+        "dtype": str(options.dtype).removeprefix("torch."),
+        "values": options.values,
         "checksum": head.checksum,
         "weights": head.checksum,
     }
 
 
-def _units(reader: Reader) -> dict[str, int]:
-    return {unit.operator: unit.count for unit in reader.head.units}
+def _decode_units(head: pb.Head) -> dict[str, int]:
+    return {unit.operator: unit.count for unit in head.units}
 
 
-def _network(reader: Reader, lines: Lines) -> Network:
-    """Names and shapes of the nodes, without what they do; inputs come first."""
+def _remote_network(reader: AnswerReader, lines: Lines) -> Network:
+    """Build a network with the names and shapes of the nodes, inputs first, that cannot be evaluated."""
     head = reader.head
-    shapes = dict(zip(head.outputs, reader.shapes(), strict=False))
+    shapes = dict(zip(head.outputs, reader.output_shapes(), strict=False))
     inputs = [Node(name, Input(), (), tuple(x.shape[1:])) for name, x in zip(head.names, lines.starts, strict=False)]
-    rest = enumerate(head.names[len(inputs) :], len(inputs))
-    nodes = (*inputs, *(Node(name, Unknown(), (), shapes.get(i, ())) for i, name in rest))
-    tails = (None,) * len(head.outputs)
-    return Network(nodes, tuple(head.outputs), tails, head.several_inputs, head.several_outputs)
+    others = enumerate(head.names[len(inputs) :], len(inputs))
+    return Network(
+        nodes=(*inputs, *(Node(name, RemoteOperator(), (), shapes.get(i, ())) for i, name in others)),
+        outputs=tuple(head.outputs),
+        tails=(None,) * len(head.outputs),
+        several_inputs=head.several_inputs,
+        several_outputs=head.several_outputs,
+    )

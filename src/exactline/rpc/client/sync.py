@@ -1,15 +1,14 @@
-"""The client for programs that wait for their answers."""
+"""The blocking client."""
 
 from __future__ import annotations
 
-import hashlib
+import contextlib
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TypeVar, Unpack
 
 import grpc
-import torch
 
 from ...decide.intervals import Decisions, ManyDecisions
 from ...errors import ExactlineError
@@ -18,123 +17,110 @@ from ...progress import ProgressCallback, progress_reporter
 from ...results.plane import PlaneRestriction
 from ...results.restriction import Restriction
 from ...results.restrictions import Restrictions
-from ..protos.exactline.v1 import exactline_pb2 as pb
-from ..status import error_of
-from . import requests as asking
-from .connection import Way, path_of, unavailable
-from .decode import Reader
-from .models import Entry, Model, model_of, reference
-from .requests import Question
-from .upload import Stats, health_check, pieces, source
+from . import keywords, requests
+from .connection import Connection
+from .decode import AnswerReader
+from .models import ModelDescription, ModelEntry, ServerStats, read_upload
+from .requests import HEALTH_PATH, HEALTH_SECONDS, StreamRequest, UnaryRequest
 
 Result = TypeVar("Result")
-AT_ONCE = 0.02  # seconds
+IMMEDIATE_SECONDS = 0.02  # a server that answers within this time was connected all along
 
 
 class Client:
-    """A server's calls as the library's functions: same arguments, same results.
+    """Calls the library's functions on a server: the same arguments but for ``device``, the same results.
 
-    ``target`` is "host:port". ``tls`` is True for the system's certificate authorities, a path to those to trust, or
-    credentials made with grpc; ``certificate`` is a pair of paths, for servers that ask for one. What comes back has
-    no network along: whatever needs it raises MissingError, and ``line.with_network(exactline.load(path))`` brings it.
-    Calls are tried again, ``retries`` times and longer and longer apart, while the server cannot be reached.
+    Results come without the network. Methods that need it raise MissingError; pass the network to
+    ``line.with_network(exactline.load(path))`` to use them.
 
-    Every call raises what the library would, and ServiceError, AccessError or LimitError for what a server refuses.
+    Args:
+        target: the address of the server, "host:port".
+        token: sent with every call; needs ``tls`` unless the server is on the same machine.
+        tls: True to trust the system's certificate authorities, a path to those to trust, or credentials of grpc.
+        certificate: paths of a client certificate and its key, if the server asks for one.
+        insecure: True allows a token without TLS.
+        timeout: seconds for each call; by default only the server's limit applies.
+        retries: how often to try a call again while the server cannot be reached, 7 by default; the pauses double.
+
+    >>> import io, tempfile, exactline as xl
+    >>> from exactline.rpc.server.log import Log
+    >>> from exactline.rpc.server.server import Server, Settings
+    >>> folder = Path(tempfile.mkdtemp())
+    >>> start, end = xl.zoo.loan_line()
+    >>> xl.network.as_network(xl.zoo.loan_network(), [start]).save(folder / "loan.onnx")
+    >>> with Server(Settings(port=0, models=folder, workers=1), Log(io.StringIO())) as server:
+    ...     with Client(server.address) as client:
+    ...         len(client.restrict("loan", start, end))
+    3
+
+    Every call raises what the library would raise; ServiceError, AccessError or LimitError if the server refuses it.
     """
 
-    def __init__(
-        self,
-        target: str,
-        *,
-        token: str | None = None,
-        tls: Any = None,
-        certificate: tuple[Path, Path] | None = None,
-        insecure: bool = False,
-        timeout: float | None = None,
-        retries: int = 7,
-    ) -> None:
-        self.way = Way(target, token, tls, certificate, insecure, timeout, retries)
-        credentials, options = self.way.credentials(), self.way.options()
-        if credentials is None:
-            self._channel = grpc.insecure_channel(target, options)
-        else:
-            self._channel = grpc.secure_channel(target, credentials, options)
+    def __init__(self, target: str, **options: Unpack[keywords.ConnectionKeywords]) -> None:
+        self.connection = Connection(target, **options)
+        self._channel: grpc.Channel = self.connection.open_channel(grpc)
 
     def restrict(
-        self,
-        model: Any,
-        Q: PointLike,
-        R: PointLike,
-        *,
-        dtype: torch.dtype = torch.float64,
-        memory: int | None = None,
-        values: bool = True,
-        progress: bool | ProgressCallback = False,
-        rewrite: bool = True,
-        until: str | None = None,
-        max_breaks: int | None = None,
-        seconds: float | None = None,
-        engine: str = "auto",
+        self, model: Any, start: PointLike, end: PointLike, **options: Unpack[keywords.RemoteRestrictKeywords]
     ) -> Restriction:
-        """Every break of a model on the line from Q to R: see `exactline.api`."""
-        given = _given(dtype, memory, values, rewrite, until, max_breaks, seconds, engine)
-        return self._ask(asking.restrict(model, Q, R, progress, given), progress)
+        """Compute every break of a model on the line from start to end: see `exactline.restrict`.
+
+        Args:
+            model: a name that `models` lists, "sha256:" and a digest, or a RemoteModel, ModelEntry or ModelDescription.
+            start: (*in), or a tuple of such if the model takes several inputs.
+            end: likewise.
+            **options: those of `exactline.restrict` without device.
+        """
+        return self._run(requests.restrict(model, start, end, **options))
 
     def restrict_many(
-        self,
-        model: Any,
-        starts: PointLike,
-        ends: PointLike,
-        *,
-        dtype: torch.dtype = torch.float64,
-        memory: int | None = None,
-        values: bool = True,
-        progress: bool | ProgressCallback = False,
-        rewrite: bool = True,
-        until: str | None = None,
-        max_breaks: int | None = None,
-        seconds: float | None = None,
-        engine: str = "auto",
+        self, model: Any, starts: PointLike, ends: PointLike, **options: Unpack[keywords.RemoteRestrictKeywords]
     ) -> Restrictions:
-        """Many lines in one call: see `exactline.restrict_many`."""
-        given = _given(dtype, memory, values, rewrite, until, max_breaks, seconds, engine)
-        return self._ask(asking.restrict_many(model, starts, ends, progress, given), progress)
+        """Restrict a model to many lines in one call: see `exactline.restrict_many`.
+
+        Args:
+            model: as in `restrict`.
+            starts: (lines, *in), or a tuple of such if the model takes several inputs.
+            ends: likewise.
+            **options: those of `exactline.restrict_many` without device.
+        """
+        return self._run(requests.restrict_many(model, starts, ends, **options))
 
     def sweep(
-        self,
-        model: Any,
-        Q: PointLike,
-        R: PointLike,
-        *,
-        dtype: torch.dtype = torch.float64,
-        memory: int | None = None,
-        values: bool = True,
-        rewrite: bool = True,
-        until: str | None = None,
-        seconds: float | None = None,
-        engine: str = "auto",
+        self, model: Any, start: PointLike, end: PointLike, **options: Unpack[keywords.RemoteSweepKeywords]
     ) -> Iterator[Restriction]:
-        """The line in parts, as soon as the server knows them and in bounded memory: see `exactline.engines`.
+        """Stream a line in parts, as soon as the server knows them, in bounded memory: see `exactline.sweep`.
 
-        A part that nobody takes keeps the server waiting; closing the iterator ends its work.
+        The server waits while you do not take the next part. Closing the iterator ends the work on the server.
+
+        Args:
+            model: as in `restrict`.
+            start: (*in), or a tuple of such if the model takes several inputs.
+            end: likewise.
+            **options: those of `exactline.sweep` without device.
         """
-        given = _given(dtype, memory, values, rewrite, until, None, seconds, engine)
-        return self._parts(asking.sweep(model, Q, R, given))
+        return self._stream_parts(requests.sweep(model, start, end, **options))
 
     def decide(
         self,
         model: Any,
-        Q: PointLike,
-        R: PointLike,
+        start: PointLike,
+        end: PointLike,
         order: str = "max",
         top: int = 1,
-        *,
-        output: int | None = None,
-        progress: bool | ProgressCallback = False,
-        **options: Any,
+        **options: Unpack[keywords.RemoteDecideKeywords],
     ) -> Decisions:
-        """Which output leads on every point of a line: see `Restriction.decisions`; options are those of restrict."""
-        return self._ask(asking.decide_one(model, Q, R, order, top, output, progress, options), progress)
+        """Find which output is largest at every point of a line: see `Restriction.decisions`.
+
+        Args:
+            model: as in `restrict`.
+            start: (*in), or a tuple of such if the model takes several inputs.
+            end: likewise.
+            order: "max", or "min" for the smallest output.
+            top: how many outputs to rank.
+            **options: output, which chooses one of several outputs, and those of `restrict`.
+        """
+        return self._run(requests.decide(model, start, end, order, top, **options))
 
     def decide_many(
         self,
@@ -143,13 +129,19 @@ class Client:
         ends: PointLike,
         order: str = "max",
         top: int = 1,
-        *,
-        output: int | None = None,
-        progress: bool | ProgressCallback = False,
-        **options: Any,
+        **options: Unpack[keywords.RemoteDecideKeywords],
     ) -> ManyDecisions:
-        """The same for many lines in one call: see `Restrictions.decisions`."""
-        return self._ask(asking.decide_many(model, starts, ends, order, top, output, progress, options), progress)
+        """Find which output is largest at every point of many lines, in one call: see `Restrictions.decisions`.
+
+        Args:
+            model: as in `restrict`.
+            starts: (lines, *in), or a tuple of such if the model takes several inputs.
+            ends: likewise.
+            order: as in `decide`.
+            top: as in `decide`.
+            **options: as in `decide`.
+        """
+        return self._run(requests.decide_many(model, starts, ends, order, top, **options))
 
     def attribute(
         self,
@@ -157,26 +149,29 @@ class Client:
         inputs: Any,
         baselines: Any = None,
         target: Any = None,
-        *,
-        multiply_by_inputs: bool = True,
-        return_convergence_delta: bool = False,
-        return_report: bool = False,
-        memory: int | None = None,
-        progress: bool | ProgressCallback = False,
+        **options: Unpack[keywords.RemoteAttributeKeywords],
     ) -> Any:
-        """Exact integrated gradients: see `exactline.attr.IntegratedGradients.attribute`.
+        """Compute exact integrated gradients: see `exactline.attr.IntegratedGradients.attribute`.
 
-        With ``return_report`` an AttributionReport comes last.
+        Args:
+            model: as in `restrict`.
+            inputs: (n, *in), or a tuple of such if the model takes several inputs.
+            baselines: numbers or tensors (n, *in) or (1, *in); by default 0.
+            target: the index of an output, or a list of one for each example.
+            **options: multiply_by_inputs (default True), return_convergence_delta, return_report (appends an
+                AttributionReport), memory and progress.
         """
-        wanted = (return_convergence_delta, return_report)
-        question = asking.attribute(model, inputs, baselines, target, multiply_by_inputs, wanted, progress, memory)
-        return self._ask(question, progress)
+        return self._run(requests.attribute(model, inputs, baselines, target, **options))
 
-    def plane(
-        self, model: Any, vertices: Any, *, progress: bool | ProgressCallback = False, **options: Any
-    ) -> PlaneRestriction:
-        """All polygons of a plane: see `exactline.restrict_plane`, whose options these are."""
-        return self._ask(asking.plane(model, vertices, progress, options), progress)
+    def plane(self, model: Any, vertices: Any, **options: Unpack[keywords.RemotePlaneKeywords]) -> PlaneRestriction:
+        """Compute all polygons of a plane: see `exactline.restrict_plane`.
+
+        Args:
+            model: as in `restrict`.
+            vertices: (corners, *in), the corners of a convex polygon in order.
+            **options: those of `exactline.restrict_plane` without device.
+        """
+        return self._run(requests.plane(model, vertices, **options))
 
     def grid(
         self,
@@ -184,42 +179,54 @@ class Client:
         base: Any,
         axes: Any = (0, 1),
         box: Any = ((0.0, 1.0), (0.0, 1.0)),
-        *,
-        progress: bool | ProgressCallback = False,
-        **options: Any,
+        **options: Unpack[keywords.RemotePlaneKeywords],
     ) -> PlaneRestriction:
-        """Two features varied over a box: see `exactline.grid`."""
-        return self._ask(asking.grid(model, base, axes, box, progress, options), progress)
+        """Compute all polygons of a plane in which two features vary: see `exactline.grid`.
 
-    def models(self) -> list[Entry]:
-        """The models the server has."""
-        found = self._single("ListModels", pb.ListModelsRequest(), pb.ListModelsResponse)
-        return [Entry(e.name, e.sha256, e.bytes, e.uploaded) for e in found.models]
+        Args:
+            model: as in `restrict`.
+            base: (*in), the values of the other features.
+            axes: the positions of the two features.
+            box: low and high of each.
+            **options: those of `exactline.grid` without device.
+        """
+        return self._run(requests.grid(model, base, axes, box, **options))
 
-    def describe(self, model: Any) -> Model:
-        """A model's shapes, units and layers."""
-        return model_of(self._single("DescribeModel", pb.DescribeModelRequest(model=reference(model)), pb.Model))
+    def models(self) -> list[ModelEntry]:
+        """List the models of the server."""
+        return self._call(requests.list_models())
 
-    def upload(self, model: str | Path | bytes, ending: str = ".onnx") -> Model:
-        """Send a model's file, or its bytes; what comes back can be asked about."""
-        data, kind = source(model, ending)
-        digest = hashlib.sha256(data).hexdigest()
-        call = self._channel.stream_unary(path_of("UploadModel"))
-        return model_of(self._tried(lambda: _read(pb.Model, self._called(call, pieces(data, kind, digest)))))
+    def describe(self, model: Any) -> ModelDescription:
+        """Describe a model: its shapes, units and layers.
 
-    def stats(self) -> Stats:
-        """What the server has done so far, and how it is."""
-        return Stats.of(self._single("Stats", pb.StatsRequest(), pb.StatsResponse))
+        Args:
+            model: as in `restrict`.
+        """
+        return self._call(requests.describe_model(model))
+
+    def upload(self, model: str | Path | bytes, suffix: str = ".onnx") -> ModelDescription:
+        """Upload a model to a server that allows it; the description can be given as a model.
+
+        Args:
+            model: the path of a file, or its bytes.
+            suffix: the format of bytes: ".onnx", ".nnet" or ".eran".
+        """
+        return self._call(requests.upload_model(read_upload(model, suffix)))
+
+    def stats(self) -> ServerStats:
+        """Return what the server has done since it started, and its current state."""
+        return self._call(requests.server_stats())
 
     def health(self) -> bool:
-        """Whether the server is there and takes calls."""
+        """Whether the server can be reached and takes calls."""
+        request = requests.check_health()
         try:
-            return health_check(self._channel, self.way)
+            return request.decode(request.bind(self._channel)(**self.connection.call_options(HEALTH_SECONDS)))
         except (grpc.RpcError, ExactlineError):
             return False
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         self._channel.close()
 
     def __enter__(self) -> Self:
@@ -228,86 +235,62 @@ class Client:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _ask(self, question: Question[Result], progress: bool | ProgressCallback) -> Result:
-        """The whole answer; where it breaks off because the server is gone, it is asked for once more."""
-        with progress_reporter(progress) as report:
-            return self._tried(lambda: self._answered(question, report))
+    def _call(self, request: UnaryRequest[Result]) -> Result:
+        return self._retry(lambda: request.decode(request.bind(self._channel)(**self.connection.call_options())))
 
-    def _answered(self, question: Question[Result], report: ProgressCallback | None) -> Result:
-        reader = Reader(report)
-        for message in self._stream(question):
-            reader.take(message)
-        return question.made(reader)
+    def _run(self, request: StreamRequest[Result]) -> Result:
+        """Return the whole answer; if the server is lost before its end, ask again from the beginning."""
+        with progress_reporter(request.progress) as report:
+            return self._retry(lambda: self._read_answer(request, report))
 
-    def _stream(self, question: Question[Any]) -> Iterator[bytes]:
-        method = self._channel.unary_stream(path_of(question.method))
-        call: Any = method(question.request, timeout=self.way.timeout, metadata=self.way.metadata())
+    def _read_answer(self, request: StreamRequest[Result], report: ProgressCallback | None) -> Result:
+        reader = AnswerReader(report)
+        for message in self._stream(request):
+            reader.add(message)
+        return request.decode(reader)
+
+    def _stream(self, request: StreamRequest[Any]) -> Iterator[bytes]:
+        call: Any = request.bind(self._channel)(**self.connection.call_options())
         try:
             yield from call
         finally:
             call.cancel()
 
-    def _parts(self, question: Question[Restriction]) -> Iterator[Restriction]:
-        pauses = self.way.pauses()
+    def _stream_parts(self, request: StreamRequest[Restriction]) -> Iterator[Restriction]:
+        """Yield the parts of a sweep; tries again only before the first part."""
+        pauses = self.connection.retry_pauses()
         while True:
-            reader, given = Reader(), 0
+            reader, yielded = AnswerReader(), False
             try:
-                for message in self._stream(question):
-                    reader.take(message)
-                    if reader.part is not None:
-                        given += 1
-                        yield question.made(reader)
-                reader.whole()
+                for message in self._stream(request):
+                    reader.add(message)
+                    if reader.part_end is not None:
+                        yielded = True
+                        yield request.decode(reader)
+                reader.require_tail()
                 return
             except grpc.RpcError as error:
-                pause = next(pauses, None)
-                if given or pause is None or not unavailable(error):
-                    raise error_of(error, self.way.target) from None
-                self._rest(pause)
+                self._wait(self.connection.next_pause(error, pauses, may_retry=not yielded))
 
-    def _single(self, method: str, request: Any, message: type[Result]) -> Result:
-        call = self._channel.unary_unary(path_of(method))
-        return self._tried(lambda: _read(message, self._called(call, request.SerializeToString())))
-
-    def _called(self, call: Any, request: Any) -> bytes:
-        return call(request, timeout=self.way.timeout, metadata=self.way.metadata())
-
-    def _rest(self, seconds: float) -> None:
-        """Wait before the next try, and look out for the server meanwhile: gRPC hardly does while nobody asks."""
-        began = time.monotonic()
-        try:
-            grpc.channel_ready_future(self._channel).result(seconds)
-        except grpc.FutureTimeoutError:
-            return
-        if time.monotonic() - began < AT_ONCE:  # the way was open all along: it was something else
-            time.sleep(seconds)
-
-    def _tried(self, attempt: Callable[[], Result]) -> Result:
-        """Try until the server answers, or for long enough."""
-        pauses = self.way.pauses()
+    def _retry(self, attempt: Callable[[], Result]) -> Result:
+        """Make attempts until the server answers or the retries are used up."""
+        pauses = self.connection.retry_pauses()
         while True:
             try:
                 return attempt()
             except grpc.RpcError as error:
-                pause = next(pauses, None)
-                if pause is None or not unavailable(error):
-                    raise error_of(error, self.way.target) from None
-                self._rest(pause)
+                self._wait(self.connection.next_pause(error, pauses))
 
+    def _wait(self, seconds: float) -> None:
+        """Wait before the next attempt, or until the server can be reached again.
 
-def _read(message: Any, data: bytes) -> Any:
-    return message.FromString(data)
-
-
-def _given(
-    dtype: torch.dtype,
-    memory: int | None,
-    values: bool,
-    rewrite: bool,
-    until: str | None,
-    max_breaks: int | None,
-    seconds: float | None,
-    engine: str,
-) -> dict[str, Any]:
-    given = {"dtype": dtype, "memory": memory, "values": values, "rewrite": rewrite, "until": until}
-    return given | {"max_breaks": max_breaks, "seconds": seconds, "engine": engine}
+        gRPC hardly reconnects while no call is made, so this makes one that waits for the connection. It does not use
+        grpc.channel_ready_future, whose thread raises an error if the channel is closed soon after.
+        """
+        began = time.monotonic()
+        health_check: Any = self._channel.unary_unary(HEALTH_PATH)
+        options = self.connection.call_options() | {"timeout": seconds}
+        with contextlib.suppress(grpc.RpcError):
+            health_check(b"", wait_for_ready=True, **options)
+        if time.monotonic() - began < IMMEDIATE_SECONDS:  # the connection was not the problem
+            time.sleep(seconds)

@@ -1,1 +1,1 @@
-"""The protocol of the paper's own tool, for clients that were written for it."""
+"""The legacy protocol: that of SyReNN, the paper's tool, for clients that were written for it."""

@@ -1,4 +1,4 @@
-"""The server's part of the old protocol: hands a client's messages to a worker, while there are any."""
+"""The gRPC handler of the legacy protocol: passes a client's messages on to a worker while there are any."""
 
 from __future__ import annotations
 
@@ -11,140 +11,139 @@ from contextlib import ExitStack
 import grpc
 
 from ...errors import ArgumentError
-from ..server.call import Call, Cancelled, Expired, Lost
-from ..server.interceptor import Door, Visit
-from ..server.ipc import Job
+from .. import LEGACY_SERVICE_NAME
+from ..server.call import CallCancelled, CallExpired, WorkerCall, WorkerLost
+from ..server.interceptor import CallContext, Interceptor
+from ..server.ipc import WorkerJob
 
-NAME = "syrenn_server.SyReNNTransformer"
-JOB = Job("transform")
-PAUSE = 0.5  # seconds without a message after which the worker is let go
-AHEAD = 1  # messages that are read while a worker is at the one before
-
-
-def handler(door: Door) -> grpc.GenericRpcHandler:
-    """The one method there is, for a gRPC server."""
-    return grpc.method_handlers_generic_handler(NAME, {"Transform": door.many_to_many("Transform", transform)})
+TRANSFORM_JOB = WorkerJob("transform")
+IDLE_SECONDS = 0.5  # without a message, after which the worker is released
+MAX_BUFFERED_MESSAGES = 1  # read while a worker handles the one before
 
 
-def transform(requests: Iterator[bytes], visit: Visit) -> Iterator[bytes]:
-    """The answers to the lines and polytopes of a call, in order."""
-    inbox = _Inbox(requests)
-    talk = _Talk(visit)
+def create_handler(interceptor: Interceptor) -> grpc.GenericRpcHandler:
+    """Return the handler of the service's only method, for a gRPC server."""
+    methods = {"Transform": interceptor.stream_stream("Transform", transform)}
+    return grpc.method_handlers_generic_handler(LEGACY_SERVICE_NAME, methods)
+
+
+def transform(requests: Iterator[bytes], context: CallContext) -> Iterator[bytes]:
+    """Yield the responses to the lines and polytopes of a call, in order."""
+    reader = _RequestReader(requests)
+    session = _WorkerSession(context)
     try:
         while True:
             try:
-                data = inbox.next(min(PAUSE, visit.deadline - time.monotonic()))
+                data = reader.next(min(IDLE_SECONDS, context.deadline - time.monotonic()))
             except queue.Empty:
-                if time.monotonic() >= visit.deadline:
-                    raise Expired("the time of the call is over") from None
-                talk.rest()
+                if time.monotonic() >= context.deadline:
+                    raise CallExpired("the deadline of the call has passed") from None
+                session.release()
                 continue
             if data is None:
-                talk.rest()
+                session.release()
                 return
-            visit.limits.within("old_message_bytes", len(data), "bytes in one message")
-            answer = talk.said(data)
-            if answer:
-                yield answer
+            context.limits.check("legacy_message_bytes", len(data), "bytes in one message")
+            response = session.send(data)
+            if response:
+                yield response
     finally:
-        inbox.close()
-        talk.close()
+        reader.close()
+        session.close()
 
 
-class _Talk:
-    """What is said to a worker: the network again where it is another one, then message by message."""
+class _WorkerSession:
+    """Sends the messages of one call to a worker; a new worker is sent the layers again."""
 
-    def __init__(self, visit: Visit) -> None:
-        self.visit = visit
+    def __init__(self, context: CallContext) -> None:
+        self.context = context
         self.layers: list[bytes] = []
-        self.kept = self.answered = 0  # bytes of them, and how many lines and polytopes
-        self.facts = {"lines": 0, "breaks": 0}
-        self._call: Call | None = None
+        self.layer_bytes = self.answered = 0  # answered counts lines and polytopes
+        self.counters = {"lines": 0, "breaks": 0}
+        self._call: WorkerCall | None = None
         self._stack = ExitStack()
 
-    def said(self, data: bytes) -> bytes:
-        """The answer to one message, empty for a layer; where the worker is lost, another one is asked once."""
-        for left in (True, False):
-            try:
-                answer = self._asked(data)
-                break
-            except Lost:
-                self._drop()
-                if not left:
-                    raise
-                self.visit.door.pool.counts.retried += 1
-        else:
-            raise Lost
-        if answer:
+    def send(self, data: bytes) -> bytes:
+        """Return the response to a message, empty for a layer; if the worker is lost, another one is tried once."""
+        try:
+            response = self._ask_worker(data)
+        except WorkerLost:
+            self._close_call()
+            self.context.interceptor.pool.counters.retried += 1
+            response = self._ask_worker(data)
+        if response:
             self.answered += 1
-            self.visit.limits.within("lines_per_call", self.answered, "lines and polytopes")
-        elif self.answered:  # a worker that is new to the call cannot know
+            self.context.limits.check("lines_per_call", self.answered, "lines and polytopes")
+        elif self.answered:  # a worker that has taken over the call cannot know
             raise ArgumentError(
                 "A layer comes after a line or a polytope.", where="the call", hint="Send all layers first."
             )
         else:
-            self.kept += len(data)
-            self.visit.limits.within("old_call_bytes", self.kept, "bytes in all layers")
+            self.layer_bytes += len(data)
+            self.context.limits.check("legacy_call_bytes", self.layer_bytes, "bytes in all layers")
             self.layers.append(data)
-        return answer
+        return response
 
-    def rest(self) -> None:
-        """Let the worker go; it has done its job."""
+    def release(self) -> None:
+        """Let the worker finish its job, so that other calls can use it."""
         call = self._call
         if call is None:
             return
         try:
-            call.finish()
+            call.finish_input()
             while call.receive() is not None:
                 pass
-        except Lost:
-            pass  # nothing was asked of it any more
-        self._drop()
+        except WorkerLost:
+            pass  # it had nothing left to do
+        self._close_call()
 
     def close(self) -> None:
-        """Whatever happened, no worker is kept."""
-        self._drop()
-        self.visit.facts |= self.facts
+        """End the job, whatever happened, and report the counters."""
+        self._close_call()
+        self.context.counters |= self.counters
 
-    def _asked(self, data: bytes) -> bytes:
+    def _ask_worker(self, data: bytes) -> bytes:
         call = self._call
         if call is None:
-            call = self._call = self._stack.enter_context(self.visit.call(JOB))
-            call.begin()
+            call = self._call = self._stack.enter_context(self.context.open_call(TRANSFORM_JOB))
+            call.start()
             for layer in self.layers:
-                call.send(layer)
+                call.send_input(layer)
                 call.receive()
-        call.send(data)
-        answer = call.receive()
-        if answer is None:
-            raise Lost
-        return answer
+        call.send_input(data)
+        response = call.receive()
+        if response is None:
+            raise WorkerLost
+        return response
 
-    def _drop(self) -> None:
+    def _close_call(self) -> None:
         call, self._call = self._call, None
         self._stack.close()
         if call is not None:
-            for name in self.facts:
-                self.facts[name] += int(call.facts.get(name, 0))
+            for name in self.counters:
+                self.counters[name] += int(call.counters.get(name, 0))
 
 
-class _Inbox:
-    """A client's messages, read by a thread, so that one can stop waiting for the next."""
+class _RequestReader:
+    """Reads a client's messages in a thread, so that waiting for the next one can time out."""
 
     def __init__(self, requests: Iterator[bytes]) -> None:
-        self._queue: queue.Queue[bytes | None] = queue.Queue(AHEAD)
-        self._closed, self._gone = threading.Event(), threading.Event()
+        self._queue: queue.Queue[bytes | None] = queue.Queue(MAX_BUFFERED_MESSAGES)
+        self._closed, self._client_gone = threading.Event(), threading.Event()
         threading.Thread(target=self._read, args=(requests,), name="reader", daemon=True).start()
 
     def next(self, seconds: float) -> bytes | None:
-        """The next message, or None at the end; raises queue.Empty after so many seconds."""
+        """Return the next message, or None at the end.
+
+        Raises queue.Empty after so many seconds, CallCancelled if the client is gone.
+        """
         data = self._queue.get(timeout=max(0.0, seconds))
-        if data is None and self._gone.is_set():
-            raise Cancelled("the client is gone")
+        if data is None and self._client_gone.is_set():
+            raise CallCancelled("the client is gone")
         return data
 
     def close(self) -> None:
-        """Read no more."""
+        """Stop reading."""
         self._closed.set()
 
     def _read(self, requests: Iterator[bytes]) -> None:
@@ -152,14 +151,14 @@ class _Inbox:
             for data in requests:
                 if not self._put(data):
                     return
-        except Exception:  # noqa: BLE001 whatever grpc says of it, the client is gone
-            self._gone.set()
+        except Exception:  # noqa: BLE001 grpc has no documented type for a client that is gone
+            self._client_gone.set()
         self._put(None)
 
     def _put(self, data: bytes | None) -> bool:
         while not self._closed.is_set():
             try:
-                self._queue.put(data, timeout=PAUSE)
+                self._queue.put(data, timeout=IDLE_SECONDS)
                 return True
             except queue.Full:
                 continue

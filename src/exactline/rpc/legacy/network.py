@@ -1,4 +1,4 @@
-"""A network out of the layers of the old protocol, for lines and polytopes of one size."""
+"""Builds a network from the layers of the legacy protocol, for lines and polytopes of one size."""
 
 from __future__ import annotations
 
@@ -9,138 +9,156 @@ from typing import Any
 
 import torch
 
-from ...formats.graph_builder import Sketch
-from ...network.builder import Data, Refused
+from ...formats.graph_builder import OperatorRecorder
+from ...network.builder import NodeOutput, UnsupportedOperator
 from ...network.graph import Network
 from ...ops import windows
 from ...ops.maximum import Maximum
-from .layers import FLAT, Concat, Dense, Extent, Layer, Normalize, Window, bad
+from .layers import (
+    ALONG_FLAT,
+    ActivationShape,
+    ConcatLayer,
+    FullyConnectedLayer,
+    LegacyLayer,
+    NormalizeLayer,
+    WindowLayer,
+    request_error,
+)
 
 
 @dataclass(frozen=True)
-class Drawn:
-    """What was drawn so far: flat in the order height, width, channel; or an image with its channels first."""
+class Activation:
+    """The output of a layer: flat in the order height, width, channel, or an image with its channels first."""
 
-    data: Data
-    extent: Extent
+    data: NodeOutput
+    shape: ActivationShape
 
     @property
-    def flat(self) -> bool:
+    def is_flat(self) -> bool:
+        """Whether the numbers are in a vector."""
         return len(self.data.shape) == 1
 
 
-def network_of(layers: Sequence[Layer], size: int) -> Network:
-    """The layers as one network that takes ``size`` numbers; an ArgMax at the end is left to the caller.
+def build_network(layers: Sequence[LegacyLayer], size: int) -> Network:
+    """Build the network of some layers that takes ``size`` numbers; an ArgMax at the end is left to the caller.
 
-    Raises ArgumentError where a layer does not fit, FileError where something is too large.
+    Raises ArgumentError if a layer does not fit its input, FileError if something is too large.
     """
-    sketch = Sketch("the network")
-    x = Drawn(sketch.input("input", (size,)), Extent(size))
+    recorder = OperatorRecorder("the network")
+    x = Activation(recorder.add_input("input", (size,)), ActivationShape(size))
     for number, layer in enumerate(layers, 1):
-        if layer.title != "ArgMax":
-            x = _Pen(sketch, f"layer_{number}").layer(layer, x)
-    return sketch.network([_Pen(sketch, "output").flattened(x, "the output").data], ["output"])
+        if layer.kind != "ArgMax":
+            x = _LayerBuilder(recorder, f"layer_{number}").add_layer(layer, x)
+    return recorder.build_network([_LayerBuilder(recorder, "output").flatten(x, "the output").data], ["output"])
 
 
 @dataclass(frozen=True)
-class _Pen:
-    """Draws the operators of one layer."""
+class _LayerBuilder:
+    """Adds the operators of one layer to a network."""
 
-    sketch: Sketch
+    recorder: OperatorRecorder
     name: str
 
-    def layer(self, layer: Layer, x: Drawn) -> Drawn:
-        """One more layer on what was drawn."""
-        after = layer.after(x.extent)
-        if isinstance(layer, Dense):
-            return Drawn(self._dense(layer, x), after)
-        if isinstance(layer, Normalize):
-            return self._normalize(layer, x)
-        if isinstance(layer, Concat):
-            return Drawn(self._concat(layer, x, after), after)
-        if isinstance(layer, Window):
-            return Drawn(self._window(layer, self._image(x, layer.image, layer.where)), after)
-        return Drawn(self._call(layer, {"ReLU": "relu", "HardTanh": "hardtanh"}[layer.title], x.data), after)
+    def add_layer(self, layer: LegacyLayer, x: Activation) -> Activation:
+        """Add the operators of a layer that takes ``x``."""
+        shape = layer.output_shape(x.shape)
+        if isinstance(layer, FullyConnectedLayer):
+            return Activation(self._add_fully_connected(layer, x), shape)
+        if isinstance(layer, NormalizeLayer):
+            return self._add_normalize(layer, x)
+        if isinstance(layer, ConcatLayer):
+            return Activation(self._add_concat(layer, x, shape), shape)
+        if isinstance(layer, WindowLayer):
+            return Activation(self._add_window(layer, self._to_image(x, layer.image, layer.where)), shape)
+        operator = {"ReLU": "relu", "HardTanh": "hardtanh"}[layer.kind]
+        return Activation(self._add_operator(layer, operator, x.data), shape)
 
-    def flattened(self, x: Drawn, where: str) -> Drawn:
-        """The same in a row, in the order height, width, channel."""
-        if x.flat:
+    def flatten(self, x: Activation, where: str) -> Activation:
+        """Return an activation as a vector, in the order height, width, channel."""
+        if x.is_flat:
             return x
-        turned = self._draw("flat", "permute", where, x.data, [0, 2, 3, 1])
-        return Drawn(self._draw("flat", "reshape", where, turned, [1, x.extent.size]), x.extent)
+        permuted = self._add_node("flat", "permute", where, x.data, [0, 2, 3, 1])
+        return Activation(self._add_node("flat", "reshape", where, permuted, [1, x.shape.size]), x.shape)
 
-    def _dense(self, layer: Dense, x: Drawn) -> Data:
+    def _add_fully_connected(self, layer: FullyConnectedLayer, x: Activation) -> NodeOutput:
         data, weight = x.data, layer.weight
-        if not x.flat:  # its columns are moved once, instead of every point's activations
+        if not x.is_flat:  # permutes the columns of the weight once instead of the activation of every point
             channels, height, width = x.data.shape
             weight = weight.view(-1, height, width, channels).permute(0, 3, 1, 2).reshape(len(weight), -1)
-            data = self._call(layer, "reshape", data, [1, x.extent.size])
-        return self._call(layer, "linear", data, weight, layer.bias)
+            data = self._add_operator(layer, "reshape", data, [1, x.shape.size])
+        return self._add_operator(layer, "linear", data, weight, layer.bias)
 
-    def _normalize(self, layer: Normalize, x: Drawn) -> Drawn:
+    def _add_normalize(self, layer: NormalizeLayer, x: Activation) -> Activation:
         channels = len(layer.mean)
         shape = (1, -1)
-        if not x.flat and x.data.shape[0] == channels:
+        if not x.is_flat and x.data.shape[0] == channels:
             shape = (1, -1, 1, 1)
         else:
-            x = self.flattened(x, layer.where)
-        times = 1 if len(shape) == 4 else x.extent.size // channels
+            x = self.flatten(x, layer.where)
+        times = 1 if len(shape) == 4 else x.shape.size // channels
         mean, deviation = (v.repeat(times).view(shape) for v in (layer.mean, layer.deviation))
-        moved = self._call(layer, "sub.Tensor", x.data, mean)
-        return Drawn(self._call(layer, "div.Tensor", moved, deviation), x.extent)
+        shifted = self._add_operator(layer, "sub.Tensor", x.data, mean)
+        return Activation(self._add_operator(layer, "div.Tensor", shifted, deviation), x.shape)
 
-    def _concat(self, layer: Concat, x: Drawn, after: Extent) -> Data:
-        made = [_Pen(self.sketch, f"{self.name}.{i + 1}").layer(part, x) for i, part in enumerate(layer.parts)]
-        if layer.along == FLAT or after.image is None:
-            return self._joined([self.flattened(part, layer.where).data for part in made], layer.where)
-        height, width, _ = after.image
-        sizes = [part.extent.size // (height * width) for part in made]
-        images = [self._image(p, (height, width, c), layer.where) for p, c in zip(made, sizes, strict=True)]
-        return self._joined(images, layer.where)
+    def _add_concat(self, layer: ConcatLayer, x: Activation, shape: ActivationShape) -> NodeOutput:
+        outputs = [
+            _LayerBuilder(self.recorder, f"{self.name}.{i + 1}").add_layer(part, x)
+            for i, part in enumerate(layer.parts)
+        ]
+        if layer.along == ALONG_FLAT or shape.image is None:
+            return self._concatenate([self.flatten(part, layer.where).data for part in outputs], layer.where)
+        height, width, _ = shape.image
+        sizes = [part.shape.size // (height * width) for part in outputs]
+        images = [self._to_image(p, (height, width, c), layer.where) for p, c in zip(outputs, sizes, strict=True)]
+        return self._concatenate(images, layer.where)
 
-    def _joined(self, parts: list[Data], where: str) -> Data:
-        self.sketch.at(f"{self.name}.cat", where)
-        return self.sketch.builder.rearranged(lambda *xs: torch.cat(xs, 1), parts, "cat")
+    def _concatenate(self, parts: list[NodeOutput], where: str) -> NodeOutput:
+        self.recorder.begin_node(f"{self.name}.cat", where)
+        return self.recorder.graph.rearrange(lambda *xs: torch.cat(xs, 1), parts, "cat")
 
-    def _window(self, layer: Window, x: Data) -> Data:
+    def _add_window(self, layer: WindowLayer, x: NodeOutput) -> NodeOutput:
         kernel, stride, pad = list(layer.kernel), list(layer.stride), list(layer.pad)
-        if layer.title == "Conv2D":
-            return self._call(layer, "conv2d", x, layer.weight, layer.bias, stride, pad)
-        wide = any(2 * p > k for p, k in zip(pad, kernel, strict=True))  # more than torch's own pools take
-        if layer.title == "AveragePool":
+        if layer.kind == "Conv2D":
+            return self._add_operator(layer, "conv2d", x, layer.weight, layer.bias, stride, pad)
+        wide = any(2 * p > k for p, k in zip(pad, kernel, strict=True))  # torch's pools pad by at most half a window
+        if layer.kind == "AveragePool":
             if wide:
-                x = self._call(layer, "constant_pad_nd", x, [pad[1], pad[1], pad[0], pad[0]], 0.0)
+                x = self._add_operator(layer, "constant_pad_nd", x, [pad[1], pad[1], pad[0], pad[0]], 0.0)
                 pad = [0, 0]
-            return self._call(layer, "avg_pool2d", x, kernel, stride, pad)
+            return self._add_operator(layer, "avg_pool2d", x, kernel, stride, pad)
         if not wide:
-            return self._call(layer, "max_pool2d", x, kernel, stride, pad)
+            return self._add_operator(layer, "max_pool2d", x, kernel, stride, pad)
         channels, *size = x.shape
         height, width, _ = layer.out
         table = windows.pool_windows(size, (height, width), kernel, stride, pad, (1, 1))
         if bool((table < 0).any()):
-            raise bad("There are windows wholly in the padding.", layer.where, "Pad by less than the window.")
-        self.sketch.at(f"{self.name}.max_pool2d", layer.where)
+            raise request_error(
+                "Some windows lie entirely in the padding.", layer.where, "Pad by less than the window."
+            )
+        self.recorder.begin_node(f"{self.name}.max_pool2d", layer.where)
         shape = (channels, height, width)
-        return self.sketch.builder.add(Maximum(windows.repeat_for_channels(table, channels, size), shape), [x], shape)
+        return self.recorder.graph.add_node(
+            Maximum(windows.repeat_for_channels(table, channels, size), shape), [x], shape
+        )
 
-    def _image(self, x: Drawn, image: tuple[int, int, int], where: str) -> Data:
-        """What was drawn as an image with its channels first."""
+    def _to_image(self, x: Activation, image: tuple[int, int, int], where: str) -> NodeOutput:
+        """Return an activation as an image with its channels first."""
         height, width, channels = image
         if x.data.shape == (channels, height, width):
             return x.data
-        row = self.flattened(x, where).data
-        seen = self._draw("image", "reshape", where, row, [1, height, width, channels])
-        return self._draw("image", "permute", where, seen, [0, 3, 1, 2])
+        flat = self.flatten(x, where).data
+        channels_last = self._add_node("image", "reshape", where, flat, [1, height, width, channels])
+        return self._add_node("image", "permute", where, channels_last, [0, 3, 1, 2])
 
-    def _call(self, layer: Layer, operator: str, *args: Any) -> Data:
-        return self._draw(operator.partition(".")[0], operator, layer.where, *args)
+    def _add_operator(self, layer: LegacyLayer, operator: str, *args: Any) -> NodeOutput:
+        return self._add_node(operator.partition(".")[0], operator, layer.where, *args)
 
-    def _draw(self, name: str, operator: str, where: str, *args: Any) -> Data:
-        self.sketch.at(f"{self.name}.{name}", where)
+    def _add_node(self, name: str, operator: str, where: str, *args: Any) -> NodeOutput:
+        self.recorder.begin_node(f"{self.name}.{name}", where)
         try:
-            made = self.sketch.builder.data(self.sketch.call(operator, *args))
-        except Refused as problem:
-            raise bad(f"The layer {problem}.", where, "See that its sizes fit what comes in.") from None
-        if not prod(made.shape):
-            raise bad("The layer has no outputs.", where, "See that its sizes fit what comes in.")
-        return made
+            output = self.recorder.graph.as_node_output(self.recorder.call(operator, *args))
+        except UnsupportedOperator as problem:
+            raise request_error(f"The layer {problem}.", where, "Check that its sizes fit its input.") from None
+        if not prod(output.shape):
+            raise request_error("The layer has no outputs.", where, "Check that its sizes fit its input.")
+        return output

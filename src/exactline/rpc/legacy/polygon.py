@@ -1,4 +1,4 @@
-"""A polytope as old clients send it: corners in float32, some of them equal or barely off the plane."""
+"""Polytopes of the legacy protocol: vertices in float32, some of them equal or slightly off their plane."""
 
 from __future__ import annotations
 
@@ -9,142 +9,157 @@ import numpy as np
 
 from ...arrays import Floats, Ints
 from ...errors import PlaneError
-from .layers import bad, numbers
+from .layers import read_floats, request_error
 
-CORNERS = 1024  # of one polytope
-ROUNDED = 4 * 2.0**-24  # how far float32 may move a corner, as a share of the largest coordinate
-FLAT = 2e-9  # what is thinner than this, as a share of its extent, is a line
-SUM = 1e-4  # how far the shares of a combination may be from 1
+MAX_VERTICES = 1024  # of one polytope
+FLOAT32_ERROR = 4 * 2.0**-24  # by how much rounding to float32 may move a vertex, relative to the largest coordinate
+MAX_LINE_THICKNESS = 2e-9  # relative to its extent; a thinner polygon is a line (empirical)
+MAX_SHARE_ERROR = 1e-4  # by how much float32 shares of a combination may miss a sum of 1 (empirical)
+SMALLEST_LENGTH = 1e-300  # keeps a division by a length of 0 finite
 
 
 @dataclass(frozen=True)
-class Corners:
-    """What is to be cut: one point, the two ends of a line, or a polygon's corners in order; and all that was sent."""
+class Polytope:
+    """The corners of a point, a line or a polygon without duplicates, and the vertices as the client sent them."""
 
-    points: Floats  # (k, in)
-    mixing: Floats  # (k, vertices) each as a combination of the vertices that the client means
-    ring: Floats  # (n, in) all vertices as they came, also those that are the same point or on one line
-    combinations: Floats  # (n, vertices) of these
-    along: Floats  # (n,) where each lies on the line, from 0 to 1; nothing where it is none
+    corners: Floats  # (k, in): one point, the two ends of a line, or the corners of a polygon in order
+    corner_combinations: Floats  # (k, originals) of the vertices that the client's combinations refer to
+    vertices: Floats  # (n, in) as sent, including duplicates and vertices inside a side
+    vertex_combinations: Floats  # (n, originals)
+    line_positions: Floats  # (n,) of the vertices on the line, from 0 to 1; empty unless it is a line
 
-    def strip(self, low: float, high: float) -> tuple[Floats, Floats]:
-        """The part of a polygon without width between two places of its line: where its corners lie, and what they are.
+    def cut_strip(self, low: float, high: float) -> tuple[Floats, Floats]:
+        """Cut a polygon that is degenerate to a line between two positions.
 
-        >>> line = Corners(np.eye(2), np.eye(2), np.eye(3), np.eye(3), np.array([0.0, 1.0, 0.5]))
-        >>> line.strip(0.0, 0.5)[0]
+        Returns the positions (m,) of the corners of the strip on the line, and their combinations (m, originals).
+
+        >>> line = Polytope(np.eye(2), np.eye(2), np.eye(3), np.eye(3), np.array([0.0, 1.0, 0.5]))
+        >>> line.cut_strip(0.0, 0.5)[0]
         array([0. , 0.5, 0.5])
         """
-        count = len(self.along)
+        count = len(self.line_positions)
         sides = [(i, (i + 1) % count) for i in range(count)] if count > 2 else [(0, 1)]
-        found: list[tuple[float, Floats]] = []
+        positions: list[float] = []
+        combinations: list[Floats] = []
         for i, j in sides:
-            first, last = float(self.along[i]), float(self.along[j])
+            first, last = float(self.line_positions[i]), float(self.line_positions[j])
             start, stop = np.clip([first, last], low, high).tolist()
             outside = max(first, last) < low or min(first, last) > high
-            for place in () if outside else (start, stop):
-                share = (place - first) / (last - first) if last != first else 0.0
-                mixed = (1 - share) * self.combinations[i] + share * self.combinations[j]
-                if not any(np.array_equal(mixed, known) for _, known in found):
-                    found.append((place, mixed))
-        return np.array([place for place, _ in found]), np.stack([mixed for _, mixed in found])
+            for position in () if outside else (start, stop):
+                share = (position - first) / (last - first) if last != first else 0.0
+                combination = (1 - share) * self.vertex_combinations[i] + share * self.vertex_combinations[j]
+                if not any(np.array_equal(combination, known) for known in combinations):
+                    positions.append(position)
+                    combinations.append(combination)
+        return np.array(positions), np.stack(combinations)
 
 
-def polytopes_of(message: Any, where: str) -> list[Corners]:
-    """All polytopes of a UPolytope.
+def read_polytopes(message: Any, where: str) -> list[Polytope]:
+    """Read all polytopes of a UPolytope message.
 
     Raises ArgumentError, PlaneError.
     """
     if not message.polytopes or not message.space_dimensions:
-        raise bad("There is no polytope, or it has no dimensions.", where, "Give polytopes and space_dimensions.")
+        raise request_error(
+            "The message has no polytope or no dimensions.", where, "Give polytopes and space_dimensions."
+        )
     several = len(message.polytopes) > 1
     return [
-        corners_of(polytope, message.space_dimensions, f"{where}, part {number}" if several else where)
+        read_polytope(polytope, message.space_dimensions, f"{where}, part {number}" if several else where)
         for number, polytope in enumerate(message.polytopes, 1)
     ]
 
 
-def corners_of(message: Any, dims: int, where: str) -> Corners:
-    """The corners that span a VPolytope: each once, in one plane and without those that rounding moved inside.
+def read_polytope(message: Any, dims: int, where: str) -> Polytope:
+    """Read a VPolytope message: merge equal vertices, project onto one plane, drop corners that rounding moved inside.
 
     Raises ArgumentError, PlaneError.
     """
-    ring, combinations = _read(message, dims, where)
-    sent, nowhere = (ring, combinations), np.zeros(0)
-    points, mixing = sent
-    once = np.sort(np.unique(points, axis=0, return_index=True)[1])
-    points, mixing = points[once], mixing[once]
-    steps = points - points[0]
-    size = float(np.abs(steps).max())
-    if size == 0:
-        return Corners(points, mixing, *sent, nowhere)
-    first = _unit(steps)
+    sent = vertices, combinations = _read_vertices(message, dims, where)
+    no_positions = np.zeros(0)
+    distinct = np.sort(np.unique(vertices, axis=0, return_index=True)[1])
+    corners, corner_combinations = vertices[distinct], combinations[distinct]
+    steps = corners - corners[0]
+    extent = float(np.abs(steps).max())
+    if extent == 0:
+        return Polytope(corners, corner_combinations, *sent, no_positions)
+    first = _longest_direction(steps)
     along = steps @ first
-    off = steps - np.outer(along, first)
-    if np.linalg.norm(off, axis=1).max() <= FLAT * size:
+    off_line = steps - np.outer(along, first)
+    if np.linalg.norm(off_line, axis=1).max() <= MAX_LINE_THICKNESS * extent:
         ends = [int(along.argmin()), int(along.argmax())]
-        places = (ring - points[0]) @ first
-        along = (places - along.min()) / (along.max() - along.min())
-        return Corners(points[ends], mixing[ends], *sent, along.clip(0, 1))
-    second = _unit(off - np.outer(off @ first, first))
-    places = np.stack([along, steps @ second], 1)
-    flat = places @ np.stack([first, second])
-    slack, astray = ROUNDED * float(np.abs(points).max()), float(np.abs(steps - flat).max())
-    if astray > slack + FLAT * size:
+        positions = ((vertices - corners[0]) @ first - along.min()) / (along.max() - along.min())
+        return Polytope(corners[ends], corner_combinations[ends], *sent, positions.clip(0, 1))
+    second = _longest_direction(off_line - np.outer(off_line @ first, first))
+    coordinates = np.stack([along, steps @ second], 1)  # (k, 2) in the plane
+    projected = coordinates @ np.stack([first, second])
+    slack = FLOAT32_ERROR * float(np.abs(corners).max())
+    off_plane = float(np.abs(steps - projected).max())
+    if off_plane > slack + MAX_LINE_THICKNESS * extent:
         raise PlaneError(
-            f"The vertices do not lie in one plane: one is off it by {astray / size:.1e} of their extent.",
+            f"The vertices do not lie in one plane: one is off it by {off_plane / extent:.1e} of their extent.",
             where=where,
             hint="Give polytopes of at most two dimensions.",
         )
-    if astray > FLAT / 4 * size:
-        points = points[0] + flat
-    kept = _outer(places, slack)
-    return Corners(points[kept], mixing[kept], *sent, nowhere)
+    if off_plane > MAX_LINE_THICKNESS / 4 * extent:
+        corners = corners[0] + projected
+    kept = _drop_inner_corners(coordinates, slack)
+    return Polytope(corners[kept], corner_combinations[kept], *sent, no_positions)
 
 
-def _read(message: Any, dims: int, where: str) -> tuple[Floats, Floats]:
+def _read_vertices(message: Any, dims: int, where: str) -> tuple[Floats, Floats]:
+    """Read the vertices (n, dims) and their combinations (n, originals), by default the identity."""
     count = message.num_vertices
-    if not 1 <= count <= CORNERS or len(message.vertices) != count * dims:
-        raise bad(
+    if not 1 <= count <= MAX_VERTICES or len(message.vertices) != count * dims:
+        raise request_error(
             f"There are {len(message.vertices):,} numbers for {count:,} vertices of {dims:,} dimensions.",
             where,
-            f"Give 1 to {CORNERS:,} vertices, and as many numbers as they need.",
+            f"Give 1 to {MAX_VERTICES:,} vertices, and as many numbers as they need.",
         )
-    points = numbers(message.vertices, "vertices", where).astype(np.float64).reshape(count, dims)
+    vertices = read_floats(message.vertices, "vertices", where).astype(np.float64).reshape(count, dims)
     if not message.combinations:
-        return points, np.eye(count)
-    if len(message.combinations) % count or len(message.combinations) > count * CORNERS:
-        raise bad(
+        return vertices, np.eye(count)
+    if len(message.combinations) % count or len(message.combinations) > count * MAX_VERTICES:
+        raise request_error(
             f"There are {len(message.combinations):,} shares for {count:,} vertices.",
             where,
             "Give the identity, or for each vertex its shares of the vertices it came from.",
         )
-    mixing = numbers(message.combinations, "combinations", where).astype(np.float64).reshape(count, -1)
-    if mixing.min() < -SUM or np.abs(mixing.sum(1) - 1).max() > SUM:
-        raise bad("The combinations are not convex.", where, "Shares are at least 0 and add up to 1: the identity.")
-    return points, mixing
+    combinations = read_floats(message.combinations, "combinations", where).astype(np.float64).reshape(count, -1)
+    if combinations.min() < -MAX_SHARE_ERROR or np.abs(combinations.sum(1) - 1).max() > MAX_SHARE_ERROR:
+        raise request_error("The combinations are not convex.", where, "Shares must be at least 0 and sum to 1.")
+    return vertices, combinations
 
 
-def _unit(steps: Floats) -> Floats:
-    """The direction of the longest."""
-    far = steps[int(np.linalg.norm(steps, axis=1).argmax())]
-    return far / np.linalg.norm(far)
+def _longest_direction(
+    steps: Floats,  # (k, in)
+) -> Floats:
+    """Return the direction (in,) of the longest step."""
+    longest = steps[int(np.linalg.norm(steps, axis=1).argmax())]
+    return longest / np.linalg.norm(longest)
 
 
-def _outer(places: Floats, slack: float) -> Ints:
-    """The corners but for those that lie inside of the side that leaves them out, by no more than rounding."""
-    kept = np.arange(len(places))
-    sign = 1.0 if _turns(places).sum() >= 0 else -1.0
+def _drop_inner_corners(
+    coordinates: Floats,  # (k, 2)
+    slack: float,
+) -> Ints:
+    """Return the corners to keep: all but those that lie inside the polygon of the others by no more than rounding."""
+    kept = np.arange(len(coordinates))
+    sign = 1.0 if _triangle_areas(coordinates).sum() >= 0 else -1.0
     while len(kept) > 3:
-        ring = places[kept]
-        inside = -sign * _turns(ring) / np.linalg.norm(np.roll(ring, -1, 0) - np.roll(ring, 1, 0), axis=1).clip(1e-300)
-        worst = np.where(inside <= slack, inside, -1.0)
-        if worst.max() <= 0:
+        ring = coordinates[kept]
+        bases = np.linalg.norm(np.roll(ring, -1, 0) - np.roll(ring, 1, 0), axis=1).clip(SMALLEST_LENGTH)
+        depths = -sign * _triangle_areas(ring) / bases  # by how much each corner lies inside
+        droppable = np.where(depths <= slack, depths, -1.0)
+        if droppable.max() <= 0:
             break
-        kept = np.delete(kept, int(worst.argmax()))
+        kept = np.delete(kept, int(droppable.argmax()))
     return kept
 
 
-def _turns(ring: Floats) -> Floats:
-    """Twice the area of the triangle that each corner makes with its neighbours."""
-    back, on = ring - np.roll(ring, 1, 0), np.roll(ring, -1, 0) - ring
-    return back[:, 0] * on[:, 1] - back[:, 1] * on[:, 0]
+def _triangle_areas(
+    ring: Floats,  # (k, 2)
+) -> Floats:
+    """Return twice the signed area (k,) of the triangle of each corner and its neighbours."""
+    back, forward = ring - np.roll(ring, 1, 0), np.roll(ring, -1, 0) - ring
+    return back[:, 0] * forward[:, 1] - back[:, 1] * forward[:, 0]

@@ -1,4 +1,4 @@
-"""The service that existing clients speak: a network layer by layer, then lines and polytopes to answer."""
+"""One call of the legacy protocol: a network layer by layer, then lines and polytopes to answer."""
 
 from __future__ import annotations
 
@@ -10,91 +10,100 @@ from google.protobuf.message import DecodeError
 
 from ..limits import Limits
 from ..protos import syrenn_server_pb2 as wire
-from .answers import Answerer, ends_of
-from .layers import Extent, Layer, bad, read_layer
-from .network import network_of
-from .polygon import polytopes_of
+from .layers import ActivationShape, LegacyLayer, read_layer, request_error
+from .network import build_network
+from .polygon import read_polytopes
+from .responses import Responder, read_endpoints
 
 if TYPE_CHECKING:
-    from ..server.worker import Task
+    from ..server.worker import JobContext
 
 
-def work(task: Task) -> Iterator[bytes]:
-    """A worker's part: nothing for a layer, the answer for a line or a polytope, as bytes in and out."""
-    transformer = Transformer(task.limits)
-    for data in task.inputs():
-        made = transformer.take(read_request(data))
-        task.facts = {"lines": transformer.asked, "breaks": transformer.breaks}
-        yield b"" if made is None else made.SerializeToString()
+def handle_transform(context: JobContext) -> Iterator[bytes]:
+    """Answer each input of a worker's job: with nothing for a layer, with a response for a line or polytope."""
+    session = TransformSession(context.limits)
+    for data in context.receive_inputs():
+        response = session.add_request(read_request(data))
+        context.counters = {"lines": session.queries, "breaks": session.breaks}
+        yield b"" if response is None else response.SerializeToString()
 
 
 def read_request(data: bytes) -> Any:
-    """A TransformRequest out of its bytes."""
+    """Read a TransformRequest."""
     try:
         return wire.TransformRequest.FromString(data)
     except DecodeError:
-        raise bad("A message cannot be read.", "the call", "Send messages of syrenn_server.TransformRequest.") from None
+        raise request_error(
+            "A message cannot be decoded.", "the call", "Send messages of syrenn_server.TransformRequest."
+        ) from None
 
 
 def transform(requests: Iterable[Any], limits: Limits) -> Iterator[Any]:
-    """One answer for each line and each polytope among a call's messages.
+    """Yield one response for each line and each polytope among the requests of a call.
 
-    Raises ArgumentError, LineError, PlaneError, NumberError; LimitError where a limit ends the call.
+    Raises ArgumentError, LineError, PlaneError, NumberError, LimitError.
     """
-    transformer = Transformer(limits)
+    session = TransformSession(limits)
     for request in requests:
-        answer = transformer.take(request)
-        if answer is not None:
-            yield answer
+        response = session.add_request(request)
+        if response is not None:
+            yield response
 
 
 @dataclass
-class Transformer:
-    """One call, as far as it got."""
+class TransformSession:
+    """The state of one call."""
 
     limits: Limits
-    layers: list[Layer] = field(default_factory=list[Layer])
-    extent: Extent | None = None  # what the last layer gives, as far as it is known
-    asked: int = 0
-    breaks: int = 0  # in all answers
-    answerer: tuple[int, Answerer] | None = None  # the network, for points of so many numbers
+    layers: list[LegacyLayer] = field(default_factory=list[LegacyLayer])
+    output_shape: ActivationShape | None = None  # of the last layer, if the layers so far determine it
+    queries: int = 0  # lines and polytopes so far
+    breaks: int = 0  # in all responses
+    responders: dict[int, Responder] = field(default_factory=dict[int, Responder])  # by the size of the input
 
-    def take(self, request: Any) -> Any:
-        """The next message: None for a layer, the answer to a line or a polytope."""
+    def add_request(self, request: Any) -> Any:
+        """Take the next request; returns the response to a line or polytope, None for a layer."""
         kind = request.WhichOneof("request_data")
         if kind == "layer":
-            self._layer(request.layer)
+            self._add_layer(request.layer)
             return None
         if kind is None:
-            raise bad("The message holds no layer, no line and no polytope.", self._here, "Set one of request_data.")
-        self.asked += 1
-        self.limits.within("lines_per_call", self.asked, "lines and polytopes")
+            raise request_error(
+                "The message holds no layer, line or polytope.", self._position, "Set one of request_data."
+            )
+        self.queries += 1
+        self.limits.check("lines_per_call", self.queries, "lines and polytopes")
         if kind == "line":
-            start, end = ends_of(request.line, f"line {self.asked}")
-            made = self._answerer(len(start)).line(start, end, request.include_post)
-            self.breaks += len(made.transformed_line.endpoints)
-            return made
-        asked = request.upolytope
-        polytopes = polytopes_of(asked, f"polytope {self.asked}")
-        return self._answerer(asked.space_dimensions).upolytope(polytopes, asked.subspace_dimensions)
+            start, end = read_endpoints(request.line, f"line {self.queries}")
+            response = self._responder(len(start)).transform_line(start, end, request.include_post)
+            self.breaks += len(response.transformed_line.endpoints)
+            return response
+        message = request.upolytope
+        polytopes = read_polytopes(message, f"polytope {self.queries}")
+        return self._responder(message.space_dimensions).transform_polytopes(polytopes, message.subspace_dimensions)
 
     @property
-    def _here(self) -> str:
-        return f"message {len(self.layers) + self.asked + 1}"
+    def _position(self) -> str:
+        return f"message {len(self.layers) + self.queries + 1}"
 
-    def _layer(self, message: Any) -> None:
-        if self.asked:
-            raise bad("A layer comes after a line or a polytope.", self._here, "Send all layers first.")
-        if self.layers and self.layers[-1].title == "ArgMax":
-            raise bad("A layer comes after ArgMax.", self._here, "ArgMax may only be the last layer.")
-        self.limits.within("layers", len(self.layers) + 1, "layers")
+    def _add_layer(self, message: Any) -> None:
+        if self.queries:
+            raise request_error("A layer comes after a line or a polytope.", self._position, "Send all layers first.")
+        if self._has_argmax():
+            raise request_error("A layer comes after ArgMax.", self._position, "ArgMax may only be the last layer.")
+        self.limits.check("legacy_layers", len(self.layers) + 1, "layers")
         layer = read_layer(message, f"layer {len(self.layers) + 1}")
-        known = self.extent if self.extent is not None else None if (n := layer.takes()) is None else Extent(n)
-        self.extent = None if known is None else layer.after(known)
+        input_shape = self.output_shape
+        if input_shape is None and (size := layer.input_size()) is not None:
+            input_shape = ActivationShape(size)
+        self.output_shape = None if input_shape is None else layer.output_shape(input_shape)
         self.layers.append(layer)
 
-    def _answerer(self, size: int) -> Answerer:
-        if self.answerer is None or self.answerer[0] != size:
-            decides = bool(self.layers) and self.layers[-1].title == "ArgMax"
-            self.answerer = (size, Answerer(network_of(self.layers, size), decides, self.limits))
-        return self.answerer[1]
+    def _has_argmax(self) -> bool:
+        return bool(self.layers) and self.layers[-1].kind == "ArgMax"
+
+    def _responder(self, size: int) -> Responder:
+        """Return the responder for inputs of a size; only the last one is kept."""
+        if size not in self.responders:
+            self.responders = {size: Responder(build_network(self.layers, size), self._has_argmax(), self.limits)}
+        return self.responders[size]

@@ -1,1 +1,1 @@
-"""Messages of the service, and the code made from them by ``make protos``."""
+"""The .proto files of the service, and the Python code that ``make protos`` generates from them."""

@@ -1,1 +1,1 @@
-"""The server: an asynchronous front and a pool of worker processes."""
+"""The server: a gRPC front end in threads, and a pool of worker processes that do the work."""

@@ -1,4 +1,4 @@
-"""Who may call: tokens, compared in constant time, and addresses that only the same machine reaches."""
+"""Who may call: bearer tokens, compared in constant time, and addresses that only the local machine can reach."""
 
 from __future__ import annotations
 
@@ -11,28 +11,26 @@ from typing import Any
 import grpc
 
 from ...errors import ArgumentError, FileError
-from .log import Log, Tally
+from .log import Log, ServerCounters
 
-SHORTEST, LONGEST = 16, 4096  # characters of a token
+MIN_TOKEN_CHARS, MAX_TOKEN_CHARS = 16, 4096
 
 
 def read_tokens(path: Path) -> tuple[bytes, ...]:
-    """The tokens of a file, one a line; empty lines and those that begin with # do not count.
+    """Read tokens from a file, one per line; empty lines and lines that begin with # are skipped.
 
-    Raises FileError where it cannot be read, ArgumentError where it holds none or one that is easily guessed.
+    Raises FileError if the file cannot be read, ArgumentError if it holds no token or one that is easy to guess.
     """
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, ValueError) as problem:
-        raise FileError(
-            "The file of tokens cannot be read.", where="--token-file", hint="Give a text file."
-        ) from problem
+        raise FileError("The token file cannot be read.", where="--token-file", hint="Give a text file.") from problem
     tokens = [line.strip() for line in lines if line.strip() and not line.lstrip().startswith("#")]
     if not tokens:
-        raise ArgumentError("The file holds no token.", where="--token-file", hint="Write one token a line.")
-    if any(not SHORTEST <= len(token) <= LONGEST or not token.isascii() for token in tokens):
+        raise ArgumentError("The file holds no token.", where="--token-file", hint="Write one token per line.")
+    if any(not MIN_TOKEN_CHARS <= len(token) <= MAX_TOKEN_CHARS or not token.isascii() for token in tokens):
         raise ArgumentError(
-            f"A token has fewer than {SHORTEST} characters, too many, or some that are not ASCII.",
+            f"A token has fewer than {MIN_TOKEN_CHARS} characters, more than {MAX_TOKEN_CHARS}, or is not ASCII.",
             where="--token-file",
             hint="Make one with: openssl rand -hex 32",
         )
@@ -40,7 +38,7 @@ def read_tokens(path: Path) -> tuple[bytes, ...]:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether an address is reached from the same machine only.
+    """Whether only the local machine can reach an address.
 
     >>> is_loopback("127.0.0.1"), is_loopback("::1"), is_loopback("localhost"), is_loopback("0.0.0.0")
     (True, True, True, False)
@@ -53,11 +51,11 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-class TokenGuard(grpc.ServerInterceptor):
-    """Lets calls in that bring ``authorization: Bearer <token>``, whatever they call; others learn nothing more."""
+class TokenInterceptor(grpc.ServerInterceptor):
+    """Refuses every call, whatever its method, that does not carry ``authorization: Bearer <token>``."""
 
-    def __init__(self, tokens: Sequence[bytes], log: Log, tally: Tally) -> None:
-        self.tokens, self.log, self.tally = tokens, log, tally
+    def __init__(self, tokens: Sequence[bytes], log: Log, counters: ServerCounters) -> None:
+        self.tokens, self.log, self.counters = tokens, log, counters
         self._refusal = grpc.stream_stream_rpc_method_handler(self._refuse)
 
     def intercept_service(
@@ -65,22 +63,22 @@ class TokenGuard(grpc.ServerInterceptor):
         continuation: Callable[[grpc.HandlerCallDetails], Any],
         handler_call_details: grpc.HandlerCallDetails,
     ) -> Any:
-        """Go on, or refuse."""
-        given = b""
+        """Return the handler of the call, or one that refuses it."""
+        credential = b""
         for key, value in handler_call_details.invocation_metadata or ():
             if key == "authorization":
-                given = value if isinstance(value, bytes) else value.encode("utf-8", "replace")
-        return continuation(handler_call_details) if self._known(given) else self._refusal
+                credential = value if isinstance(value, bytes) else value.encode("utf-8", "replace")
+        return continuation(handler_call_details) if self._is_known(credential) else self._refusal
 
-    def _known(self, given: bytes) -> bool:
-        found = False
-        for token in self.tokens:  # all of them, so that the time tells nothing
-            found |= hmac.compare_digest(given, b"Bearer " + token)
-        return found
+    def _is_known(self, credential: bytes) -> bool:
+        known = False
+        for token in self.tokens:  # compares with all of them, so that the time reveals nothing
+            known |= hmac.compare_digest(credential, b"Bearer " + token)
+        return known
 
     def _refuse(self, requests: Iterator[Any], context: grpc.ServicerContext) -> Iterator[Any]:
-        with self.tally.counting:
-            self.tally.refused_tokens += 1
+        with self.counters.lock:
+            self.counters.refused_tokens += 1
         self.log("refused", code="UNAUTHENTICATED", peer=context.peer())
         context.abort(grpc.StatusCode.UNAUTHENTICATED, "The token is missing or wrong.")
         yield from ()

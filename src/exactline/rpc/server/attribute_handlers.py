@@ -1,4 +1,4 @@
-"""What a worker does when asked for attributions: exact integrated gradients."""
+"""The job of a worker about attributions: exact integrated gradients."""
 
 from __future__ import annotations
 
@@ -7,53 +7,50 @@ from typing import Any
 
 import torch
 
-from ...attr.integrated_gradients import IntegratedGradients
+from ...attr.integrated_gradients import AttributionReport, IntegratedGradients
 from ...errors import ArgumentError
-from ..codec import given, tensors_of
+from ...results.codec import pack_tensors
+from ..codec import decode_point, unwrap_single
 from ..protos.exactline.v1 import exactline_pb2 as pb
-from . import writer
-from .line_handlers import options_of
-from .worker import Task
-from .writer import Column, Teller
+from .encode import ProgressSender, encode_arrays, encode_head, encode_tail
+from .line_handlers import decode_options
+from .worker import JobContext
 
 
-def attribute(task: Task) -> Iterator[bytes]:
-    """Attributions of the shape of the inputs, what hangs on conventions and, if asked, the delta."""
-    asked = pb.AttributeRequest.FromString(task.payload)
-    network = task.network()
-    chosen = options_of(asked.options, task.device)
-    inputs = tensors_of(asked.inputs, "inputs")
-    baselines = tensors_of(asked.baselines, "baselines") if asked.baselines.inputs else None
-    if any(not t.dim() or len(t) > task.limits.lines_per_call for t in inputs):
+def handle_attribute(context: JobContext) -> Iterator[bytes]:
+    """Send the attributions, the convergence delta, and how much of them depends on subgradients."""
+    request = pb.AttributeRequest.FromString(context.payload)
+    network = context.network()
+    options = decode_options(request.options, context.device)
+    inputs = decode_point(request.inputs, "inputs")
+    baselines = decode_point(request.baselines, "baselines") if request.baselines.inputs else None
+    if any(not t.dim() or len(t) > context.limits.lines_per_call for t in inputs):
         raise ArgumentError("The number of examples is missing.", where="inputs", hint="Give arrays of (n, *in).")
-    method = IntegratedGradients(network, multiply_by_inputs=not asked.gradients)
-    found, delta = method.attribute(
-        inputs if network.several_inputs else given(inputs),
-        baselines if baselines is None or network.several_inputs else given(baselines),
-        _target(asked),
+    method = IntegratedGradients(network, multiply_by_inputs=not request.gradients_only)
+    attributions, delta = method.attribute(
+        inputs if network.several_inputs else unwrap_single(inputs),
+        baselines if baselines is None or network.several_inputs else unwrap_single(baselines),
+        _decode_target(request),
         return_convergence_delta=True,
-        device=task.device,
-        memory=chosen["memory"],
-        progress=Teller(task.say, asked.options.progress),
+        device=context.device,
+        memory=options["memory"],
+        progress=ProgressSender(context.send_message, request.options.progress),
     )
-    made = found if isinstance(found, tuple) else (found,)
-    report = method.report
-    pieces, stuck, hanging = (0, 0, torch.zeros(0)) if report is None else (report.pieces, report.stuck, report.hanging)
-    task.facts |= {"lines": len(inputs[0]), "breaks": pieces}
-    tensors = [*made, delta, hanging]
-    names = [*(f"attribution.{i}" for i in range(len(made))), "delta", "hanging"]
-    columns = [Column(name, t.dtype, tuple(t.shape[1:])) for name, t in zip(names, tensors, strict=True)]
-    yield writer.head(columns, network, task.checksum(), len(inputs[0]))
-    yield from writer.arrays(tensors, task.limits.answer_bytes)
-    yield writer.tail(pieces=pieces, stuck=stuck)
+    report = method.report or AttributionReport(0, 0, torch.zeros(0))
+    context.counters |= {"lines": len(inputs[0]), "breaks": report.pieces}
+    arrays = pack_tensors("attribution", attributions if isinstance(attributions, tuple) else (attributions,))
+    arrays |= {"delta": delta, "hanging": report.subgradient_range}
+    yield encode_head(arrays, network, context.checksum(), len(inputs[0]))
+    yield from encode_arrays(list(arrays.values()), context.limits.answer_bytes)
+    yield encode_tail(pieces=report.pieces, attribution_ambiguous=report.ambiguous)
 
 
-def _target(asked: pb.AttributeRequest) -> Any:
-    """Which output each example asks for, as the library takes it."""
-    places = [tuple(t.places) for t in asked.targets]
-    flat = [place[0] if len(place) == 1 else place for place in places]
-    if asked.one_each:
-        return flat
-    if len(flat) > 1:
-        raise ArgumentError("There are several targets.", where="targets", hint="Set one_each, or give one.")
-    return flat[0] if flat else None
+def _decode_target(request: pb.AttributeRequest) -> Any:
+    """Return the target of all examples, or the list of those of each."""
+    indices = [tuple(index.indices) for index in request.targets]
+    targets = [index[0] if len(index) == 1 else index for index in indices]
+    if request.target_per_example:
+        return targets
+    if len(targets) > 1:
+        raise ArgumentError("There are several targets.", where="targets", hint="Give one, or set target_per_example.")
+    return targets[0] if targets else None

@@ -1,86 +1,89 @@
-"""Models that a worker keeps ready, as many as fit a budget of bytes; those not used for longest go."""
+"""The networks that a worker keeps in memory, up to a number of bytes; the least recently used are dropped."""
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
+from torch import Tensor
+
 from ...errors import FileError
-from .ipc import Model
+from .ipc import ModelKey
 
 if TYPE_CHECKING:
     from ...network import Network
 
+NODE_BYTES = 1024  # counted for each node besides its tensors
 
-class Cache:
-    """Networks by the digest of their file and the way it is read."""
 
-    def __init__(self, most: int) -> None:
-        self.most = most
-        self.held: OrderedDict[Model, tuple[Network, int]] = OrderedDict()
+class NetworkCache:
+    """Networks by the digest of their file and how it is read."""
+
+    def __init__(self, max_bytes: int) -> None:
+        self.max_bytes = max_bytes
+        self.entries: OrderedDict[ModelKey, tuple[Network, int]] = OrderedDict()  # with their bytes
         self.bytes = self.hits = self.misses = 0
-        self._checksums: dict[Model, str] = {}
+        self._checksums: dict[ModelKey, str] = {}
 
-    def network(self, model: Model, fetch: Callable[[], bytes]) -> Network:
-        """The network of a model, read from its file where it is not at hand."""
-        if model in self.held:
+    def network(self, model: ModelKey, fetch: Callable[[], bytes]) -> Network:
+        """Return the network of a model; ``fetch`` returns its file if it is not cached."""
+        if model in self.entries:
             self.hits += 1
-            self.held.move_to_end(model)
-            return self.held[model][0]
+            self.entries.move_to_end(model)
+            return self.entries[model][0]
         self.misses += 1
-        network = read(model, fetch())
-        self.add(model, network, _bytes(network))
+        network = read_network(model, fetch())
+        self.add(model, network, _network_bytes(network))
         return network
 
-    def add(self, model: Model, network: Network, size: int) -> None:
-        """Keep one more, and let others go until all fit; one that never could is not kept."""
-        if size > self.most:
+    def add(self, model: ModelKey, network: Network, size: int) -> None:
+        """Cache a network unless it is too large by itself, and drop others until all fit."""
+        if size > self.max_bytes:
             return
-        self.held[model] = network, size
+        self.entries[model] = network, size
         self.bytes += size
-        while self.bytes > self.most:
-            model, (_, gone) = self.held.popitem(last=False)
-            self.bytes -= gone
-            self._checksums.pop(model, None)
+        while self.bytes > self.max_bytes:
+            dropped, (_, dropped_bytes) = self.entries.popitem(last=False)
+            self.bytes -= dropped_bytes
+            self._checksums.pop(dropped, None)
 
-    def checksum(self, model: Model, network: Network) -> str:
-        """A short name for the numbers of a network, worked out once for those that are kept."""
-        found = self._checksums.get(model) or network.checksum()
-        if model in self.held:
-            self._checksums[model] = found
-        return found
+    def checksum(self, model: ModelKey, network: Network) -> str:
+        """Return the checksum of a network, computed once for cached ones."""
+        checksum = self._checksums.get(model) or network.checksum()
+        if model in self.entries:
+            self._checksums[model] = checksum
+        return checksum
 
-    def facts(self) -> dict[str, Any]:
-        """How full it is."""
-        return {"models": len(self.held), "bytes": self.bytes, "hits": self.hits, "misses": self.misses}
+    def counters(self) -> dict[str, Any]:
+        """Return how many models and bytes are cached, and how often the cache was hit."""
+        return {"models": len(self.entries), "bytes": self.bytes, "hits": self.hits, "misses": self.misses}
 
 
-def read(model: Model, data: bytes) -> Network:
-    """A network out of the bytes of a file; what a file says lies elsewhere is not fetched.
+def read_network(model: ModelKey, data: bytes) -> Network:
+    """Read a network from the bytes of a file; data that the file keeps elsewhere is not fetched.
 
-    Raises FileError where it is damaged or of a format we do not know, UnsupportedError as exactline.load does.
+    Raises FileError if it is damaged or its format is unknown, UnsupportedError as exactline.load does.
     """
-    if model.ending == ".onnx":
+    if model.suffix == ".onnx":
         from ...formats.onnx import read_onnx
 
         return read_onnx(data, "model", folder=None, shape=model.shape)
-    if model.ending == ".nnet":
+    if model.suffix == ".nnet":
         from ...formats.nnet import read_nnet
 
         return read_nnet(data, "model", normalize=model.normalize)
-    if model.ending == ".eran":
+    if model.suffix == ".eran":
         from ...formats.eran import read_eran
 
         return read_eran(data, "model")
-    raise FileError(f"{model.ending!r} is not a format we know.", where="model", hint="Give .onnx, .nnet or .eran.")
+    raise FileError(
+        f"{model.suffix!r} is not a supported format.", where="model", hint="Give a file of .onnx, .nnet or .eran."
+    )
 
 
-def _bytes(network: Network) -> int:
-    from dataclasses import fields
-
-    from torch import Tensor
-
-    held = (getattr(node.op, field.name) for node in network.nodes for field in fields(node.op))
-    sizes = {id(v): v.numel() * v.element_size() for v in held if isinstance(v, Tensor)}
-    return sum(sizes.values()) + 1024 * len(network.nodes)
+def _network_bytes(network: Network) -> int:
+    values = (getattr(node.op, field.name) for node in network.nodes for field in fields(node.op))
+    sizes = {id(v): v.numel() * v.element_size() for v in values if isinstance(v, Tensor)}
+    return sum(sizes.values()) + NODE_BYTES * len(network.nodes)

@@ -1,6 +1,7 @@
-"""A process that has imported everything and does nothing but fork workers: a new one is there in milliseconds.
+"""The fork server: a process that imports everything once and forks workers, each within milliseconds.
 
-It is started before the server has threads, has none itself, and never runs a job, so that forking it is safe.
+The server starts it before it has threads itself. The fork server has no threads and runs no job, so that forking it
+is safe.
 """
 
 from __future__ import annotations
@@ -14,60 +15,60 @@ import sys
 from importlib import import_module
 from typing import Any
 
-FORK = b"F"
-PID = 8  # bytes
-HEAVY = (
-    *("torch.nn.functional", "torch.fx.experimental.symbolic_shapes"),  # the latter takes half a second
-    *("exactline.api", "exactline.results.check", "exactline.decide.decisions", "exactline.attr"),
-    *("exactline.api", "exactline.decide.regions", "numpy.random", "numpy.ma"),
+FORK_COMMAND = b"F"
+PID_BYTES = 8
+PRELOADED_MODULES = (
+    *("torch.nn.functional", "torch.fx.experimental.symbolic_shapes"),  # the second takes half a second to import
+    *("exactline.api", "exactline.results.check", "exactline.attr", "numpy.random", "numpy.ma"),
+    *("exactline.decide.decisions", "exactline.decide.regions"),
 )
-USEFUL = ("onnx", "exactline.formats.onnx")  # where they are installed
+OPTIONAL_MODULES = ("onnx", "exactline.formats.onnx")  # preloaded if installed
 
 
 def main() -> None:
-    """Fork a worker for every socket that comes, until nobody is there to send one."""
+    """Fork a worker for every socket that the server sends, until the server closes the control socket."""
     control = socket.socket(fileno=int(sys.argv[1]))
     settings: dict[str, Any] = json.loads(sys.argv[2])
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the system buries the dead
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel reaps dead workers
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    _imported()
-    control.sendall(FORK)  # ready
+    _preload()
+    control.sendall(FORK_COMMAND)  # tells the server that it is ready
     while True:
-        asked, fds, _, _ = socket.recv_fds(control, 1, 1)
-        if not asked:
+        command, fds, _, _ = socket.recv_fds(control, 1, 1)
+        if not command:
             os._exit(0)
         pid = os.fork()
         if pid == 0:
             control.close()
-            _live(fds[0], settings)
+            _run_child(fds[0], settings)
         os.close(fds[0])
-        control.sendall(pid.to_bytes(PID, "little"))
+        control.sendall(pid.to_bytes(PID_BYTES, "little"))
 
 
-def _imported() -> None:
-    """All that workers need, once."""
+def _preload() -> None:
+    """Import what workers need."""
     import torch
 
     from . import worker
 
-    torch.set_num_threads(1)  # threads that are there at a fork are not there after it
-    for name in (*HEAVY, *sorted({place.partition(":")[0] for place in worker.WORK.values()})):
+    torch.set_num_threads(1)  # a fork would not copy the threads
+    for name in (*PRELOADED_MODULES, *sorted({handler.partition(":")[0] for handler in worker.JOB_HANDLERS.values()})):
         import_module(name)
-    for name in USEFUL:
+    for name in OPTIONAL_MODULES:
         try:
             import_module(name)
         except ImportError:
             break
     gc.collect()
-    gc.freeze()  # what is never collected stays shared with the workers
+    gc.freeze()  # pages that no collection touches stay shared with the workers
 
 
-def _live(fd: int, settings: dict[str, Any]) -> None:
-    """A worker's whole life."""
-    from .worker import work
+def _run_child(fd: int, settings: dict[str, Any]) -> None:
+    """Run a worker in the forked process, until its server closes the socket."""
+    from .worker import run_worker
 
     try:
-        work(fd, settings)
+        run_worker(fd, settings)
     finally:
         os._exit(0)
 

@@ -1,4 +1,4 @@
-"""The door every call comes through: limits on calls, deadlines, errors as statuses, one line of log each."""
+"""What every call passes through: limits on calls, deadlines, errors as statuses, one line in the log."""
 
 from __future__ import annotations
 
@@ -12,139 +12,146 @@ from typing import Any
 import grpc
 
 from ...errors import ExactlineError, ServiceError
-from ..limits import Limits, refuse
-from ..status import KEY, status_of
-from .call import Call, Cancelled, Expired, Refused
-from .ipc import Job, Model, facts_of
-from .log import Log, Tally
-from .pool import Pool
+from ..limits import Limits
+from ..status import ERROR_METADATA_KEY, encode_error
+from .call import CallCancelled, CallExpired, JobFailed, WorkerCall
+from .ipc import ModelKey, WorkerJob, error_fields
+from .log import Log, ServerCounters
+from .pool import WorkerPool
 
-Function = Callable[[Any, "Visit"], Iterator[bytes]]  # of a request, or of an iterator of its messages, as bytes
+Handler = Callable[[Any, "CallContext"], Iterator[bytes]]  # of the request's bytes, or an iterator of its messages
 
 
-class Visit:
-    """One call, as the function that answers it sees it."""
+class CallContext:
+    """A gRPC call and what its handler needs to answer it."""
 
-    def __init__(self, door: Door, context: grpc.ServicerContext) -> None:
-        self.door, self.context = door, context
-        self.facts: dict[str, Any] = {}  # for the log: lines, breaks
-        cap, theirs = door.limits.seconds, context.time_remaining()
-        self.capped = theirs is None or theirs >= cap  # whether the server's own limit ends the call first
-        self.deadline = time.monotonic() + (cap if theirs is None else min(theirs, cap))
+    def __init__(self, interceptor: Interceptor, grpc_context: grpc.ServicerContext) -> None:
+        self.interceptor, self.grpc_context = interceptor, grpc_context
+        self.counters: dict[str, Any] = {}  # lines and breaks, for the log
+        limit, remaining = interceptor.limits.call_seconds, grpc_context.time_remaining()
+        self.ends_by_server_limit = remaining is None or remaining >= limit  # rather than by the client's deadline
+        self.deadline = time.monotonic() + (limit if remaining is None else min(remaining, limit))
 
     @property
     def limits(self) -> Limits:
-        return self.door.limits
+        """The limits of the server."""
+        return self.interceptor.limits
 
-    def answers(self, job: Job, fetch: Callable[[Model], bytes] | None = None) -> Iterator[bytes]:
-        """What a worker says to a job, message by message; facts for the log come with the last."""
-        with self.call(job, fetch) as call:
+    def run_job(self, job: WorkerJob, fetch: Callable[[ModelKey], bytes] | None = None) -> Iterator[bytes]:
+        """Run a job on a worker and yield its messages; ``fetch`` returns the file of a model."""
+        with self.open_call(job, fetch) as call:
             yield from call
 
     @contextmanager
-    def call(self, job: Job, fetch: Callable[[Model], bytes] | None = None) -> Generator[Call]:
-        """A call of the pool that ends with this one, whether it is cancelled, late or done."""
-        call = self.door.pool.call(job, max(0.0, self.deadline - time.monotonic()), fetch=fetch)
-        call.stuck = self.context.cancel
-        if not self.context.add_callback(call.cancel):
-            raise Cancelled("cancelled before it began")
+    def open_call(self, job: WorkerJob, fetch: Callable[[ModelKey], bytes] | None = None) -> Generator[WorkerCall]:
+        """Create a call of the pool that ends when this call is cancelled, expires or is done."""
+        call = self.interceptor.pool.new_call(job, max(0.0, self.deadline - time.monotonic()), fetch=fetch)
+        call.on_unread = self.grpc_context.cancel
+        if not self.grpc_context.add_callback(call.cancel):
+            raise CallCancelled("cancelled before it began")
         try:
             yield call
         finally:
             call.close()
-            self.facts |= call.facts
+            self.counters |= call.counters
 
 
-class Door:
-    """Makes handlers for gRPC out of functions of bytes."""
+class Interceptor:
+    """Makes gRPC method handlers of functions from bytes to bytes."""
 
-    def __init__(self, pool: Pool, limits: Limits, log: Log) -> None:
+    def __init__(self, pool: WorkerPool, limits: Limits, log: Log) -> None:
         self.pool, self.limits, self.log = pool, limits, log
-        self.tally = Tally()
+        self.counters = ServerCounters()
 
-    def one_to_one(self, method: str, function: Function) -> grpc.RpcMethodHandler[bytes, bytes]:
-        """A request, an answer."""
-        return grpc.unary_unary_rpc_method_handler(self._single(method, function))
+    def unary_unary(self, method: str, handler: Handler) -> grpc.RpcMethodHandler[bytes, bytes]:
+        """Wrap a handler of one request that gives one answer."""
+        return grpc.unary_unary_rpc_method_handler(self._answer_once(method, handler))
 
-    def one_to_many(self, method: str, function: Function) -> grpc.RpcMethodHandler[bytes, bytes]:
-        """A request, a stream of answers."""
-        return grpc.unary_stream_rpc_method_handler(self._stream(method, function))
+    def unary_stream(self, method: str, handler: Handler) -> grpc.RpcMethodHandler[bytes, bytes]:
+        """Wrap a handler of one request that gives a stream of answers."""
+        return grpc.unary_stream_rpc_method_handler(self._answer_stream(method, handler))
 
-    def many_to_one(self, method: str, function: Function) -> grpc.RpcMethodHandler[bytes, bytes]:
-        """A stream of requests, an answer."""
-        return grpc.stream_unary_rpc_method_handler(self._single(method, function))
+    def stream_unary(self, method: str, handler: Handler) -> grpc.RpcMethodHandler[bytes, bytes]:
+        """Wrap a handler of a stream of requests that gives one answer."""
+        return grpc.stream_unary_rpc_method_handler(self._answer_once(method, handler))
 
-    def many_to_many(self, method: str, function: Function) -> grpc.RpcMethodHandler[bytes, bytes]:
-        """Streams both ways."""
-        return grpc.stream_stream_rpc_method_handler(self._stream(method, function))
+    def stream_stream(self, method: str, handler: Handler) -> grpc.RpcMethodHandler[bytes, bytes]:
+        """Wrap a handler of a stream of requests that gives a stream of answers."""
+        return grpc.stream_stream_rpc_method_handler(self._answer_stream(method, handler))
 
-    def _single(self, method: str, function: Function) -> Callable[[Any, grpc.ServicerContext], bytes]:
-        def answer(request: Any, context: grpc.ServicerContext) -> bytes:
-            (found,) = self._visited(method, function, request, context)
-            return found
-
-        return answer
-
-    def _stream(self, method: str, function: Function) -> Callable[[Any, grpc.ServicerContext], Iterator[bytes]]:
-        def answer(request: Any, context: grpc.ServicerContext) -> Iterator[bytes]:
-            return self._visited(method, function, request, context)
+    def _answer_once(self, method: str, handler: Handler) -> Callable[[Any, grpc.ServicerContext], bytes]:
+        def answer(request: Any, grpc_context: grpc.ServicerContext) -> bytes:
+            (message,) = self._answer(method, handler, request, grpc_context)
+            return message
 
         return answer
 
-    def _visited(self, method: str, function: Function, request: Any, context: grpc.ServicerContext) -> Iterator[bytes]:
-        """Answer a call; whatever goes wrong ends it with a status and nothing else."""
+    def _answer_stream(self, method: str, handler: Handler) -> Callable[[Any, grpc.ServicerContext], Iterator[bytes]]:
+        def answer(request: Any, grpc_context: grpc.ServicerContext) -> Iterator[bytes]:
+            return self._answer(method, handler, request, grpc_context)
+
+        return answer
+
+    def _answer(
+        self, method: str, handler: Handler, request: Any, grpc_context: grpc.ServicerContext
+    ) -> Iterator[bytes]:
+        """Answer a call; an error ends the call with a status and has no other effect."""
         began = time.monotonic()
-        visit = Visit(self, context)
-        code = grpc.StatusCode.CANCELLED  # unless something else is known
+        context = CallContext(self, grpc_context)
+        code = grpc.StatusCode.CANCELLED  # unless the call ends in another way
         fault: dict[str, Any] = {}
         try:
-            with self._counted():
-                yield from function(request, visit)
+            with self._count_call():
+                yield from handler(request, context)
             code = grpc.StatusCode.OK
         except GeneratorExit:
             raise
-        except Exception as problem:  # noqa: BLE001 a call that fails must never take the server along
-            facts = self._facts(problem, visit)
-            if facts["code"] == "internal":
+        except Exception as problem:  # noqa: BLE001 a call that fails must not end the server
+            fields = self._error_fields(problem, context)
+            if fields["code"] == "internal":
                 if os.environ.get("EXACTLINE_TRACEBACK"):
                     traceback.print_exc()
-                fault = {"fault": facts["problem"]}
-            code, message, parts = status_of(facts)
-            context.set_trailing_metadata(((KEY, parts),))
-            context.abort(code, message)
+                fault = {"fault": fields["problem"]}
+            code, message, metadata = encode_error(fields)
+            grpc_context.set_trailing_metadata(((ERROR_METADATA_KEY, metadata),))
+            grpc_context.abort(code, message)
         finally:
-            self._told(method, code, time.monotonic() - began, visit, fault)
+            self._record(method, code, time.monotonic() - began, context, fault)
 
     @contextmanager
-    def _counted(self) -> Generator[None]:
-        tally = self.tally
-        with tally.counting:
-            tally.in_flight += 1
-            many = tally.in_flight > self.limits.concurrent_calls
+    def _count_call(self) -> Generator[None]:
+        """Count a call as in flight, or refuse it if there are too many."""
+        counters = self.counters
+        with counters.lock:
+            counters.in_flight += 1
+            too_many = counters.in_flight > self.limits.concurrent_calls
         try:
-            if many:
-                raise refuse("concurrent_calls", self.limits, "Too many calls are under way.")
+            if too_many:
+                raise self.limits.error("concurrent_calls", "Too many calls are in flight.")
             yield
         finally:
-            with tally.counting:
-                tally.in_flight -= 1
+            with counters.lock:
+                counters.in_flight -= 1
 
-    def _facts(self, problem: Exception, visit: Visit) -> dict[str, Any]:
-        if isinstance(problem, Refused):
-            return problem.facts
+    def _error_fields(self, problem: Exception, context: CallContext) -> dict[str, Any]:
+        if isinstance(problem, JobFailed):
+            return problem.error
         if isinstance(problem, ExactlineError):
-            return facts_of(problem)
-        if isinstance(problem, Expired):
-            if visit.capped:
-                return facts_of(refuse("seconds", self.limits, "The call takes too long."))
+            return error_fields(problem)
+        if isinstance(problem, CallExpired):
+            if context.ends_by_server_limit:
+                return error_fields(self.limits.error("call_seconds", "The call takes too long."))
             return {"code": "late", "problem": "The call's own deadline has passed.", "where": "", "hint": ""}
-        if isinstance(problem, Cancelled):
-            return facts_of(ServiceError("The call was cancelled.", where="server", hint="Try again."))
+        if isinstance(problem, CallCancelled):
+            return error_fields(ServiceError("The call was cancelled.", where="server", hint="Try again."))
         return {"code": "internal", "problem": type(problem).__name__}
 
-    def _told(self, method: str, code: grpc.StatusCode, seconds: float, visit: Visit, fault: dict[str, Any]) -> None:
-        lines, breaks = (int(visit.facts.get(name, 0)) for name in ("lines", "breaks"))
-        self.tally.ended(method, code.name, lines, breaks)
-        known = {"lines": lines, "breaks": breaks} if lines or breaks else {}
-        told = {"method": method, "code": code.name, "seconds": round(seconds, 4), "peer": visit.context.peer()}
-        self.log("call", **told, **known, **fault)
+    def _record(
+        self, method: str, code: grpc.StatusCode, seconds: float, context: CallContext, fault: dict[str, Any]
+    ) -> None:
+        """Count a call that has ended, and log it."""
+        lines, breaks = (int(context.counters.get(name, 0)) for name in ("lines", "breaks"))
+        self.counters.record_call(method, code.name, lines, breaks)
+        counts = {"lines": lines, "breaks": breaks} if lines or breaks else {}
+        peer = context.grpc_context.peer()
+        self.log("call", method=method, code=code.name, seconds=round(seconds, 4), peer=peer, **counts, **fault)

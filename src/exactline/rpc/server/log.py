@@ -1,4 +1,4 @@
-"""What the server tells its operator: one JSON object a line, without data, tokens or paths; and what it counts."""
+"""The server's log, one JSON object per line without data, tokens or paths, and the server's counters."""
 
 from __future__ import annotations
 
@@ -12,37 +12,37 @@ from typing import Any, TextIO
 
 
 class Log:
-    """Lines of JSON on standard error, whole even where many threads write."""
+    """Writes lines of JSON to standard error; lines of several threads do not mix."""
 
     def __init__(self, stream: TextIO | None = None) -> None:
         self.stream = stream
-        self._writing = threading.Lock()
+        self._lock = threading.Lock()
 
-    def __call__(self, event: str, **facts: Any) -> None:
-        """One event, with what there is to say of it."""
+    def __call__(self, event: str, **fields: Any) -> None:
+        """Write one event with its fields."""
         now = datetime.now(UTC).isoformat(timespec="milliseconds")
-        line = json.dumps({"time": now, "event": event} | facts)
+        line = json.dumps({"time": now, "event": event} | fields)
         stream = sys.stderr if self.stream is None else self.stream
-        with self._writing:
+        with self._lock:
             try:
                 stream.write(f"{line}\n")
                 stream.flush()
             except (OSError, ValueError):
-                pass  # whoever read it is gone; the service goes on
+                pass  # nobody reads the log any more; the service continues
 
 
-class Tally:
-    """Counts since the start."""
+class ServerCounters:
+    """Counts since the server started; hold `lock` to read or change several of them."""
 
     def __init__(self) -> None:
-        self.began = time.monotonic()
-        self.calls: Counter[str] = Counter()
+        self.started_at = time.monotonic()
+        self.calls: Counter[str] = Counter()  # by method and status, such as "Restrict OK"
         self.lines = self.breaks = self.in_flight = self.refused_tokens = 0
-        self.counting = threading.Lock()
+        self.lock = threading.Lock()
 
-    def ended(self, method: str, code: str, lines: int, breaks: int) -> None:
-        """One more call is over."""
-        with self.counting:
+    def record_call(self, method: str, code: str, lines: int, breaks: int) -> None:
+        """Count a call that has ended."""
+        with self.lock:
             self.calls[f"{method} {code}"] += 1
             self.lines += lines
             self.breaks += breaks

@@ -1,13 +1,14 @@
-"""A pool of worker processes: calls wait for one in order, and a cancelled or late call ends its worker.
+"""A pool of worker processes: calls wait for a worker in order; a cancelled or expired call kills its worker.
 
-    pool = Pool(workers=2, limits=Limits()).start()
-    call = pool.call(Job("restrict", request, model), seconds=60)   # nothing happens yet
-    for message in call: ...                                        # waits in the queue, then streams; bounded memory
-    call.facts                                                      # what the worker says of the job: lines, breaks
-    call.cancel()                                                   # from any thread: the worker is killed, not asked
+    pool = WorkerPool(workers=2, limits=Limits()).start()
+    call = pool.new_call(WorkerJob("restrict", request, model), seconds=60)   # nothing happens yet
+    for message in call: ...                              # waits in the queue, then streams in bounded memory
+    call.counters                                         # what the worker counted: lines, breaks
+    call.cancel()                                         # from any thread: kills the worker
 
-Errors are those of ``exactline.errors`` (what the worker refused, a LimitError for the queue and the time) and
-``Lost`` where the worker died; a job whose worker died before it said anything is done once more by another.
+A call raises the errors of ``exactline.errors`` (LimitError for the queue), JobFailed for an error of the worker,
+CallExpired, CallCancelled, and WorkerLost if the worker died. A job whose worker died before its first message is run
+once more by another worker.
 """
 
 from __future__ import annotations
@@ -16,172 +17,181 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 
 from ...errors import ServiceError
-from ..limits import Limits, refuse
-from .call import Call, Cancelled, Expired
-from .ipc import Job, Model
-from .process import Nursery, Worker
+from ..limits import Limits
+from .call import CallCancelled, CallExpired, WorkerCall
+from .ipc import ModelKey, WorkerJob
+from .process import ForkServer, WorkerProcess
 
-BEAT = 0.1  # seconds between two looks at what is idle or late
+SUPERVISION_SECONDS = 0.1  # between two checks for dead workers and expired calls
 
 
 @dataclass
-class Counts:
-    """What happened since the start."""
+class PoolCounters:
+    """Events since the start."""
 
     forked: int = 0
-    killed: int = 0  # by us: cancelled or late
-    died: int = 0  # of their own, or by somebody else's hand
+    killed: int = 0  # by the pool, because a call was cancelled or expired
+    died: int = 0  # for any other reason
     retried: int = 0
 
 
 @dataclass
 class PoolStats:
-    """The pool at one moment."""
+    """The state of the pool at one moment."""
 
     workers: int
     busy: int
     queued: int
     pids: tuple[int, ...]
-    cache: dict[str, int]  # of all workers together
-    counts: Counts = field(default_factory=Counts)
+    cache: dict[str, int]  # summed over all workers
+    counters: PoolCounters = field(default_factory=PoolCounters)
 
 
-class Pool:
-    """Workers, and the calls that run on them or wait for one."""
+class WorkerPool:
+    """Worker processes, and the calls that run on them or wait for one."""
 
     def __init__(self, workers: int, limits: Limits, *, device: str = "cpu", threads: int = 1) -> None:
         self.size, self.limits = workers, limits
-        self.counts = Counts()
-        self._nursery = Nursery({"limits": limits.as_dict(), "device": device, "threads": threads})
+        self.counters = PoolCounters()
+        self._forkserver = ForkServer({"limits": asdict(limits), "device": device, "threads": threads})
         self._changed = threading.Condition()
-        self._idle: list[Worker] = []  # the last was used last
-        self._all: list[Worker] = []
-        self._waiting: deque[Call] = deque()
-        self._running: set[Call] = set()
+        self._idle: list[WorkerProcess] = []  # the most recently used last
+        self._all: list[WorkerProcess] = []
+        self._waiting: deque[WorkerCall] = deque()
+        self._running: set[WorkerCall] = set()
         self._closing = False
-        self._keeper = threading.Thread(target=self._keep, name="keeper", daemon=True)
+        self._supervisor = threading.Thread(target=self._supervise, name="supervisor", daemon=True)
 
-    def start(self) -> Pool:
-        """Fork the workers; back when all are there."""
-        self._nursery.start()
+    def start(self) -> WorkerPool:
+        """Fork the workers; returns when all of them exist."""
+        self._forkserver.start()
         self._refill()
-        self._keeper.start()
+        self._supervisor.start()
         return self
 
-    def call(self, job: Job, seconds: float, *, fetch: Callable[[Model], bytes] | None = None) -> Call:
-        """A call that has yet to begin; ``fetch`` gives the bytes of a model that a worker does not have."""
-        return Call(self, job, time.monotonic() + seconds, fetch)
+    def new_call(
+        self, job: WorkerJob, seconds: float, *, fetch: Callable[[ModelKey], bytes] | None = None
+    ) -> WorkerCall:
+        """Create a call that has not begun; ``fetch`` returns the file of a model that a worker does not have."""
+        return WorkerCall(self, job, time.monotonic() + seconds, fetch)
 
-    def take(self, call: Call) -> Worker:
-        """Wait for a worker, first come first served."""
+    def acquire_worker(self, call: WorkerCall) -> WorkerProcess:
+        """Wait for a worker, first come, first served."""
         with self._changed:
             if not self._idle or self._waiting:
-                self._queue(call)
+                self._enqueue(call)
             try:
-                while not (self._alive() and (not self._waiting or self._waiting[0] is call)):
-                    self._may_wait(call)
+                while not (self._has_idle_worker() and (not self._waiting or self._waiting[0] is call)):
+                    self._check_waiting(call)
                     self._changed.wait(min(1.0, max(0.0, call.deadline - time.monotonic())))
-                self._may_wait(call)
+                self._check_waiting(call)
                 self._running.add(call)
-                return self._best(call.job.model)
+                return self._select_worker(call.job.model)
             finally:
                 if call in self._waiting:
                     self._waiting.remove(call)
                 self._changed.notify_all()
 
-    def _queue(self, call: Call) -> None:
+    def _enqueue(self, call: WorkerCall) -> None:
         if len(self._waiting) >= self.limits.queue_length:
-            raise refuse("queue_length", self.limits, f"All workers are busy and {len(self._waiting)} calls wait.")
+            raise self.limits.error("queue_length", f"All workers are busy and {len(self._waiting)} calls wait.")
         self._waiting.append(call)
 
-    def _may_wait(self, call: Call) -> None:
+    def _check_waiting(self, call: WorkerCall) -> None:
+        """Raise if a call must not wait any longer."""
         if self._closing:
-            raise ServiceError("The server is ending.", where="queue", hint="Try again in a while.")
+            raise ServiceError("The server is shutting down.", where="queue", hint="Try again later.")
         if call.cancelled:
-            raise Cancelled("cancelled while waiting")
+            raise CallCancelled("cancelled while waiting")
         if time.monotonic() >= call.deadline:
-            raise Expired("waited for a worker until the end of its time")
+            raise CallExpired("the deadline passed while the call waited for a worker")
 
-    def _alive(self) -> bool:
-        """Whether a worker is idle; those that died meanwhile are left to the past."""
-        for worker in [w for w in self._idle if w.gone()]:
+    def _has_idle_worker(self) -> bool:
+        """Whether a worker is idle; discards idle workers that have died."""
+        for worker in [w for w in self._idle if w.has_died()]:
             self._idle.remove(worker)
-            self._lose(worker)
-            self.counts.died += 1
+            self._discard(worker)
+            self.counters.died += 1
         return bool(self._idle)
 
-    def _best(self, model: Model | None) -> Worker:
-        """An idle worker that has the model at hand, or the one that was used last."""
-        place = next((i for i, w in enumerate(self._idle) if model in w.models), len(self._idle) - 1)
-        return self._idle.pop(place)
+    def _select_worker(self, model: ModelKey | None) -> WorkerProcess:
+        """Take an idle worker that has the model, or else the most recently used one."""
+        i = next((i for i, w in enumerate(self._idle) if model in w.sent_models), len(self._idle) - 1)
+        return self._idle.pop(i)
 
-    def give(self, call: Call, worker: Worker, *, fit: bool) -> None:
-        """A worker back from a call; one that is not fit for another is killed and replaced."""
+    def release_worker(self, call: WorkerCall, worker: WorkerProcess, *, reusable: bool) -> None:
+        """Take a worker back from a call; one that is not reusable is killed and replaced."""
         with self._changed:
             self._running.discard(call)
-            if fit and not self._closing:
+            if reusable and not self._closing:
                 self._idle.append(worker)
             else:
-                self._lose(worker)
+                self._discard(worker)
             self._changed.notify_all()
 
-    def _lose(self, worker: Worker) -> None:
+    def _discard(self, worker: WorkerProcess) -> None:
         if worker in self._all:
             self._all.remove(worker)
-        worker.end()
+        worker.close()
 
-    def nudge(self) -> None:
-        """Let whoever waits look again whether it still should."""
+    def wake_waiting(self) -> None:
+        """Let waiting calls check whether they were cancelled."""
         with self._changed:
             self._changed.notify_all()
 
     def stats(self) -> PoolStats:
-        """How the pool is now."""
+        """Return the current state of the pool."""
         with self._changed:
             cache = {"models": 0, "bytes": 0, "hits": 0, "misses": 0}
             for worker in self._all:
-                cache = {name: count + int(worker.cache.get(name, 0)) for name, count in cache.items()}
-            pids = tuple(worker.pid for worker in self._all)
-            return PoolStats(len(self._all), len(self._running), len(self._waiting), pids, cache, self.counts)
+                cache = {name: count + int(worker.cache_counters.get(name, 0)) for name, count in cache.items()}
+            return PoolStats(
+                workers=len(self._all),
+                busy=len(self._running),
+                queued=len(self._waiting),
+                pids=tuple(worker.pid for worker in self._all),
+                cache=cache,
+                counters=self.counters,
+            )
 
     def close(self) -> None:
-        """End all workers, and with them whatever they do."""
+        """Cancel all calls and end all workers."""
         with self._changed:
             self._closing = True
             calls = list(self._running)
             self._changed.notify_all()
         for call in calls:
             call.cancel()
-        self._keeper.join()
+        self._supervisor.join()
         with self._changed:
             for worker in self._idle:
-                self._lose(worker)
+                self._discard(worker)
             self._idle.clear()
-        self._nursery.close()
+        self._forkserver.close()
 
-    def _keep(self) -> None:
-        """Until the end: workers that are gone are replaced, calls that are late are ended."""
+    def _supervise(self) -> None:
+        """Replace dead workers and end expired calls, until the pool closes."""
         while True:
             with self._changed:
                 if self._closing:
                     return
-                self._changed.wait(BEAT)
-                self._alive()
-                late = [c for c in self._running if time.monotonic() > c.deadline + BEAT]
-            for call in late:
+                self._changed.wait(SUPERVISION_SECONDS)
+                self._has_idle_worker()
+                expired = [c for c in self._running if time.monotonic() > c.deadline + SUPERVISION_SECONDS]
+            for call in expired:
                 call.expire()
             self._refill()
 
     def _refill(self) -> None:
         while not self._closing and len(self._all) < self.size:
-            worker = self._nursery.fork()
+            worker = self._forkserver.fork()
             if worker is None:
-                return  # the nursery was lost and starts again; the next beat tries once more
+                return  # the fork server restarts; the supervisor tries again
             with self._changed:
-                self.counts.forked += 1
+                self.counters.forked += 1
                 self._all.append(worker)
                 self._idle.insert(0, worker)
                 self._changed.notify_all()

@@ -1,4 +1,4 @@
-"""The server's side of its processes: the nursery that forks workers, and a worker at the end of its socket."""
+"""The server's handles of its processes: a worker at the other end of a socket, and the fork server."""
 
 from __future__ import annotations
 
@@ -14,51 +14,55 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from ...errors import MissingError, ServiceError
-from .forkserver import FORK, PID
-from .ipc import Model
+from .forkserver import FORK_COMMAND, PID_BYTES
+from .ipc import ModelKey
 
-BUFFER = 1 << 20  # bytes
-SINGLE = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}  # until a worker says more
-PATIENCE = 120.0  # seconds for a nursery to import everything
+SOCKET_BUFFER_BYTES = 1 << 20
+SINGLE_THREAD_ENV = {
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+}  # until a worker sets its own
+START_SECONDS = 120.0  # for the fork server to import everything
 
 
-class Worker:
-    """A worker process, as the server knows it."""
+class WorkerProcess:
+    """The server's handle of a worker process."""
 
     def __init__(self, connection: Connection, pid: int) -> None:
         self.connection, self.pid = connection, pid
-        self.models: set[Model] = set()  # that it was sent
-        self.cache: dict[str, Any] = {}  # as it said last
-        self._handle = _handle(pid)
-        self._ending = threading.Lock()
+        self.sent_models: set[ModelKey] = set()  # whose files it was sent
+        self.cache_counters: dict[str, Any] = {}  # as of its last job
+        self._pidfd = _open_pidfd(pid)
+        self._lock = threading.Lock()
 
     def kill(self) -> None:
-        """At once; whoever waits for it sees its socket close."""
-        with self._ending, contextlib.suppress(ProcessLookupError):
-            if self._handle is None:
+        """Kill the process; a thread that reads from its socket sees the socket close."""
+        with self._lock, contextlib.suppress(ProcessLookupError):
+            if self._pidfd is None:
                 os.kill(self.pid, signal.SIGKILL)
-            elif self._handle >= 0:
-                signal.pidfd_send_signal(self._handle, signal.SIGKILL)
+            elif self._pidfd >= 0:
+                signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
 
-    def gone(self) -> bool:
-        """Whether an idle worker died: it says nothing unless asked, so that anything to read is its end."""
+    def has_died(self) -> bool:
+        """Whether an idle worker has died: it sends nothing without a job, so anything to read is the end of file."""
         try:
             return self.connection.poll(0)
         except OSError:
             return True
 
-    def end(self) -> None:
-        """Kill it and let go of everything."""
+    def close(self) -> None:
+        """Kill the process and close its descriptors."""
         self.kill()
-        with self._ending:
-            if self._handle is not None and self._handle >= 0:
-                os.close(self._handle)
-                self._handle = -1
+        with self._lock:
+            if self._pidfd is not None and self._pidfd >= 0:
+                os.close(self._pidfd)
+                self._pidfd = -1
         self.connection.close()
 
 
-def _handle(pid: int) -> int | None:
-    """What names this very process, even after its number is another's; None where systems have no such thing."""
+def _open_pidfd(pid: int) -> int | None:
+    """Open a descriptor of the process, which survives reuse of its id; -1 if it has ended, None if unsupported."""
     try:
         return os.pidfd_open(pid)
     except ProcessLookupError:
@@ -67,31 +71,33 @@ def _handle(pid: int) -> int | None:
         return None
 
 
-def _pair() -> tuple[socket.socket, socket.socket]:
-    """Two ends of a socket that takes a good part of a message before anybody must read."""
-    pair = socket.socketpair()
-    for end in pair:
-        end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, BUFFER)
-    return pair
+def _open_socket_pair() -> tuple[socket.socket, socket.socket]:
+    """Create connected sockets with buffers that hold a large part of a message."""
+    sockets = socket.socketpair()
+    for end in sockets:
+        end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SOCKET_BUFFER_BYTES)
+    return sockets
 
 
-class Nursery:
-    """The process that forks workers; it is started anew where somebody kills it."""
+class ForkServer:
+    """Starts the process that forks workers, and restarts it if it dies."""
 
     def __init__(self, settings: dict[str, Any]) -> None:
         self.settings = settings
         self._process: subprocess.Popen[bytes] | None = None
         self._control: socket.socket | None = None
-        self._forking = threading.Lock()
+        self._lock = threading.Lock()
 
     def start(self) -> None:
-        """Back when it is ready to fork."""
+        """Start the process; returns when it is ready to fork."""
         if not hasattr(os, "fork"):
             raise MissingError(
-                "The server needs a system that can fork processes.", where="serve", hint="Run it on Linux or macOS."
+                "The server needs an operating system that can fork processes.",
+                where="serve",
+                hint="Run it on Linux or macOS.",
             )
         ours, theirs = socket.socketpair()
-        loud = None if os.environ.get("EXACTLINE_TRACEBACK") else subprocess.DEVNULL
+        stderr = None if os.environ.get("EXACTLINE_TRACEBACK") else subprocess.DEVNULL
         self._process = subprocess.Popen(
             [
                 sys.executable,
@@ -104,41 +110,41 @@ class Nursery:
             pass_fds=[theirs.fileno()],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
-            stderr=loud,
-            start_new_session=True,  # a Ctrl-C is for the server, which ends its workers itself
-            env={"OMP_WAIT_POLICY": "PASSIVE"} | os.environ | SINGLE,
+            stderr=stderr,
+            start_new_session=True,  # Ctrl-C goes to the server, which ends its workers itself
+            env={"OMP_WAIT_POLICY": "PASSIVE"} | os.environ | SINGLE_THREAD_ENV,
         )
         theirs.close()
-        ours.settimeout(PATIENCE)
+        ours.settimeout(START_SECONDS)
         with contextlib.suppress(OSError):
-            if ours.recv(1) == FORK:
+            if ours.recv(1) == FORK_COMMAND:
                 self._control = ours
                 return
-        self._buried()
+        self._kill_process()
         ours.close()
         raise ServiceError(
-            "The process that starts workers could not be started.",
+            "The fork server, which starts the workers, did not start.",
             where="serve",
             hint="Set EXACTLINE_TRACEBACK=1 to see why.",
         )
 
-    def fork(self) -> Worker | None:
-        """A new worker; None where the nursery itself was lost, which is then on its way again."""
-        with self._forking:
+    def fork(self) -> WorkerProcess | None:
+        """Fork a worker; None if that failed. The next call restarts a fork server that has died."""
+        with self._lock:
             if self._control is None:
-                self._buried()
+                self._kill_process()
                 with contextlib.suppress(ServiceError):
                     self.start()
                 return None
             try:
-                ours, theirs = _pair()
+                ours, theirs = _open_socket_pair()
             except OSError:
-                return None  # no file descriptor is left: the next beat tries once more
+                return None  # no file descriptor is left; the pool tries again
             try:
-                socket.send_fds(self._control, [FORK], [theirs.fileno()])
-                told = self._control.recv(PID, socket.MSG_WAITALL)
-                if len(told) == PID:
-                    return Worker(Connection(ours.detach()), int.from_bytes(told, "little"))
+                socket.send_fds(self._control, [FORK_COMMAND], [theirs.fileno()])
+                pid = self._control.recv(PID_BYTES, socket.MSG_WAITALL)
+                if len(pid) == PID_BYTES:
+                    return WorkerProcess(Connection(ours.detach()), int.from_bytes(pid, "little"))
             except OSError:
                 pass
             finally:
@@ -149,14 +155,14 @@ class Nursery:
             return None
 
     def close(self) -> None:
-        """End it; workers end with their own sockets."""
-        with self._forking:
+        """End the process; workers end when their own sockets close."""
+        with self._lock:
             if self._control is not None:
                 self._control.close()
                 self._control = None
-            self._buried()
+            self._kill_process()
 
-    def _buried(self) -> None:
+    def _kill_process(self) -> None:
         if self._process is not None:
             self._process.kill()
             self._process.wait()

@@ -1,4 +1,4 @@
-"""The server: its settings checked, its workers started, its services put behind one door, and its end.
+"""The server: checks its settings, starts the workers and the gRPC services, and shuts down.
 
 with Server(Settings(port=0, models=folder)) as server:
     client = Client(server.address)
@@ -11,6 +11,7 @@ import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Self
 
@@ -18,97 +19,112 @@ import grpc
 
 from ...errors import ArgumentError, FileError, ServiceError
 from ...optional import require_package
-from ..legacy import handler as syrenn
+from .. import LEGACY_SERVICE_NAME, SERVICE_NAME
+from ..legacy.handler import create_handler
 from ..limits import MIB, Limits
-from . import service
-from .access import TokenGuard, is_loopback
-from .call import Expired, Refused
-from .interceptor import Door
-from .ipc import Job
+from .access import TokenInterceptor, is_loopback
+from .call import CallExpired, JobFailed
+from .interceptor import Interceptor
+from .ipc import WorkerJob
 from .log import Log
-from .pool import Pool
-from .service import Service
-from .store import Store
+from .pool import WorkerPool
+from .service import ExactlineService
+from .store import ModelStore
 
-PATIENCE = 120.0  # seconds for a worker to try its device
-MORE = 16  # calls that may come in beyond the limit, to be told so
-PING = 10_000  # milliseconds between two pings of a client, at least
+PROBE_SECONDS = 120.0  # for a worker to check its device
+SPARE_THREADS = 16  # for calls beyond the limit, which are refused with its name
+MIN_PING_MILLISECONDS = 10_000  # between two pings of a client
 
 
 @dataclass(frozen=True)
 class Settings:
-    """How a server is to be run."""
+    """The settings of a server, checked.
 
-    host: str = "127.0.0.1"
-    port: int = 50051  # 0 for any that is free
-    models: Path | None = None
-    device: str = "cpu"
-    workers: int = 0  # 0 for as many as there are processors
+    >>> Settings(port=0, workers=2).host
+    '127.0.0.1'
+
+    Raises ArgumentError if settings are unsafe or contradict each other, FileError if the folder does not exist.
+    """
+
+    host: str = "127.0.0.1"  # the address to listen on; others than loopback need TLS and tokens or client certificates
+    port: int = 50051  # 0 takes any free port
+    models: Path | None = None  # a folder of networks (ONNX, .nnet, ERAN), served by name
+    device: str = "cpu"  # where to compute: "cpu" or "cuda"
+    workers: int = 0  # number of worker processes; 0 for one per processor
     threads: int = 0  # of each worker; 0 for an equal share of the processors
-    tls_cert: Path | None = None
-    tls_key: Path | None = None
-    client_ca: Path | None = None
-    tokens: tuple[bytes, ...] = field(default=(), repr=False)
-    allow_upload: bool = False
-    reflection: bool = False
-    insecure: bool = False
-    limits: Limits = field(default_factory=Limits)
+    tls_cert: Path | None = None  # a PEM file with the server's certificate
+    tls_key: Path | None = None  # a PEM file with its key
+    client_ca: Path | None = None  # a PEM file with the authorities that must have signed the clients' certificates
+    tokens: tuple[bytes, ...] = field(default=(), repr=False)  # every call must carry one of them
+    allow_upload: bool = False  # whether clients may upload networks
+    reflection: bool = False  # whether clients may list the methods
+    insecure: bool = False  # allows other machines to connect without TLS and tokens
+    limits: Limits = field(default_factory=Limits)  # how much calls and workers may use
 
     def __post_init__(self) -> None:
         if (self.tls_cert is None) != (self.tls_key is None) or (self.client_ca and not self.tls_cert):
             raise ArgumentError(
                 "TLS needs a certificate and its key.", where="--tls-cert, --tls-key", hint="Give both or neither."
             )
-        guarded = self.tls_cert is not None and (bool(self.tokens) or self.client_ca is not None)
-        if not (is_loopback(self.host) or guarded or self.insecure):
+        protected = self.tls_cert is not None and (bool(self.tokens) or self.client_ca is not None)
+        if not (is_loopback(self.host) or protected or self.insecure):
             raise ArgumentError(
-                f"{self.host} is reached from other machines, and there is no TLS or no token.",
+                f"Other machines can reach {self.host}, and TLS or a token is missing.",
                 where="--host",
                 hint="Give --tls-cert, --tls-key and --token-file (or --client-ca); or --insecure, if you must.",
             )
         if self.models is not None and not self.models.is_dir():
-            raise FileError("The folder of models is not there.", where="--models", hint="Give a folder.")
+            raise FileError("The folder of models does not exist.", where="--models", hint="Give a folder.")
         if not 0 <= self.port < 65536 or self.workers < 0 or self.threads < 0:
             raise ArgumentError(
-                "A port, or a number of workers or threads, makes no sense.", where="serve", hint="Give 0 or more."
+                "The port or the number of workers or threads is out of range.", where="serve", hint="Give 0 or more."
             )
 
     @property
     def processes(self) -> tuple[int, int]:
-        """Workers, and threads of each."""
+        """The number of workers, and the number of threads of each."""
         processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         workers = self.workers or processors
         return workers, self.threads or max(1, processors // workers)
 
 
 class Server:
-    """A server that runs, once it is started, until it is stopped."""
+    """A gRPC server for `Client`, `AsyncClient` and clients of the legacy protocol.
+
+    As a context manager it starts on entry and stops on exit; see the example of `Client`.
+
+    Args:
+        settings: address, models, access and limits.
+        log: where to write the log; by default standard error.
+
+    Raises ArgumentError, FileError, MissingError, or ServiceError if it cannot start.
+    """
 
     def __init__(self, settings: Settings, log: Log | None = None) -> None:
         self.settings, self.log = settings, log or Log()
         workers, threads = settings.processes
-        self.pool = Pool(workers, settings.limits, device=settings.device, threads=threads)
-        self.store = Store(settings.models, settings.limits)
-        self.door = Door(self.pool, settings.limits, self.log)
+        self.pool = WorkerPool(workers, settings.limits, device=settings.device, threads=threads)
+        self.store = ModelStore(settings.models, settings.limits)
+        self.interceptor = Interceptor(self.pool, settings.limits, self.log)
         self.port = settings.port
         self._server: grpc.Server | None = None
         self._health: Any = None
-        self._stopping = threading.Lock()
+        self._lock = threading.Lock()
 
     @property
     def address(self) -> str:
-        """Where clients find it."""
+        """The address for clients, "host:port"."""
         host = f"[{self.settings.host}]" if ":" in self.settings.host else self.settings.host
         return f"{host}:{self.port}"
 
     def start(self) -> Self:
-        """Start the workers, then listen."""
-        credentials = self._credentials()
+        """Start the workers, then listen; returns when clients can connect."""
+        credentials = self._read_credentials()
         self.pool.start()
         try:
-            self._probe()
-            self._server = self._made()
-            self.port = self._bound(self._server, credentials)
+            self._probe_device()
+            self._server = self._create_grpc_server()
+            self.port = self._bind(self._server, credentials)
             self._server.start()
         except BaseException:
             self.pool.close()
@@ -116,28 +132,32 @@ class Server:
         self.log("started", address=self.address, workers=self.pool.size, tls=credentials is not None)
         return self
 
-    def _probe(self) -> None:
-        """Refuse a device that cannot be used before anybody asks for it."""
+    def _probe_device(self) -> None:
+        """Check that a worker can use the device."""
         try:
-            list(self.pool.call(Job("probe"), PATIENCE))
-        except Refused as refused:
+            list(self.pool.new_call(WorkerJob("probe"), PROBE_SECONDS))
+        except JobFailed as failure:
             raise ArgumentError(
-                str(refused.facts.get("problem", "")), where="--device", hint=str(refused.facts.get("hint", ""))
+                str(failure.error.get("problem", "")), where="--device", hint=str(failure.error.get("hint", ""))
             ) from None
-        except Expired:
+        except CallExpired:
             raise ServiceError("The workers do not answer.", where="serve", hint="Is the device in use?") from None
 
     def wait(self) -> None:
-        """Until somebody stops it."""
+        """Wait until the server is stopped."""
         if self._server is not None:
             self._server.wait_for_termination()
 
     def stop(self, grace: float | None = None) -> None:
-        """Take no more calls, let those in flight end within the grace, then end everything."""
-        with self._stopping:
+        """Refuse new calls, give calls in flight time to end, then end them and the workers.
+
+        Args:
+            grace: seconds for the calls in flight; by default the limit drain_seconds.
+        """
+        with self._lock:
             if self._server is None:
                 return
-            self.log("draining", in_flight=self.door.tally.in_flight)
+            self.log("draining", in_flight=self.interceptor.counters.in_flight)
             self._health.enter_graceful_shutdown()
             self._server.stop(self.settings.limits.drain_seconds if grace is None else grace).wait()
             self.pool.close()
@@ -150,49 +170,48 @@ class Server:
     def __exit__(self, *_: object) -> None:
         self.stop(0)
 
-    def _made(self) -> grpc.Server:
-        limits, guards = self.settings.limits, []
+    def _create_grpc_server(self) -> grpc.Server:
+        limits, interceptors = self.settings.limits, []
         if self.settings.tokens:
-            guards.append(TokenGuard(self.settings.tokens, self.log, self.door.tally))
-        most = max(limits.message_bytes, limits.old_message_bytes) + MIB  # our own refusal has a name, gRPC's has none
-        threads = limits.concurrent_calls + MORE
+            interceptors.append(TokenInterceptor(self.settings.tokens, self.log, self.interceptor.counters))
+        # above both limits, so that a message that exceeds one is refused with the name of the limit
+        max_message_bytes = max(limits.message_bytes, limits.legacy_message_bytes) + MIB
+        threads = limits.concurrent_calls + SPARE_THREADS
         server = grpc.server(
             ThreadPoolExecutor(threads, thread_name_prefix="call"),
-            interceptors=guards,
+            interceptors=interceptors,
             maximum_concurrent_rpcs=threads,
             options=[
                 ("grpc.so_reuseport", 0),
-                ("grpc.max_receive_message_length", most),
-                ("grpc.max_send_message_length", most),
-                ("grpc.max_concurrent_streams", limits.streams),
+                ("grpc.max_receive_message_length", max_message_bytes),
+                ("grpc.max_send_message_length", max_message_bytes),
+                ("grpc.max_concurrent_streams", limits.calls_per_connection),
                 ("grpc.max_connection_age_ms", int(limits.connection_seconds * 1000)),
-                ("grpc.http2.min_recv_ping_interval_without_data_ms", PING),
+                ("grpc.http2.min_recv_ping_interval_without_data_ms", MIN_PING_MILLISECONDS),
             ],
         )
-        ours = Service(self.door, self.store, self.settings.allow_upload).handler()
-        server.add_generic_rpc_handlers((ours, syrenn.handler(self.door)))
-        self._side_doors(server)
+        service = ExactlineService(self.interceptor, self.store, self.settings.allow_upload)
+        server.add_generic_rpc_handlers((service.create_handler(), create_handler(self.interceptor)))
+        self._add_health_and_reflection(server)
         return server
 
-    def _side_doors(self, server: grpc.Server) -> None:
-        """Health and, if asked, reflection."""
+    def _add_health_and_reflection(self, server: grpc.Server) -> None:
         with require_package(
             "The server needs grpcio-health-checking.", where="serve", hint='pip install "exactline[serve]"'
         ):
             from grpc_health.v1 import health, health_pb2, health_pb2_grpc
         self._health = health.HealthServicer()
         health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
-        for name in ("", service.NAME, syrenn.NAME):
+        for name in ("", SERVICE_NAME, LEGACY_SERVICE_NAME):
             self._health.set(name, health_pb2.HealthCheckResponse.SERVING)
         if self.settings.reflection:
             from grpc_reflection.v1alpha import reflection
 
-            from ..protos.syrenn_server_pb2 import DESCRIPTOR as old  # it is known once it is imported
-
-            names = (service.NAME, f"{old.package}.SyReNNTransformer", health.SERVICE_NAME, reflection.SERVICE_NAME)
+            import_module("exactline.rpc.protos.syrenn_server_pb2")  # reflection finds services whose code is imported
+            names = (SERVICE_NAME, LEGACY_SERVICE_NAME, health.SERVICE_NAME, reflection.SERVICE_NAME)
             reflection.enable_server_reflection(names, server)
 
-    def _credentials(self) -> grpc.ServerCredentials | None:
+    def _read_credentials(self) -> grpc.ServerCredentials | None:
         settings = self.settings
         if settings.tls_cert is None or settings.tls_key is None:
             return None
@@ -201,13 +220,14 @@ class Server:
             roots = settings.client_ca.read_bytes() if settings.client_ca is not None else None
         except OSError as problem:
             raise FileError(
-                f"A file of TLS cannot be read: {problem.strerror}.",
+                f"A TLS file cannot be read: {problem.strerror}.",
                 where="--tls-cert, --tls-key, --client-ca",
                 hint="Give PEM files.",
             ) from problem
         return grpc.ssl_server_credentials([pair], roots, require_client_auth=roots is not None)
 
-    def _bound(self, server: grpc.Server, credentials: grpc.ServerCredentials | None) -> int:
+    def _bind(self, server: grpc.Server, credentials: grpc.ServerCredentials | None) -> int:
+        """Bind the address; returns the port."""
         port = 0
         with contextlib.suppress(RuntimeError):
             if credentials is None:
@@ -218,6 +238,6 @@ class Server:
             raise ServiceError(
                 f"The server cannot listen on {self.address}.",
                 where="--host, --port",
-                hint="Is the port taken? With TLS: is the key that of the certificate?",
+                hint="Is the port in use? With TLS: does the key belong to the certificate?",
             )
         return port

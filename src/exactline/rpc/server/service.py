@@ -1,4 +1,4 @@
-"""Our own service, call by call: what a client asks is looked at here, and done by a worker."""
+"""The service exactline.v1.Exactline: checks each request against the limits and hands it to a worker."""
 
 from __future__ import annotations
 
@@ -14,140 +14,149 @@ import grpc
 from google.protobuf.message import DecodeError
 
 from ...errors import AccessError, ArgumentError, LineError
+from .. import SERVICE_NAME
 from ..protos.exactline.v1 import exactline_pb2 as pb
-from .interceptor import Door, Visit
-from .ipc import Job, Model
-from .store import ENDINGS, Store
-
-NAME = "exactline.v1.Exactline"
+from .interceptor import CallContext, Interceptor
+from .ipc import ModelKey, WorkerJob
+from .store import FORMAT_SUFFIXES, ModelStore
 
 
 @dataclass(frozen=True)
-class Service:
-    """The methods, each a function of a request and the visit it came with."""
+class ExactlineService:
+    """The methods of the service; each takes a request and its CallContext and yields messages."""
 
-    door: Door
-    store: Store
+    interceptor: Interceptor
+    store: ModelStore
     allow_upload: bool
 
-    def handler(self) -> grpc.GenericRpcHandler:
-        """All methods, for a gRPC server."""
-        door = self.door
+    def create_handler(self) -> grpc.GenericRpcHandler:
+        """Return the handler of all methods, for a gRPC server."""
+        unary_unary = self.interceptor.unary_unary
         methods: dict[str, grpc.RpcMethodHandler[Any, Any]] = {
-            "ListModels": door.one_to_one("ListModels", self.list_models),
-            "DescribeModel": door.one_to_one("DescribeModel", self.describe_model),
-            "UploadModel": door.many_to_one("UploadModel", self.upload_model),
-            "Stats": door.one_to_one("Stats", self.stats),
-            "Restrict": self._question("Restrict", "restrict", pb.RestrictRequest),
-            "Sweep": self._question("Sweep", "sweep", pb.RestrictRequest),
-            "Decide": self._question("Decide", "decide", pb.DecideRequest),
-            "Attribute": self._question("Attribute", "attribute", pb.AttributeRequest),
-            "Plane": self._question("Plane", "plane", pb.PlaneRequest),
+            "ListModels": unary_unary("ListModels", self.list_models),
+            "DescribeModel": unary_unary("DescribeModel", self.describe_model),
+            "UploadModel": self.interceptor.stream_unary("UploadModel", self.upload_model),
+            "Stats": unary_unary("Stats", self.stats),
+            "Restrict": self._job_handler("Restrict", "restrict", pb.RestrictRequest),
+            "Sweep": self._job_handler("Sweep", "sweep", pb.RestrictRequest),
+            "Decide": self._job_handler("Decide", "decide", pb.DecideRequest),
+            "Attribute": self._job_handler("Attribute", "attribute", pb.AttributeRequest),
+            "Plane": self._job_handler("Plane", "plane", pb.PlaneRequest),
         }
-        return grpc.method_handlers_generic_handler(NAME, methods)
+        return grpc.method_handlers_generic_handler(SERVICE_NAME, methods)
 
-    def _question(self, method: str, kind: str, message: Any) -> grpc.RpcMethodHandler[Any, Any]:
-        """A question that a worker answers: looked at as far as limits and the model go, and handed on as it is."""
+    def _job_handler(self, method: str, kind: str, message_type: Any) -> grpc.RpcMethodHandler[Any, Any]:
+        """Return a handler that checks the limits, finds the model, and passes the request on to a worker."""
 
-        def ask(request: bytes, visit: Visit) -> Iterator[bytes]:
-            asked = parsed(message, request, visit)
-            options: pb.Options = asked.options
-            visit.limits.within("lines_per_call", _lines(asked), "lines")
-            model = self.store.model(options.model.name, options.model.bare, options.model.shape)
-            del asked
-            yield from visit.answers(Job(kind, request, model), self.store.data)
+        def handle(data: bytes, context: CallContext) -> Iterator[bytes]:
+            request = parse_request(message_type, data, context)
+            options: pb.Options = request.options
+            context.limits.check("lines_per_call", _count_lines(request), "lines")
+            model = self._resolve(options.model)
+            del request
+            yield from context.run_job(WorkerJob(kind, data, model), self.store.read)
 
-        return self.door.one_to_many(method, ask)
+        return self.interceptor.unary_stream(method, handle)
 
-    def list_models(self, request: bytes, visit: Visit) -> Iterator[bytes]:
-        """All models there are."""
-        parsed(pb.ListModelsRequest, request, visit)
+    def _resolve(self, model: pb.ModelRef) -> ModelKey:
+        return self.store.resolve(model.name, normalize=not model.skip_normalization, shape=model.shape)
+
+    def list_models(self, data: bytes, context: CallContext) -> Iterator[bytes]:
+        """List all models."""
+        parse_request(pb.ListModelsRequest, data, context)
         entries = [
-            pb.ModelEntry(name=e.name, sha256=e.sha256, bytes=e.bytes, uploaded=e.uploaded)
-            for e in self.store.entries()
+            pb.ModelEntry(name=m.name, sha256=m.sha256, bytes=m.bytes, uploaded=m.uploaded)
+            for m in self.store.list_models()
         ]
         yield pb.ListModelsResponse(models=entries).SerializeToString()
 
-    def describe_model(self, request: bytes, visit: Visit) -> Iterator[bytes]:
-        """One model, layer by layer."""
-        asked = parsed(pb.DescribeModelRequest, request, visit).model
-        model = self.store.model(asked.name, asked.bare, asked.shape)
-        yield from visit.answers(Job("describe", asked.name.encode(), model), self.store.data)
+    def describe_model(self, data: bytes, context: CallContext) -> Iterator[bytes]:
+        """Describe one model and its layers."""
+        model = parse_request(pb.DescribeModelRequest, data, context).model
+        yield from context.run_job(WorkerJob("describe", model.name.encode(), self._resolve(model)), self.store.read)
 
-    def upload_model(self, requests: Iterator[bytes], visit: Visit) -> Iterator[bytes]:
-        """A file, piece by piece; it is kept once a worker has read it."""
+    def upload_model(self, requests: Iterator[bytes], context: CallContext) -> Iterator[bytes]:
+        """Receive a file in pieces; it is stored once a worker has read it."""
         if not self.allow_upload:
             raise AccessError(
-                "This server takes no models.", where="UploadModel", hint="Let whoever runs it give --allow-upload."
+                "This server accepts no uploads.",
+                where="UploadModel",
+                hint="Ask the operator to start it with --allow-upload.",
             )
-        data, ending, digest = self._received(requests, visit)
-        found = hashlib.sha256(data).hexdigest()
-        if digest and not hmac.compare_digest(digest.lower().removeprefix("sha256:").encode(), found.encode()):
-            raise ArgumentError("The digest is not that of the file.", where="sha256", hint="Send it again.")
-        model = Model(found, ENDINGS.get(ending or ".onnx", ending))
-        fetch: Callable[[Model], bytes] = lambda _: data  # noqa: E731
-        answers = list(visit.answers(Job("describe", f"sha256:{found}".encode(), model), fetch))
-        self.store.add(data, model.ending, found)
+        data, suffix, expected = self._read_upload(requests, context)
+        digest = hashlib.sha256(data).hexdigest()
+        if expected and not hmac.compare_digest(expected.lower().removeprefix("sha256:").encode(), digest.encode()):
+            raise ArgumentError(
+                "The file does not have the digest sent with it.", where="sha256", hint="Send it again."
+            )
+        model = ModelKey(digest, FORMAT_SUFFIXES.get(suffix or ".onnx", suffix))
+        fetch: Callable[[ModelKey], bytes] = lambda _: data  # noqa: E731
+        answers = list(context.run_job(WorkerJob("describe", f"sha256:{digest}".encode(), model), fetch))
+        self.store.add_upload(data, model.suffix, digest)
         yield from answers
 
-    def _received(self, requests: Iterator[bytes], visit: Visit) -> tuple[bytes, str, str]:
-        whole = bytearray()
-        ending = digest = ""
-        for request in requests:
-            piece = parsed(pb.UploadModelRequest, request, visit)
-            ending, digest = ending or piece.ending, digest or piece.sha256
-            visit.limits.within("upload_bytes", len(whole) + len(piece.data), "bytes in the model's file")
-            whole += piece.data
-        return bytes(whole), ending, digest
+    def _read_upload(self, requests: Iterator[bytes], context: CallContext) -> tuple[bytes, str, str]:
+        """Return the bytes of an upload, the suffix of its file name, and its digest, each "" if not sent."""
+        content = bytearray()
+        suffix = digest = ""
+        for data in requests:
+            piece = parse_request(pb.UploadModelRequest, data, context)
+            suffix, digest = suffix or piece.suffix, digest or piece.sha256
+            context.limits.check("upload_bytes", len(content) + len(piece.data), "bytes in the model's file")
+            content += piece.data
+        return bytes(content), suffix, digest
 
-    def stats(self, request: bytes, visit: Visit) -> Iterator[bytes]:
-        """What was done so far, and how things are."""
-        parsed(pb.StatsRequest, request, visit)
-        tally, pool = self.door.tally, self.door.pool.stats()
-        uploads, held = self.store.uploads
-        with tally.counting:
-            calls, lines, breaks = dict(tally.calls), tally.lines, tally.breaks
+    def stats(self, data: bytes, context: CallContext) -> Iterator[bytes]:
+        """Report counts since the start and the current state."""
+        parse_request(pb.StatsRequest, data, context)
+        counters, pool = self.interceptor.counters, self.interceptor.pool.stats()
+        uploads, upload_bytes = self.store.uploads
+        with counters.lock:
+            calls, lines, breaks = dict(counters.calls), counters.lines, counters.breaks
         yield pb.StatsResponse(
-            uptime_seconds=time.monotonic() - tally.began,
+            uptime_seconds=time.monotonic() - counters.started_at,
             calls=calls,
             lines=lines,
             breaks=breaks,
-            in_flight=tally.in_flight,
+            in_flight=counters.in_flight,
             queued=pool.queued,
             workers=pool.workers,
             busy=pool.busy,
             pids=pool.pids,
-            workers_forked=pool.counts.forked,
-            workers_killed=pool.counts.killed,
-            workers_died=pool.counts.died,
-            calls_retried=pool.counts.retried,
+            workers_forked=pool.counters.forked,
+            workers_killed=pool.counters.killed,
+            workers_died=pool.counters.died,
+            calls_retried=pool.counters.retried,
             models_cached=pool.cache["models"],
             bytes_cached=pool.cache["bytes"],
             cache_hits=pool.cache["hits"],
             cache_misses=pool.cache["misses"],
             uploads=uploads,
-            upload_bytes=held,
-            refused_tokens=tally.refused_tokens,
+            upload_bytes=upload_bytes,
+            refused_tokens=counters.refused_tokens,
             version=version("exactline"),
         ).SerializeToString()
 
 
-def parsed(message: Any, request: bytes, visit: Visit) -> Any:
-    """A message out of its bytes, refused where there are too many or they are not one."""
-    visit.limits.within("message_bytes", len(request), "bytes in the message")
+def parse_request(message_type: Any, data: bytes, context: CallContext) -> Any:
+    """Parse a request.
+
+    Raises LimitError if it has too many bytes, ArgumentError if they are not such a message.
+    """
+    context.limits.check("message_bytes", len(data), "bytes in the message")
     try:
-        return message.FromString(request)
+        return message_type.FromString(data)
     except DecodeError:
         raise ArgumentError(
-            f"The bytes are no {message.DESCRIPTOR.name}.", where="request", hint="See exactline.proto."
+            f"The request is not a valid {message_type.DESCRIPTOR.name}.", where="request", hint="See exactline.proto."
         ) from None
 
 
-def _lines(asked: Any) -> int:
-    """How many lines or examples a question is about, by what it says itself; workers look closer."""
-    if isinstance(asked, pb.PlaneRequest):
+def _count_lines(request: Any) -> int:
+    """Return how many lines or examples a request claims to have; the worker checks the arrays themselves."""
+    if isinstance(request, pb.PlaneRequest):
         return 1
-    points = asked.inputs if isinstance(asked, pb.AttributeRequest) else asked.starts
+    points = request.inputs if isinstance(request, pb.AttributeRequest) else request.starts
     shapes = [list(array.shape) for array in points.inputs]
     if not shapes or any(not shape for shape in shapes):
         raise LineError("The number of lines is missing.", where="request", hint="Give arrays of shape (lines, *in).")

@@ -1,4 +1,4 @@
-"""The models a server has: files of a folder by name, and uploaded ones by digest, in memory, within a budget."""
+"""The models of a server: files of a folder by name, and uploads by digest, which are kept in memory up to a limit."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ...errors import ArgumentError, ExactlineError, FileError
-from ...formats.open_file import opened
+from ...formats.open_file import read_file
 from ..limits import Limits
-from ..status import UnknownModel
-from .ipc import Model
+from ..status import UnknownModelError
+from .ipc import ModelKey
 
-ENDINGS = {".onnx": ".onnx", ".nnet": ".nnet", ".eran": ".eran", ".tf": ".eran", ".pyt": ".eran"}
-DIGEST = re.compile(r"sha256:([0-9a-f]{64})")
-NAME = 200  # characters of a name that are repeated in an error
-DIMS = 16
+FORMAT_SUFFIXES = {".onnx": ".onnx", ".nnet": ".nnet", ".eran": ".eran", ".tf": ".eran", ".pyt": ".eran"}
+DIGEST_PATTERN = re.compile(r"sha256:([0-9a-f]{64})")
+MAX_NAME_CHARS = 200  # of a model's name in an error
+MAX_SHAPE_DIMS = 16
 
 
 @dataclass(frozen=True)
-class Entry:
-    """A model the server has."""
+class StoredModel:
+    """A model that the server has; an upload has no name."""
 
     name: str
     sha256: str
@@ -33,149 +33,178 @@ class Entry:
     uploaded: bool = False
 
 
-class Store:
-    """Finds models by what clients call them, and gives workers their bytes."""
+@dataclass(frozen=True)
+class _Upload:
+    """The file of an uploaded model."""
+
+    data: bytes
+    suffix: str
+
+
+@dataclass(frozen=True)
+class _FileDigest:
+    """The digest and the size of a file as of a state of it."""
+
+    state: tuple[int, int, int]  # modification time, size, inode
+    sha256: str
+    bytes: int  # after decompression
+
+
+class ModelStore:
+    """Finds models by name or digest, and returns the bytes of their files."""
 
     def __init__(self, folder: Path | None, limits: Limits) -> None:
         self.folder, self.limits = folder, limits
-        self._known: dict[Path, tuple[tuple[int, int, int], str, int]] = {}  # stamp, digest and size of files
-        self._paths: dict[str, tuple[Path, str]] = {}  # by digest: the file, and its ending
-        self._names: dict[str, Path] = {}  # as the folder was when it was last looked at
-        self._uploads: OrderedDict[str, tuple[bytes, str]] = OrderedDict()
-        self._held = 0
-        self._changing = threading.RLock()
+        self._file_digests: dict[Path, _FileDigest] = {}
+        self._files_by_digest: dict[str, Path] = {}
+        self._files_by_name: dict[str, Path] = {}  # as of the last look at the folder
+        self._uploads: OrderedDict[str, _Upload] = OrderedDict()  # by digest, the least recently used first
+        self._upload_bytes = 0
+        self._lock = threading.RLock()
 
-    def entries(self) -> list[Entry]:
-        """All models, by name; then uploaded ones, the latest used last. Files that cannot be served are left out."""
-        named: list[Entry] = []
-        for name, path in sorted(self._named().items()):
+    def list_models(self) -> list[StoredModel]:
+        """List all models by name, then the uploads; files that cannot be served are left out."""
+        named: list[StoredModel] = []
+        for name, path in sorted(self._find_files().items()):
             with contextlib.suppress(ExactlineError):
-                named.append(Entry(name, *self._digest(path)))
-        with self._changing:
-            held = [Entry("", digest, len(data), True) for digest, (data, _) in self._uploads.items()]
-        return named + held
+                file = self._digest_file(path)
+                named.append(StoredModel(name, file.sha256, file.bytes))
+        with self._lock:
+            uploads = [StoredModel("", digest, len(u.data), uploaded=True) for digest, u in self._uploads.items()]
+        return named + uploads
 
-    def model(self, name: str, bare: bool, shape: Sequence[int]) -> Model:
-        """What a client means by a name or a digest.
+    def resolve(self, name: str, *, normalize: bool = True, shape: Sequence[int] = ()) -> ModelKey:
+        """Find the model that a client means by a name or by "sha256:" and a digest.
 
-        Raises UnknownModel, ArgumentError.
+        Args:
+            name: the name or the digest.
+            normalize: False ignores the normalization that a .nnet file asks for.
+            shape: of one point, for ONNX files that leave it open.
+
+        Raises UnknownModelError, ArgumentError.
         """
-        if len(shape) > DIMS:
-            raise ArgumentError("The shape has too many dims.", where="model.shape", hint=f"Give at most {DIMS}.")
-        if found := DIGEST.fullmatch(name):
-            digest, ending = found[1], self._ending(found[1])
+        if len(shape) > MAX_SHAPE_DIMS:
+            raise ArgumentError(
+                "The shape has too many dimensions.", where="model.shape", hint=f"Give at most {MAX_SHAPE_DIMS}."
+            )
+        if match := DIGEST_PATTERN.fullmatch(name):
+            digest, suffix = match[1], self._find_suffix(match[1])
         else:
-            path = self._path(name)
-            digest, ending = self._digest(path)[0], _ending(path)
-            with self._changing:
-                self._paths[digest] = path, ending
-        return Model(digest, ending, not bare, tuple(shape) or None)
+            path = self._find_file(name)
+            digest, suffix = self._digest_file(path).sha256, _format_suffix(path)
+            with self._lock:
+                self._files_by_digest[digest] = path
+        return ModelKey(digest, suffix, normalize, tuple(shape) or None)
 
-    def data(self, model: Model) -> bytes:
-        """The bytes of a model's file."""
-        with self._changing:
+    def read(self, model: ModelKey) -> bytes:
+        """Return the bytes of a model's file."""
+        with self._lock:
             if model.sha256 in self._uploads:
                 self._uploads.move_to_end(model.sha256)
-                return self._uploads[model.sha256][0]
-            path = self._paths.get(model.sha256)
+                return self._uploads[model.sha256].data
+            path = self._files_by_digest.get(model.sha256)
         if path is not None:
-            data = _opened(path[0])
+            data = _read_file(path)
             if hashlib.sha256(data).hexdigest() == model.sha256:
                 return data
-        raise _unknown(f"sha256:{model.sha256}")
+        raise _unknown_model(f"sha256:{model.sha256}")
 
-    def add(self, data: bytes, ending: str, digest: str) -> None:
-        """Keep an uploaded model, and let others go until all fit."""
-        with self._changing:
+    def add_upload(self, data: bytes, suffix: str, digest: str) -> None:
+        """Store an uploaded model, and drop the least recently used uploads until all fit."""
+        with self._lock:
             if digest in self._uploads:
                 self._uploads.move_to_end(digest)
                 return
-            self._uploads[digest] = data, ending
-            self._held += len(data)
-            while self._held > self.limits.uploads_bytes and len(self._uploads) > 1:
-                _, (gone, _) = self._uploads.popitem(last=False)
-                self._held -= len(gone)
+            self._uploads[digest] = _Upload(data, suffix)
+            self._upload_bytes += len(data)
+            while self._upload_bytes > self.limits.stored_upload_bytes and len(self._uploads) > 1:
+                _, dropped = self._uploads.popitem(last=False)
+                self._upload_bytes -= len(dropped.data)
 
     @property
     def uploads(self) -> tuple[int, int]:
-        """How many uploaded models are kept, and their bytes."""
-        with self._changing:
-            return len(self._uploads), self._held
+        """The number of stored uploads and their bytes."""
+        with self._lock:
+            return len(self._uploads), self._upload_bytes
 
-    def _ending(self, digest: str) -> str:
-        with self._changing:
+    def _find_suffix(self, digest: str) -> str:
+        """Return the suffix of the format of an upload or a file with a digest."""
+        with self._lock:
             if digest in self._uploads:
                 self._uploads.move_to_end(digest)
-                return self._uploads[digest][1]
-            if digest in self._paths:
-                return self._paths[digest][1]
-        for path in self._named().values():
+                return self._uploads[digest].suffix
+            if digest in self._files_by_digest:
+                return _format_suffix(self._files_by_digest[digest])
+        for path in self._find_files().values():
             with contextlib.suppress(ExactlineError):
-                if self._digest(path)[0] == digest:
-                    with self._changing:
-                        self._paths[digest] = path, _ending(path)
-                    return _ending(path)
-        raise _unknown(f"sha256:{digest}")
+                if self._digest_file(path).sha256 == digest:
+                    with self._lock:
+                        self._files_by_digest[digest] = path
+                    return _format_suffix(path)
+        raise _unknown_model(f"sha256:{digest}")
 
-    def _named(self) -> dict[str, Path]:
-        """The files of the folder by name: without their ending, unless two would be called the same."""
+    def _find_files(self) -> dict[str, Path]:
+        """Return the files of the folder by name, without the suffix unless two files would share the name."""
         if self.folder is None:
             return {}
-        files = [f for f in sorted(self.folder.rglob("*")) if _ending(f) and f.is_file()]
+        files = [f for f in sorted(self.folder.rglob("*")) if _format_suffix(f) and f.is_file()]
         names = [f.relative_to(self.folder).as_posix() for f in files]
-        short = [name[: len(name) - len(_suffix(name))] for name in names]
-        return {s if short.count(s) == 1 else n: f for s, n, f in zip(short, names, files, strict=True)}
+        stems = [name[: len(name) - len(_file_suffix(name))] for name in names]
+        return {s if stems.count(s) == 1 else n: f for s, n, f in zip(stems, names, files, strict=True)}
 
-    def _path(self, name: str) -> Path:
-        """The file of a name, with or without its ending; the folder is looked at again for names it had not."""
-        if name not in self._names or not self._names[name].is_file():
-            named = self._named()
-            whole = {} if self.folder is None else {f.relative_to(self.folder).as_posix(): f for f in named.values()}
-            self._names = whole | named
-        if name not in self._names:
-            raise _unknown(name)
-        return self._names[name]
+    def _find_file(self, name: str) -> Path:
+        """Return the file of a name, given with or without its suffix; unknown names are looked up in the folder."""
+        if name not in self._files_by_name or not self._files_by_name[name].is_file():
+            files = self._find_files()
+            by_path = {} if self.folder is None else {f.relative_to(self.folder).as_posix(): f for f in files.values()}
+            self._files_by_name = by_path | files
+        if name not in self._files_by_name:
+            raise _unknown_model(name)
+        return self._files_by_name[name]
 
-    def _digest(self, path: Path) -> tuple[str, int]:
-        """Digest and size of a file, read again only where it changed."""
+    def _digest_file(self, path: Path) -> _FileDigest:
+        """Return the digest and the size of a file, which is read again only if it has changed."""
         try:
-            facts = path.stat()
+            status = path.stat()
         except OSError:
-            raise _unknown(path.name) from None
-        stamp = (facts.st_mtime_ns, facts.st_size, facts.st_ino)
-        with self._changing:
-            known = self._known.get(path)
-        if known is None or known[0] != stamp:
-            self.limits.within("model_bytes", facts.st_size, "bytes in the model's file")
-            data = _opened(path)
-            known = stamp, hashlib.sha256(data).hexdigest(), len(data)
-            with self._changing:
-                self._known[path] = known
-        return known[1], known[2]
+            raise _unknown_model(path.name) from None
+        state = (status.st_mtime_ns, status.st_size, status.st_ino)
+        with self._lock:
+            file = self._file_digests.get(path)
+        if file is None or file.state != state:
+            self.limits.check("model_bytes", status.st_size, "bytes in the model's file")
+            data = _read_file(path)
+            file = _FileDigest(state, hashlib.sha256(data).hexdigest(), len(data))
+            with self._lock:
+                self._file_digests[path] = file
+        return file
 
 
-def _opened(path: Path) -> bytes:
-    """All of a file; where it cannot be read, clients need not learn where it lies."""
+def _read_file(path: Path) -> bytes:
+    """Read a file; the error does not tell clients where it is."""
     try:
-        return opened(path)
+        return read_file(path)
     except FileError:
-        raise FileError("The model's file cannot be read.", where=f"model {path.name}", hint="Look at it.") from None
+        raise FileError(
+            "The model's file cannot be read.", where=f"model {path.name}", hint="Ask the operator to check the file."
+        ) from None
 
 
-def _suffix(name: str) -> str:
+def _file_suffix(name: str) -> str:
+    """Return the suffix of a model's file name as written, including .gz; "" if the format is unknown."""
     plain = name.lower().removesuffix(".gz")
-    kind = next((ending for ending in ENDINGS if plain.endswith(ending)), "")
-    return name[len(plain) - len(kind) :] if kind else ""
+    suffix = next((suffix for suffix in FORMAT_SUFFIXES if plain.endswith(suffix)), "")
+    return name[len(plain) - len(suffix) :] if suffix else ""
 
 
-def _ending(path: Path) -> str:
-    """The format of a file by its name, or nothing where it is none of ours."""
-    return ENDINGS.get(_suffix(path.name).lower().removesuffix(".gz"), "")
+def _format_suffix(path: Path) -> str:
+    """Return the suffix that stands for the format of a file; "" if the format is unknown."""
+    return FORMAT_SUFFIXES.get(_file_suffix(path.name).lower().removesuffix(".gz"), "")
 
 
-def _unknown(name: str) -> UnknownModel:
-    return UnknownModel(
-        f"The server has no model {name[:NAME]!r}.",
+def _unknown_model(name: str) -> UnknownModelError:
+    return UnknownModelError(
+        f"The server has no model {name[:MAX_NAME_CHARS]!r}.",
         where="model",
-        hint="Ask client.models() for those it has; uploaded ones may have had to make room, so upload it again.",
+        hint="client.models() lists the models; an upload may have been dropped to make room: upload it again.",
     )

@@ -1,4 +1,4 @@
-"""A worker: takes one job after another from its server and sends the answers back, message by message."""
+"""A worker process: takes one job after another from its server and sends the answers back, message by message."""
 
 from __future__ import annotations
 
@@ -19,181 +19,167 @@ import torch
 
 from ...errors import ArgumentError, ExactlineError, LimitError
 from ..limits import Limits
-from . import ipc as frames
-from .cache import Cache
-from .ipc import Job, facts_of
+from . import ipc
+from .cache import NetworkCache
+from .ipc import WorkerJob, error_fields
 
 if TYPE_CHECKING:
     from ...network import Network
 
-WORK = {  # what a job of each kind calls; functions take a Task and yield messages
-    "describe": "exactline.rpc.server.describe:describe",
-    "restrict": "exactline.rpc.server.line_handlers:restrict",
-    "sweep": "exactline.rpc.server.line_handlers:sweep",
-    "decide": "exactline.rpc.server.decide_handlers:decide",
-    "attribute": "exactline.rpc.server.attribute_handlers:attribute",
-    "plane": "exactline.rpc.server.plane_handlers:plane",
-    "transform": "exactline.rpc.legacy.transform:work",
-    "probe": "exactline.rpc.server.worker:probe",
-    "nap": "exactline.rpc.server.worker:nap",
+JOB_HANDLERS = {  # the function for each kind of job; it takes a JobContext and yields messages
+    "describe": "exactline.rpc.server.basic_handlers:handle_describe",
+    "probe": "exactline.rpc.server.basic_handlers:handle_probe",
+    "sleep": "exactline.rpc.server.basic_handlers:handle_sleep",
+    "restrict": "exactline.rpc.server.line_handlers:handle_restrict",
+    "sweep": "exactline.rpc.server.line_handlers:handle_sweep",
+    "decide": "exactline.rpc.server.decide_handlers:handle_decide",
+    "attribute": "exactline.rpc.server.attribute_handlers:handle_attribute",
+    "plane": "exactline.rpc.server.plane_handlers:handle_plane",
+    "transform": "exactline.rpc.legacy.transform:handle_transform",
 }
-WAITING = 8  # frames read ahead
-Inbox = queue.Queue[bytes]
+MAX_BUFFERED_FRAMES = 8  # frames read ahead
+OOM_SCORE = "500"  # where the system runs out of memory, it kills a worker before the server
 
 
-class Task:
-    """One job as the function that does it sees it."""
+class JobContext:
+    """A job and what its handler needs to run it."""
 
-    def __init__(self, job: Job, desk: Desk) -> None:
-        self.job, self._desk = job, desk
-        self.facts: dict[str, Any] = {}  # for the server's log: lines, breaks
+    def __init__(self, job: WorkerJob, state: WorkerState) -> None:
+        self.job, self._state = job, state
+        self.counters: dict[str, Any] = {}  # lines and breaks, for the server's log
 
     @property
     def payload(self) -> bytes:
-        """What the client sent."""
+        """The client's request."""
         return self.job.payload
 
     @property
     def limits(self) -> Limits:
-        return self._desk.limits
+        """The limits of the server."""
+        return self._state.limits
 
     @property
     def device(self) -> str:
         """Where to compute."""
-        return self._desk.device
+        return self._state.device
 
     def network(self) -> Network:
-        """The job's model, out of the cache or fetched from the server."""
+        """Return the network of the job, from the cache or from a file that the server sends."""
         if self.job.model is None:
-            raise ArgumentError("No model is named.", where="model", hint="Give a name or sha256:<digest>.")
-        return self._desk.cache.network(self.job.model, self._fetched)
+            raise ArgumentError("The request names no model.", where="model", hint="Give a name or sha256:<digest>.")
+        return self._state.cache.network(self.job.model, self._fetch_model)
 
     def checksum(self) -> str:
-        """Of the numbers in the job's model."""
-        return "" if self.job.model is None else self._desk.cache.checksum(self.job.model, self.network())
+        """Return the checksum of the network's weights."""
+        return "" if self.job.model is None else self._state.cache.checksum(self.job.model, self.network())
 
-    def _fetched(self) -> bytes:
-        self._desk.send(frames.NEED)
-        return next(self.inputs(), b"")
+    def _fetch_model(self) -> bytes:
+        self._state.send(ipc.NEED_MODEL)
+        return next(self.receive_inputs(), b"")
 
-    def say(self, message: bytes) -> None:
-        """A message for the client ahead of those that are yielded, such as progress."""
-        self._desk.send(frames.MESSAGE + message)
+    def send_message(self, message: bytes) -> None:
+        """Send a message to the client at once, ahead of those that the handler yields, such as progress."""
+        self._state.send(ipc.MESSAGE + message)
 
-    def inputs(self) -> Iterator[bytes]:
-        """What the server sends after the job itself, until it says that there is no more."""
-        while (frame := self._desk.inbox.get())[:1] == frames.DATA:
+    def receive_inputs(self) -> Iterator[bytes]:
+        """Yield what the server sends after the job itself, until it says that there is no more."""
+        while (frame := self._state.frames.get())[:1] == ipc.INPUT:
             yield frame[1:]
 
 
-class Desk:
+class WorkerState:
     """What a worker keeps between jobs."""
 
     def __init__(self, connection: Connection, settings: dict[str, Any]) -> None:
         self.connection = connection
         self.limits = Limits(**settings["limits"])
         self.device: str = settings["device"]
-        self.cache = Cache(self.limits.cache_bytes)
-        self.inbox: Inbox = queue.Queue(WAITING)
+        self.cache = NetworkCache(self.limits.cache_bytes)
+        self.frames: queue.Queue[bytes] = queue.Queue(MAX_BUFFERED_FRAMES)
 
     def send(self, frame: bytes) -> None:
-        """To the server; blocks while the client does not read."""
+        """Send a frame to the server; blocks while the client does not read."""
         self.connection.send_bytes(frame)
 
-    def listen(self) -> None:
-        """Take in frames; when the server is gone, so is this worker, whatever it is doing."""
+    def receive_frames(self) -> None:
+        """Read frames from the server; when the server is gone, end the process, whatever it is doing."""
         with contextlib.suppress(OSError, EOFError):
             while True:
-                self.inbox.put(self.connection.recv_bytes())
+                self.frames.put(self.connection.recv_bytes())
         os._exit(0)
 
 
-def work(fd: int, settings: dict[str, Any]) -> None:
-    """Do jobs for ever."""
-    _confined(settings)
+def run_worker(fd: int, settings: dict[str, Any]) -> None:
+    """Run jobs until the server is gone or the process must be replaced."""
+    _limit_resources(settings)
     torch.set_num_threads(settings["threads"])
-    desk = Desk(Connection(fd), settings)
-    threading.Thread(target=desk.listen, daemon=True).start()
+    state = WorkerState(Connection(fd), settings)
+    threading.Thread(target=state.receive_frames, daemon=True).start()
     while True:
-        frame = desk.inbox.get()
-        if frame[:1] == frames.JOB and not _done(Job.unpacked(frame), desk):
+        frame = state.frames.get()
+        if frame[:1] == ipc.JOB and not _run_job(WorkerJob.decode(frame), state):
             return
 
 
-def _confined(settings: dict[str, Any]) -> None:
-    """No files, no core dumps, a bound on memory, and first to go where the machine runs out of it."""
+def _limit_resources(settings: dict[str, Any]) -> None:
+    """Allow no files and no core dumps, limit the memory, and let the out-of-memory killer choose workers first."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     if not os.environ.get("EXACTLINE_TRACEBACK"):
-        nowhere = os.open(os.devnull, os.O_RDWR)
+        null = os.open(os.devnull, os.O_RDWR)
         for stream in (0, 1, 2):
-            os.dup2(nowhere, stream)
+            os.dup2(null, stream)
     with contextlib.suppress(OSError):
-        Path("/proc/self/oom_score_adj").write_text("500")
+        Path("/proc/self/oom_score_adj").write_text(OOM_SCORE)
     with contextlib.suppress(OSError, ValueError):
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
-        if settings["device"] == "cpu":  # GPUs map far more than they use
-            most = _held() + settings["limits"]["worker_bytes"]
-            resource.setrlimit(resource.RLIMIT_DATA, (most, most))
+        if settings["device"] == "cpu":  # GPU drivers map far more memory than they use
+            max_bytes = _initial_data_bytes() + settings["limits"]["worker_bytes"]
+            resource.setrlimit(resource.RLIMIT_DATA, (max_bytes, max_bytes))
 
 
-def _held() -> int:
-    """Bytes of writable memory that a fork starts with."""
+def _initial_data_bytes() -> int:
+    """Return the bytes of writable memory that a forked worker starts with."""
     with contextlib.suppress(OSError, ValueError, StopIteration):
         lines = Path("/proc/self/status").read_text().splitlines()
         return 1024 * int(next(line for line in lines if line.startswith("VmData:")).split()[1])
     return 0
 
 
-def _done(job: Job, desk: Desk) -> bool:
-    """Do one job; says whether the worker is fit for another."""
-    task = Task(job, desk)
+def _run_job(job: WorkerJob, state: WorkerState) -> bool:
+    """Run one job; returns whether the worker can run another."""
+    context = JobContext(job, state)
     try:
-        desk.send(frames.TAKEN)
-        for message in _function(job.kind)(task):
-            desk.send(frames.MESSAGE + message)
-        desk.send(frames.facts(frames.END, task.facts | {"cache": desk.cache.facts()}))
+        state.send(ipc.ACCEPTED)
+        for message in _load_handler(job.kind)(context):
+            state.send(ipc.MESSAGE + message)
+        state.send(ipc.encode_json(ipc.DONE, context.counters | {"cache": state.cache.counters()}))
     except OSError:
         return False  # the server does not listen any more
-    except Exception as problem:  # noqa: BLE001 whatever it is, it ends this job and is told
+    except Exception as problem:  # noqa: BLE001 any error ends the job, and the server is told
         if os.environ.get("EXACTLINE_TRACEBACK"):
             traceback.print_exc()
-        told, fit = _told(problem, desk.limits)
-        desk.send(frames.facts(frames.ERROR, told | {"facts": task.facts}))
-        return fit
+        fields, reusable = _describe_failure(problem, state.limits)
+        state.send(ipc.encode_json(ipc.FAILED, fields | {"counters": context.counters}))
+        return reusable
     return True
 
 
-def _function(kind: str) -> Callable[[Task], Iterator[bytes]]:
-    module, _, name = WORK[kind].partition(":")
+def _load_handler(kind: str) -> Callable[[JobContext], Iterator[bytes]]:
+    module, _, name = JOB_HANDLERS[kind].partition(":")
     return getattr(import_module(module), name)
 
 
-def _told(problem: Exception, limits: Limits) -> tuple[dict[str, Any], bool]:
-    """An error as facts, and whether the worker can go on."""
+def _describe_failure(problem: Exception, limits: Limits) -> tuple[dict[str, Any], bool]:
+    """Return the fields of an error, and whether the worker can run another job."""
     if isinstance(problem, MemoryError) or "allocate memory" in str(problem) or "out of memory" in str(problem):
         problem = LimitError(
             f"The job needs more memory than the limit worker_bytes allows, {limits.worker_bytes:,}.",
             where="limit worker_bytes",
             hint="Ask for fewer lines at a time, or give memory=.",
         )
-        return facts_of(problem), False
+        return error_fields(problem), False
     if isinstance(problem, ExactlineError):
-        return facts_of(problem), True
+        return error_fields(problem), True
     return {"code": "internal", "problem": type(problem).__name__}, True
-
-
-def probe(task: Task) -> Iterator[bytes]:
-    """Whether the device can be used; raises ArgumentError where it cannot."""
-    from ...options import select_device
-
-    yield str(select_device(None, task.device)).encode()
-
-
-def nap(task: Task) -> Iterator[bytes]:
-    """Sleep as long as the payload says, then say so: to try out deadlines, queues and the loss of a worker."""
-    import time
-
-    time.sleep(float(task.payload or b"0"))
-    yield b"slept"

@@ -1,1 +1,1 @@
-"""Messages of the service, and the code made from them by `make protos`."""
+"""The messages of the package exactline of the .proto files."""

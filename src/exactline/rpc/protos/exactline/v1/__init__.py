@@ -1,1 +1,1 @@
-"""Messages of the service, and the code made from them by `make protos`."""
+"""The messages of exactline.v1: requests, answers and the service."""

@@ -37,14 +37,14 @@ class Point(_message.Message):
     def __init__(self, inputs: _Optional[_Iterable[_Union[Array, _Mapping]]] = ...) -> None: ...
 
 class ModelRef(_message.Message):
-    __slots__ = ("name", "bare", "shape")
+    __slots__ = ("name", "skip_normalization", "shape")
     NAME_FIELD_NUMBER: _ClassVar[int]
-    BARE_FIELD_NUMBER: _ClassVar[int]
+    SKIP_NORMALIZATION_FIELD_NUMBER: _ClassVar[int]
     SHAPE_FIELD_NUMBER: _ClassVar[int]
     name: str
-    bare: bool
+    skip_normalization: bool
     shape: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, name: _Optional[str] = ..., bare: bool = ..., shape: _Optional[_Iterable[int]] = ...) -> None: ...
+    def __init__(self, name: _Optional[str] = ..., skip_normalization: bool = ..., shape: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class ListModelsRequest(_message.Message):
     __slots__ = ()
@@ -129,14 +129,14 @@ class Model(_message.Message):
     def __init__(self, name: _Optional[str] = ..., sha256: _Optional[str] = ..., inputs: _Optional[_Iterable[_Union[Shape, _Mapping]]] = ..., outputs: _Optional[_Iterable[_Union[Shape, _Mapping]]] = ..., several_inputs: bool = ..., several_outputs: bool = ..., units: _Optional[_Iterable[_Union[Unit, _Mapping]]] = ..., weights: _Optional[int] = ..., checksum: _Optional[str] = ..., layers: _Optional[_Iterable[_Union[Layer, _Mapping]]] = ..., notes: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class UploadModelRequest(_message.Message):
-    __slots__ = ("data", "ending", "sha256")
+    __slots__ = ("data", "suffix", "sha256")
     DATA_FIELD_NUMBER: _ClassVar[int]
-    ENDING_FIELD_NUMBER: _ClassVar[int]
+    SUFFIX_FIELD_NUMBER: _ClassVar[int]
     SHA256_FIELD_NUMBER: _ClassVar[int]
     data: bytes
-    ending: str
+    suffix: str
     sha256: str
-    def __init__(self, data: _Optional[bytes] = ..., ending: _Optional[str] = ..., sha256: _Optional[str] = ...) -> None: ...
+    def __init__(self, data: _Optional[bytes] = ..., suffix: _Optional[str] = ..., sha256: _Optional[str] = ...) -> None: ...
 
 class Options(_message.Message):
     __slots__ = ("model", "dtype", "memory", "no_values", "no_rewrite", "until", "max_breaks", "seconds", "progress", "engine")
@@ -191,28 +191,28 @@ class DecideRequest(_message.Message):
     def __init__(self, options: _Optional[_Union[Options, _Mapping]] = ..., starts: _Optional[_Union[Point, _Mapping]] = ..., ends: _Optional[_Union[Point, _Mapping]] = ..., order: _Optional[str] = ..., top: _Optional[int] = ..., output: _Optional[int] = ..., one_line: bool = ...) -> None: ...
 
 class Index(_message.Message):
-    __slots__ = ("places",)
-    PLACES_FIELD_NUMBER: _ClassVar[int]
-    places: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, places: _Optional[_Iterable[int]] = ...) -> None: ...
+    __slots__ = ("indices",)
+    INDICES_FIELD_NUMBER: _ClassVar[int]
+    indices: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, indices: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class AttributeRequest(_message.Message):
-    __slots__ = ("options", "inputs", "baselines", "targets", "one_each", "gradients", "delta")
+    __slots__ = ("options", "inputs", "baselines", "targets", "target_per_example", "gradients_only", "delta")
     OPTIONS_FIELD_NUMBER: _ClassVar[int]
     INPUTS_FIELD_NUMBER: _ClassVar[int]
     BASELINES_FIELD_NUMBER: _ClassVar[int]
     TARGETS_FIELD_NUMBER: _ClassVar[int]
-    ONE_EACH_FIELD_NUMBER: _ClassVar[int]
-    GRADIENTS_FIELD_NUMBER: _ClassVar[int]
+    TARGET_PER_EXAMPLE_FIELD_NUMBER: _ClassVar[int]
+    GRADIENTS_ONLY_FIELD_NUMBER: _ClassVar[int]
     DELTA_FIELD_NUMBER: _ClassVar[int]
     options: Options
     inputs: Point
     baselines: Point
     targets: _containers.RepeatedCompositeFieldContainer[Index]
-    one_each: bool
-    gradients: bool
+    target_per_example: bool
+    gradients_only: bool
     delta: bool
-    def __init__(self, options: _Optional[_Union[Options, _Mapping]] = ..., inputs: _Optional[_Union[Point, _Mapping]] = ..., baselines: _Optional[_Union[Point, _Mapping]] = ..., targets: _Optional[_Iterable[_Union[Index, _Mapping]]] = ..., one_each: bool = ..., gradients: bool = ..., delta: bool = ...) -> None: ...
+    def __init__(self, options: _Optional[_Union[Options, _Mapping]] = ..., inputs: _Optional[_Union[Point, _Mapping]] = ..., baselines: _Optional[_Union[Point, _Mapping]] = ..., targets: _Optional[_Iterable[_Union[Index, _Mapping]]] = ..., target_per_example: bool = ..., gradients_only: bool = ..., delta: bool = ...) -> None: ...
 
 class Grid(_message.Message):
     __slots__ = ("base", "axes", "bounds")
@@ -305,24 +305,24 @@ class PartEnd(_message.Message):
     def __init__(self, seconds: _Optional[float] = ..., stopped: _Optional[str] = ..., error: _Optional[float] = ..., engine: _Optional[str] = ...) -> None: ...
 
 class Tail(_message.Message):
-    __slots__ = ("seconds", "stopped", "error", "unresolved", "pieces", "stuck", "output", "engine")
+    __slots__ = ("seconds", "stopped", "error", "plane_ambiguous", "pieces", "attribution_ambiguous", "output", "engine")
     SECONDS_FIELD_NUMBER: _ClassVar[int]
     STOPPED_FIELD_NUMBER: _ClassVar[int]
     ERROR_FIELD_NUMBER: _ClassVar[int]
-    UNRESOLVED_FIELD_NUMBER: _ClassVar[int]
+    PLANE_AMBIGUOUS_FIELD_NUMBER: _ClassVar[int]
     PIECES_FIELD_NUMBER: _ClassVar[int]
-    STUCK_FIELD_NUMBER: _ClassVar[int]
+    ATTRIBUTION_AMBIGUOUS_FIELD_NUMBER: _ClassVar[int]
     OUTPUT_FIELD_NUMBER: _ClassVar[int]
     ENGINE_FIELD_NUMBER: _ClassVar[int]
     seconds: float
     stopped: str
     error: float
-    unresolved: int
+    plane_ambiguous: int
     pieces: int
-    stuck: int
+    attribution_ambiguous: int
     output: int
     engine: str
-    def __init__(self, seconds: _Optional[float] = ..., stopped: _Optional[str] = ..., error: _Optional[float] = ..., unresolved: _Optional[int] = ..., pieces: _Optional[int] = ..., stuck: _Optional[int] = ..., output: _Optional[int] = ..., engine: _Optional[str] = ...) -> None: ...
+    def __init__(self, seconds: _Optional[float] = ..., stopped: _Optional[str] = ..., error: _Optional[float] = ..., plane_ambiguous: _Optional[int] = ..., pieces: _Optional[int] = ..., attribution_ambiguous: _Optional[int] = ..., output: _Optional[int] = ..., engine: _Optional[str] = ...) -> None: ...
 
 class Answer(_message.Message):
     __slots__ = ("head", "rows", "progress", "part_end", "tail")

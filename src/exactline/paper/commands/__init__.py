@@ -1,0 +1,1 @@
+"""The commands ``exactline study`` and ``exactline train``; they import torch only when they run."""

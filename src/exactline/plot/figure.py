@@ -1,0 +1,111 @@
+"""Where pictures are drawn, and how they are saved."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..errors import ArgumentError, FileError
+from ..files import write_atomically
+from ..optional import require_package
+from .style import STYLE
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+PICTURE_FORMATS = ("png", "pdf", "svg")
+FIGURE_FORMATS = ("png", "svg")  # that `save_figures` writes
+VECTOR_DPI = 300  # of the parts of vector formats that are pixels
+DrawFigure = Callable[[], "Figure"]
+
+
+@contextmanager
+def matplotlib_style(where: str, style: dict[Any, Any] = STYLE) -> Generator[None]:
+    """Draw with matplotlib's settings changed; they are restored afterwards.
+
+    Raises MissingError where matplotlib is not installed.
+    """
+    with require_package("Pictures need matplotlib.", where=where, hint='pip install "exactline[plot]"'):
+        from matplotlib import rc_context
+    with rc_context(style):
+        yield
+
+
+def get_axes(ax: Axes | None, width: float, height: float) -> Axes:
+    """The given axes, or new ones of a size in inches; new ones belong to pyplot, so that notebooks show them."""
+    if ax is not None:
+        return check_axes(ax)
+    import matplotlib.pyplot as plt
+
+    return plt.subplots(figsize=(width, height), layout="constrained")[1]
+
+
+def check_axes(ax: Axes) -> Axes:
+    """Refuse anything but axes: most often the array of axes that ``plt.subplots(1, 2)`` returns."""
+    from matplotlib.axes import Axes
+
+    if isinstance(ax, Axes):
+        return ax
+    raise ArgumentError(
+        f"A {type(ax).__name__} is not an axes of matplotlib.",
+        where="argument ax",
+        hint="Give one axes: of `figure, axes = plt.subplots(1, 2)` it is axes[0] or axes[1].",
+    )
+
+
+def save_picture(ax: Axes, path: str | Path) -> Path:
+    """Write the figure that holds an axes, whole or not at all.
+
+    Text stays text in SVG and PDF, equal pictures give equal files, and matplotlib's settings stay as they are.
+
+    Args:
+        ax: an axes of the figure.
+        path: the file; its suffix chooses the format: png, pdf or svg.
+
+    Raises FileError where the file cannot be written or the format is not known, ArgumentError where the axes has no
+    figure.
+    """
+    path, figure = Path(path), check_axes(ax).get_figure(root=True)
+    kind = path.suffix.lower().removeprefix(".")
+    if figure is None:
+        raise ArgumentError("These axes belong to no figure.", where="save_picture", hint="Give axes of a figure.")
+    if kind not in PICTURE_FORMATS:
+        raise FileError(
+            "Pictures are .png, .pdf or .svg.", where=str(path), hint="Give a file name with one of these endings."
+        )
+    data = io.BytesIO()
+    with matplotlib_style("save_picture"):
+        dates = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": None}[kind]
+        figure.savefig(data, format=kind, dpi=STYLE["savefig.dpi"] if kind == "png" else VECTOR_DPI, metadata=dates)
+    write_atomically(path, data.getvalue())
+    return path
+
+
+def save_figures(
+    figures: Sequence[tuple[str, DrawFigure]],  # names without endings, and functions that draw
+    folder: Path,
+    style: dict[Any, Any],
+    where: str,
+    progress: Callable[[float, str], None] | None = None,
+) -> list[Path]:
+    """Draw figures one after another and write each as PNG and SVG; returns the files.
+
+    Raises MissingError where matplotlib is not installed, FileError where a file cannot be written.
+    """
+    written: list[Path] = []
+    with matplotlib_style(where, style):
+        for done, (name, draw) in enumerate(figures):
+            if progress is not None:
+                progress(done / len(figures), f"drawing {name}")
+            figure = draw()
+            for kind in FIGURE_FORMATS:
+                data = io.BytesIO()
+                figure.savefig(data, format=kind, metadata={"Date": None} if kind == "svg" else None)
+                write_atomically(folder / f"{name}.{kind}", data.getvalue())
+                written.append(folder / f"{name}.{kind}")
+                figure.set_layout_engine("none")  # the first format has computed the layout
+    return written

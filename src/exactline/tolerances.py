@@ -1,0 +1,135 @@
+"""Every numerical tolerance: what it limits, in which unit, and the derivation of its size.
+
+Limits that only trade time against memory, such as batch sizes, are defined beside the code that they tune.
+"""
+
+import numpy as np
+import torch
+
+FLOAT64_EPS = float(np.finfo(np.float64).eps)  # 2^-52, the spacing of floats at 1
+SMALLEST_SUBNORMAL = 5e-324  # 2^-1074: added to error bounds so that a bound is never zero
+
+# --- overflow -------------------------------------------------------------------------------------------------------
+# Absolute value beyond which numbers are scaled before they are added: the sum of eight smaller ones is below 2^1024.
+OVERFLOW_GUARD = 2.0**1020
+# Factor for numbers beyond OVERFLOW_GUARD before they are subtracted. A power of two: scaling is exact.
+HUGE_VALUE_SCALE = 0.25
+# Factor by which the inputs of an affine node are scaled where its values may exceed OVERFLOW_GUARD: a product of two
+# numbers of up to 2^800 each then stays below 2^1000, and what underflows below 2^-1022 is negligible beside 2^1020.
+OVERFLOW_SCALE = 2.0**-600
+# Absolute value beyond which the lines of a maximum are scaled by HUGE_LINE_SCALE before they are subtracted. Any bound
+# below 1.8e308 / 2^12 serves.
+SUBTRACTION_GUARD = 1e300
+HUGE_LINE_SCALE = 2.0**-12
+
+# --- positions on a line (in alpha, relative to alpha) ----------------------------------------------------------------
+# Distance below which two alphas are the same break. Computing a crossing rounds three times and comparing it once,
+# each by at most half an ulp: four ulps are on the safe side.
+ALPHA_RESOLUTION = 4 * FLOAT64_EPS
+# Alpha error above which a unit that leaves its knot slowly is counted as ambiguous. Empirical: on random networks
+# the breaks of float64 sweeps agree with the rational oracle to 1e-11.
+MAX_ALPHA_ERROR = 1e-10
+# Displacement of a patch engine's break above which its segment is recomputed densely. Empirical: see MAX_ALPHA_ERROR.
+MAX_PATCH_ALPHA_SHIFT = 1e-11
+# Alpha error above which the position of a patch break is checked against a direct evaluation. Empirical, on 899
+# structured cases: breaks with a smaller error never moved by more than MAX_PATCH_ALPHA_SHIFT.
+MAX_UNCHECKED_ALPHA_ERROR = 2.5e-9
+# Displacement of breaks when a line is swept again in other parts: some ulps. A float32 sweep moves them by far more.
+REPEATED_SWEEP_ALPHA_SHIFT = 1e-12
+
+# --- errors of values -------------------------------------------------------------------------------------------------
+# Random rounding errors that are propagated through a network to estimate its error. Their maximum underestimates the
+# largest error by a factor that stays below PROBE_SAFETY on the oracle suites; empirical.
+PROBE_COUNT = 8
+PROBE_SAFETY = 16.0
+# Width of the floating-point filter in multiples of the expected error: values further from a knot are unambiguous.
+# Empirical: wide enough that the oracle suites show no wrong decision, narrow enough that few values are refined.
+FILTER_WIDTH = {torch.float64: 4096.0, torch.float32: 64.0}
+# Points whose estimated errors calibrate the filter, and the factor by which errors elsewhere may be larger. Empirical.
+SAMPLE_POINTS = 16
+SAMPLE_SAFETY = 1024.0
+# Expected number of values inside the filter below which the calibration is not worth its cost.
+MIN_EXPECTED_HITS = 0.01
+# Factor by which the error of one unit may exceed its share of the layer's error by weights. Empirical.
+ERROR_SHARE_SLACK = 256.0
+# Distance to a knot, in multiples of the probes' error, within which a probe takes the steeper branch. Empirical.
+KNOT_REACH = 8.0
+# Relative distance below which two lines of a maximum are tied at one end: 64 roundings.
+TIE_TOLERANCE = 64 * FLOAT64_EPS
+# Filter threshold, as a share of the largest value, above which errors can hide a whole line, so that ties are counted.
+AMBIGUITY_SHARE = 1e-6
+# Distance, in roundings of the largest line of a window, below which lines are tied at a crossing.
+RANK_TIE_ROUNDINGS = 32
+
+# --- the patch engine -------------------------------------------------------------------------------------------------
+# Points of a segment, including both ends, whose errors are estimated.
+SEGMENT_SAMPLE_POINTS = 6
+# Factors by which the error at any other point of the segment may be smaller and larger. Empirical.
+MAX_SAMPLE_DEFICIT = 4.0
+MAX_SAMPLE_EXCESS = 16.0
+# Error of cumulative sums along a segment, in roundings of the largest value, above which the dense engine takes over.
+MAX_DRIFT_ROUNDINGS = 1024.0
+# Error of cumulative sums of float32 patches along a segment, as a share of the largest value.
+FLOAT32_DRIFT_SHARE = 1e-3
+# Share of an error bound by which a distance may exceed it and still be ambiguous: estimates are not sharper than that.
+AMBIGUITY_MARGIN = 1 / 8
+# Number of random perturbations of all values that decide whether a segment may end at an alpha.
+PERTURBATIONS = 16
+# Bound on the error of crossing values where the dense engine takes over from patches. Empirical.
+HANDOVER_VALUE_ERROR = 1e-9
+
+# --- planes (in plane coordinates, relative to the extent, unless stated) ---------------------------------------------
+# Difference from a full turn, in radians, above which the corners are not in convex order.
+FULL_TURN_TOLERANCE = 1e-6
+# Distance below which a convex weight is rounded to 0 or 1, so that the user's corners keep their exact coordinates.
+WHOLE_WEIGHT_TOLERANCE = 1e-14
+# Distance outside the outline below which a point counts as on it: rounding of coordinates.
+OUTSIDE_TOLERANCE = 1e-12
+# Padding of the cells of the point locator, so that rounding never leaves a polygon out.
+CELL_PADDING = 1e-9
+# Distance of the user's corners from a common plane.
+OFF_PLANE_TOLERANCE = 1e-9
+# Sine of the angle below which the outline is straight at a corner: rounding of float64 corners stays below it.
+MIN_TURN = 1e-12
+# Distance of convex weights below which two corners are the same: computing a corner rounds eight times.
+CORNER_RESOLUTION = 8 * FLOAT64_EPS
+# Width, relative to the polygon, below which a part that a cut would remove is too thin, and the cut is dropped.
+MIN_RELATIVE_WIDTH = 32 * FLOAT64_EPS
+# Distance below which corners on the seam of two parts may be the same. Empirical.
+SEAM_TOLERANCE = 1e-11
+# Angle, in radians, by which rounding may turn a straight corner. Empirical.
+STRAIGHT_ANGLE_TOLERANCE = 1e-6
+# Distance from a corner below which a line through the plane passes through the corner: 64 roundings.
+EDGE_END_TOLERANCE = 64 * FLOAT64_EPS
+# Difference of stored coordinates and areas: far above rounding, far below what damage to a file causes.
+GEOMETRY_TOLERANCE = 1e-6
+
+# --- decisions --------------------------------------------------------------------------------------------------------
+# Width of the filter that selects differences of outputs for an error estimate, in multiples of the largest sampled
+# error, and its minimum in roundings of the largest value. Empirical: on a thousand networks, most of them with ties,
+# all labels and ties agree with rational arithmetic.
+DECISION_FILTER_ERRORS = 64.0
+MIN_DECISION_FILTER_ROUNDINGS = 4096.0
+# Breaks at which that error is sampled, and lines with the largest coordinates whose ends are sampled as well.
+DECISION_SAMPLE_BREAKS = 32
+DECISION_SAMPLE_LINES = 64
+# Factor from the distance between two evaluations of a difference to a bound on its error. Empirical.
+REEVALUATION_SAFETY = 4.0
+# Factor on the errors of a minimal partition, whose values are interpolated between fewer breaks. Empirical.
+MINIMAL_ERROR_FACTOR = 4.0
+# Absolute value beyond which the outputs of a line are scaled before they are compared, and the factor, a power of two.
+DECISION_OVERFLOW_GUARD = 2.0**1000
+DECISION_OVERFLOW_SCALE = 2.0**-64
+# Factor from the largest value at a few points of a plane to a bound on all values. Empirical.
+PLANE_SAMPLE_HEADROOM = 16.0
+
+# --- attributions and verification ------------------------------------------------------------------------------------
+# Change of the logits, relative to each other, on one subinterval of the tail's quadrature: 20 Gauss-Legendre nodes
+# integrate softmax, log_softmax, sigmoid and tanh over such a change to 1e-16.
+MAX_LOGIT_CHANGE = 1.0
+# Step of Newton's method for a root in [-1, 1]: it converges quadratically, so that one more step changes no digit.
+NEWTON_STEP_TOLERANCE = 1e-14
+# Added to exact attributions in relative errors, so that these stay finite where an attribution is 0.
+RELATIVE_ERROR_OFFSET = 1e-11
+# Excess up to which VNN-COMP accepts a counterexample that another program evaluates.
+VNNCOMP_TOLERANCE = 1e-4
