@@ -21,19 +21,19 @@ demo: $(READY)
 	$(BIN)/exactline demo --out demo-out
 
 test: $(READY)
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --cov --cov-branch
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadgroup --cov --cov-branch
 
 # the same tests as other processors round: without vector instructions, then with AVX2 at most
 test-portable: $(READY)
-	ATEN_CPU_CAPABILITY=default MKL_CBWR=COMPATIBLE OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto
-	ATEN_CPU_CAPABILITY=avx2 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto
+	ATEN_CPU_CAPABILITY=default MKL_CBWR=COMPATIBLE OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadgroup
+	ATEN_CPU_CAPABILITY=avx2 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadgroup
 
 # lines and branches of the whole package that the tests reach; `make test` measures the core alone
 coverage: $(READY)
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --cov=exactline --cov-branch --cov-fail-under=90
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadgroup --cov=exactline --cov-branch --cov-fail-under=90
 
 test-all: $(READY)
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto -m "" --timeout 3600 --cov --cov-branch
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadgroup -m "" --timeout 3600 --cov --cov-branch
 
 # pages in headless Chromium; without one each test says so
 test-browser: $(READY)

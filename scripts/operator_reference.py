@@ -134,9 +134,10 @@ def page() -> str:
 
 def _check_names() -> None:
     """Raise if a rule named in this script no longer exists, or if no table holds the rules of some module."""
-    torch_rules = {rule.__name__ for rule in RULES.values()}
+    own_rules = [rule for name, rule in RULES.items() if "::" not in name]  # the others are users' own
+    torch_rules = {rule.__name__ for rule in own_rules}
     onnx_rules = {getattr(rule, "__name__", "") for rule in OPERATORS.values()}
-    modules = {rule.__module__.rsplit(".", 1)[1] for rule in RULES.values()}
+    modules = {rule.__module__.rsplit(".", 1)[1] for rule in own_rules}
     unknown = ({*CONDITIONAL, *LABELS} - torch_rules) | ({*CONSTANT_RULES, *SMOOTH_RULES} - onnx_rules)
     unknown |= modules ^ set(TORCH_MODULES)
     if unknown:

@@ -26,7 +26,10 @@ FOLDERS_WITHOUT_COVERAGE = {
     "exact",
     "examples",
     "formats",
+    "laws",
     "measures",
+    "network",
+    "oracle",
 }
 FOLDERS_WITHOUT_COVERAGE |= {"paper", "plot", "rpc", "scale", "verification", "zoo"}
 REFUSAL_TESTS = "test_refused.py"  # networks that are refused before a sweep

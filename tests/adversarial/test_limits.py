@@ -23,6 +23,7 @@ START, END = vector(-2.0, 1.5, 0.5), vector(2.5, -1.0, -3.0)
 
 
 @pytest.mark.parametrize(("depth", "max_breaks"), [(60, 2), (40, 101), (30, 3000)])
+@pytest.mark.every(2)
 def test_max_breaks_stops_a_deep_tent_with_a_correct_partial_result(depth, max_breaks):
     line = xl.restrict(tent(depth), [0.0], [1.0], max_breaks=max_breaks)
     assert not line.complete

@@ -477,6 +477,7 @@ def test_without_values_the_breaks_and_origins_are_the_same():
 
 @pytest.mark.parametrize("memory", [1, 1 << 10, 1 << 14, None])
 @pytest.mark.parametrize("seed", [0, 1, 2])
+@pytest.mark.every(3)
 def test_parts_of_a_stream_come_in_order_and_join_to_the_whole(seed, memory):
     model, start, end = tied_network(seed) if seed else (tent(7), vector(0.0), vector(1.0))
     whole = xl.restrict(model, start, end)

@@ -55,6 +55,7 @@ def test_rounded_exact_breaks_are_proved(seed, build):
 
 
 @pytest.mark.parametrize("seed", range(4))
+@pytest.mark.every(4)
 def test_every_missing_and_every_invented_break_is_found(seed):
     torch.manual_seed(seed)
     network, (start, end) = make_mixed_network(), torch.randn(2, 3, dtype=torch.float64) * 3

@@ -222,6 +222,7 @@ def test_a_large_file_loads_in_seconds(tmp_path: Path):
     assert took < 12
 
 
+@pytest.mark.slow
 def test_info_tells_of_every_file_in_the_folder(data: Path, capsys: pytest.CaptureFixture[str]):
     from typer.testing import CliRunner
 

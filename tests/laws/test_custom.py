@@ -55,6 +55,7 @@ def _line(seed: int) -> tuple[Tensor, Tensor]:
 
 @pytest.mark.parametrize("function", KNOTS, ids=lambda f: f.__name__)
 @pytest.mark.parametrize("seed", range(4))
+@pytest.mark.every(4)
 def test_breaks_match_the_oracle_and_values_the_function_itself(function, seed, registered):
     model, (q, r) = _between_layers(registered[function]), _line(seed)
     line, exact = xl.restrict(model, q, r), xl.exact.restrict(model, q, r)

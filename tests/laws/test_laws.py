@@ -23,10 +23,16 @@ GRADIENT = 1e-9  # between torch's gradient and the map of a piece, relative to 
 
 
 def samples_of(chosen: list[Sample]) -> pytest.MarkDecorator:
-    """One test for each sample; only the first sample of an operator is quick."""
+    """One test for each sample; only the first sample of an operator is quick.
+
+    All tests of a sample run in one process, which captures its network once.
+    """
     first = {sample.key: sample for sample in reversed(chosen)}
     quick = {id(sample) for sample in first.values()}
-    params = [pytest.param(s, id=str(s), marks=() if id(s) in quick else pytest.mark.slow) for s in chosen]
+    params = []
+    for sample in chosen:
+        marks = [pytest.mark.xdist_group(str(sample)), *([] if id(sample) in quick else [pytest.mark.slow])]
+        params.append(pytest.param(sample, id=str(sample), marks=marks))
     return pytest.mark.parametrize("sample", params)
 
 

@@ -30,6 +30,7 @@ def test_a_tent_network_has_as_many_breaks_as_it_should():
 
 
 @pytest.mark.parametrize("seed", range(6))
+@pytest.mark.every(3)
 def test_counts_and_origins_agree_with_rational_arithmetic(seed):
     model, x = small_net(seed), torch.randn(3, dtype=torch.float64)
     ways = 4 * torch.randn(5, 3, dtype=torch.float64)

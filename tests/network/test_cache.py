@@ -95,7 +95,7 @@ CHANGES = (
 
 
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
-@pytest.mark.every(5)
+@pytest.mark.every(10)
 def test_a_change_is_noticed(change, captures):
     model = make_model()
     before = xl.restrict(model, START, END)

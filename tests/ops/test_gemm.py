@@ -50,6 +50,7 @@ def rounding_bound(x: Tensor, weight: Tensor, bias: Tensor | None, truth) -> Ten
 
 @pytest.mark.parametrize("spatial", [1, 2, 3])
 @pytest.mark.parametrize("biased", [False, True])
+@pytest.mark.every(2)
 def test_every_setting_matches_torch(spatial, biased, gemm_calls, monkeypatch):
     torch.manual_seed(spatial)
     function = (F.conv1d, F.conv2d, F.conv3d)[spatial - 1]

@@ -72,6 +72,7 @@ def test_a_thousand_small_integer_networks():
 
 
 @pytest.mark.parametrize("widths", [(784, 256, 256, 256, 256, 10), (5, 50, 50, 50, 50, 50, 50, 5)], ids=str)
+@pytest.mark.every(2)
 def test_bias_free_networks_through_the_origin_have_three_breaks(widths):
     for seed in range(5):
         torch.manual_seed(seed)

@@ -134,6 +134,7 @@ def test_drawing_leaves_matplotlib_as_it_was(bent):
 
 
 @pytest.mark.parametrize("suffix", ["png", "pdf", "svg"])
+@pytest.mark.every(3)
 def test_a_picture_is_saved(bent, tmp_path, suffix):
     path = save_picture(plot_line(bent), tmp_path / f"line.{suffix}")
     assert path.stat().st_size > 1000

@@ -197,6 +197,7 @@ def test_many_polygons_become_pixels_in_vector_formats_and_text_stays(tmp_path, 
         assert "plane coordinate 1</text>" in text
 
 
+@pytest.mark.slow
 def test_the_same_plane_is_the_same_file(tmp_path):
     made = [save_picture(plot_plane(diamond()), tmp_path / f"{i}.svg").read_bytes() for i in range(2)]
     assert made[0] == made[1]

@@ -41,6 +41,7 @@ SMALL_NETWORKS = small_networks()
 
 
 @pytest.mark.parametrize(("model", "start", "end"), [n[1:] for n in SMALL_NETWORKS], ids=[n[0] for n in SMALL_NETWORKS])
+@pytest.mark.every(5)
 def test_the_check_is_small_and_the_certificate_complete_on_small_nets(model, start, end):
     line = restrict_and_verify(model, start, end)
     check = line.check(samples=100)

@@ -68,6 +68,7 @@ def assert_one_map_per_piece(model: nn.Module, start: Tensor, end: Tensor, *, ma
 
 @pytest.mark.parametrize("kind", sorted(FAMILIES))
 @pytest.mark.parametrize("seed", range(2))
+@pytest.mark.every(6)
 def test_the_gradient_is_constant_on_each_piece_of_random_networks(kind, seed):
     g = torch.Generator().manual_seed(seed)
     model, shape = FAMILIES[kind](g)
@@ -77,6 +78,7 @@ def test_the_gradient_is_constant_on_each_piece_of_random_networks(kind, seed):
 
 @pytest.mark.parametrize("kind", ["mlp", "residual", "mixed", "concat"])
 @pytest.mark.parametrize("seed", range(3))
+@pytest.mark.every(6)
 def test_the_gradient_is_constant_on_each_piece_of_tied_networks(kind, seed):
     # between points that are not symmetric, units that stay at zero along a piece are ambiguous or exact
     g = torch.Generator().manual_seed(100 + seed)
@@ -101,6 +103,7 @@ def test_the_gradient_is_constant_on_each_piece_of_tied_networks(kind, seed):
     ],
     ids=["max-relu", "relu-max", "norm", "shrink", "sort", "prelu-residual", "abs"],
 )
+@pytest.mark.every(3)
 def test_the_gradient_is_constant_on_each_piece_of_image_networks(model):
     assert assert_one_map_per_piece(model.eval(), torch.randn(1, 6, 6) * 2, torch.randn(1, 6, 6) * 2, max_pieces=12) > 0
 
@@ -120,6 +123,7 @@ def test_the_gradient_changes_at_a_break_even_where_the_slope_along_the_line_doe
 
 
 @pytest.mark.parametrize("depth", [1, 5, 9])
+@pytest.mark.every(3)
 def test_each_piece_of_a_tent_has_slope_two_to_the_depth_up_or_down(depth):
     line = xl.restrict(tent_network(depth), [0.0], [1.0])
     for i in range(0, len(line), max(1, len(line) // 40)):

@@ -66,7 +66,7 @@ def first_point(side):
 
 
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.every(3)
+@pytest.mark.every(9)
 def test_one_line_is_that_of_the_library(client, network, name):
     net = network(name)
     start, end = map(first_point, random_lines(net, 1))
@@ -105,6 +105,7 @@ def test_options_have_the_effect_they_have_in_the_library(client, network, optio
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=str)
 @pytest.mark.parametrize("engine", ["dense", "patches"])
+@pytest.mark.every(3)
 def test_both_engines_can_be_chosen(client, network, engine, dtype):
     net = network("digits")
     starts, ends = random_lines(net, 2, seed=1)
@@ -147,6 +148,7 @@ def test_a_sweep_has_the_parts_of_the_library(client, network, options):
 
 @pytest.mark.parametrize("name", SINGLE)
 @pytest.mark.parametrize("options", [{}, {"order": "min"}, {"top": 2}], ids=str)
+@pytest.mark.every(4)
 def test_decisions_are_those_of_the_library(client, network, name, options):
     net = network(name)
     if name == "tent6" and options.get("top"):
@@ -174,6 +176,7 @@ def test_decisions_of_one_of_several_outputs(client, network):
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=str)
 @pytest.mark.parametrize("name", ["plain", "soft", "digits"])
+@pytest.mark.every(6)
 def test_attributions_are_those_of_the_library(client, network, name, dtype):
     net = network(name)
     starts, ends = (side.to(dtype) for side in random_lines(net, 3, seed=3))

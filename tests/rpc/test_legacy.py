@@ -43,6 +43,7 @@ def is_close(found: np.ndarray, truth: np.ndarray) -> bool:
 
 
 @pytest.mark.parametrize("make", NETWORK_MAKERS, ids=lambda f: f.__name__)
+@pytest.mark.every(3)
 def test_lines_have_every_break_and_float32_values_of_all_kinds_of_layers(make):
     rng = np.random.default_rng(5)
     net: LegacyNetwork = make(rng)
@@ -61,7 +62,7 @@ def test_lines_have_every_break_and_float32_values_of_all_kinds_of_layers(make):
 
 
 @pytest.mark.parametrize("make", NETWORK_MAKERS, ids=lambda f: f.__name__)
-@pytest.mark.every(2)
+@pytest.mark.every(4)
 def test_the_pieces_of_planes_are_affine_and_cover_the_plane(make):
     rng = np.random.default_rng(8)
     net: LegacyNetwork = make(rng)

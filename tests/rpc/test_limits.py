@@ -106,6 +106,7 @@ CALLS = {
 
 
 @pytest.mark.parametrize("call_name", CALLS)
+@pytest.mark.every(3)
 def test_lines_per_call(client: Client, call_name: str):
     check_limit(
         "lines_per_call",

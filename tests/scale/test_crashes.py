@@ -49,12 +49,14 @@ def assert_whole(folder: Path, tmp_path: Path, lines: int) -> None:
 
 
 @pytest.mark.parametrize(("kills", "lines"), [(2, 1500), pytest.param(20, 20_000, marks=pytest.mark.slow)])
+@pytest.mark.slow
 def test_killed_at_random_moments(tmp_path, kills, lines):
     output = run_program("tests.scale.kill_runs", str(tmp_path / "store"), str(kills), "5", str(lines))
     assert int(output.split()[0]) == kills
     assert_whole(tmp_path / "store", tmp_path, lines)
 
 
+@pytest.mark.slow
 def test_a_file_size_limit(tmp_path):
     """The system refuses files above a size limit, as a quota does."""
     limit = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))"

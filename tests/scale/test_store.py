@@ -186,6 +186,7 @@ def test_a_run_that_is_interrupted_goes_on(tmp_path, complete_store):
 
 
 @pytest.mark.parametrize("kind", ["npz", "compressed", "npy", "safetensors"])
+@pytest.mark.every(4)
 def test_files_give_what_pairs_give(tmp_path, complete_store, kind):
     starts, ends = (side.numpy() for side in random_lines(COUNT))
     path = tmp_path / f"lines.{'npz' if kind == 'compressed' else kind}"

@@ -108,6 +108,7 @@ def assert_same(one: xl.Restrictions, two: xl.Restrictions) -> None:
 @pytest.mark.parametrize("lines", [1, 9])
 @pytest.mark.parametrize("memory", [None, 1 << 17])
 @pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.every(3)
 def test_the_same_bits(name, memory, lines, pretend_device):
     model, shape = build(name)
     starts, ends = torch.randn(2, lines, *shape, dtype=torch.float64) * 2
@@ -169,6 +170,7 @@ def test_ties_are_left_to_the_host(seed, pretend_device):
 
 
 @pytest.mark.parametrize("seed", range(25))
+@pytest.mark.every(4)
 def test_random_graphs(seed, pretend_device):
     model, start, end = random_graph(seed)
 

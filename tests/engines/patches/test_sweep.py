@@ -33,6 +33,7 @@ def assert_same(
 
 
 @pytest.mark.parametrize("seed", [*range(9), *range(10, 16)])
+@pytest.mark.every(3)
 def test_random_graphs(seed):
     assert_same(*random_graph(seed))
 
@@ -143,6 +144,7 @@ def test_streams_with_both_engines():
 
 
 @pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.every(3)
 def test_every_family(family):
     """Networks of every kind, small as they are; the engine is forced."""
     for seed in range(3):
@@ -197,6 +199,7 @@ def test_images_of_uniform_blocks_need_no_dense_fallback(pooled):
 
 
 @pytest.mark.parametrize("name", ["eran/mnist/mnist_conv_maxpool.onnx", "eran/mnist/convSmallRELU__Point.onnx"])
+@pytest.mark.every(2)
 def test_digits_on_black_need_no_dense_fallback(data, name):
     """Most pixels of such images are equal, and some units of trained networks have tiny weights."""
     pixels = gzip.decompress((data / "images/t10k-images-idx3-ubyte.gz").read_bytes())[16:]
@@ -246,6 +249,7 @@ def test_sums_with_large_drift_are_swept_densely():
 
 @pytest.mark.parametrize("seed", [0, 3, 13])
 @pytest.mark.parametrize("scale", [1e2, 1e4])
+@pytest.mark.every(3)
 def test_ties_that_drift_has_separated(scale, seed):
     """While large units are off, all channels follow one pixel and cross with it; their sums have drifted before."""
     torch.manual_seed(seed)
@@ -261,6 +265,7 @@ def test_ties_that_drift_has_separated(scale, seed):
 
 
 @pytest.mark.parametrize("seed", [0, 2, 4])
+@pytest.mark.every(3)
 def test_drift_is_not_handed_over_to_the_dense_engine(seed):
     """Steep clamps before a maximum over channels, which has no patch rule: there many channels tie."""
     torch.manual_seed(seed)

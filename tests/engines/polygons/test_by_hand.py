@@ -63,6 +63,7 @@ COUNTS = {"six lines through one point": 12, "the same six, each three times": 1
 
 
 @pytest.mark.parametrize("name", CASES)
+@pytest.mark.every(2)
 def test_polygons_are_those_found_by_hand(name):
     network, areas = CASES[name]
     plane = xl.restrict_plane(network, SQUARE)

@@ -54,6 +54,7 @@ def assert_one_mesh(plane: xl.PlaneRestriction) -> None:
 @pytest.mark.parametrize(
     "make", [lambda: build_relu_network(2, 24, 24, 24, 3), build_pooling_network], ids=["relu", "pooling"]
 )
+@pytest.mark.every(2)
 def test_small_budgets_give_the_same_polygons(make):
     model = make().eval()
     whole = xl.restrict_plane(model, SQUARE)

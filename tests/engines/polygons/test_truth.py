@@ -74,6 +74,7 @@ def build_pooling_network(generator: torch.Generator, channels: int) -> nn.Modul
     return seeded(nn.Sequential(*body, nn.Linear(4 * channels, 8), nn.ReLU(), nn.Linear(8, 10)), generator)
 
 
+@pytest.mark.slow
 def test_a_pooling_network_on_three_images():
     generator = torch.Generator().manual_seed(0)
     vertices = smooth_images(generator, 0.2)

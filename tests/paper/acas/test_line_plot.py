@@ -86,6 +86,7 @@ def test_the_overview_has_exact_panels_above_their_samples(rings: lines.LineStud
     assert titles == ["(a)", "(c)", "(e)", "(b)", "(d)", "(f)"]
 
 
+@pytest.mark.slow
 def test_pictures_are_reproducible(rings: lines.LineStudy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("exactline.plot.figure.FIGURE_FORMATS", ("svg",))
     shares: list[float] = []
@@ -99,6 +100,7 @@ def test_pictures_are_reproducible(rings: lines.LineStudy, tmp_path: Path, monke
         assert path.read_bytes() == (tmp_path / "two" / path.name).read_bytes()
 
 
+@pytest.mark.slow
 def test_missing_packages_are_named():
     done = run_without_optional_packages("""
 from exactline.errors import MissingError

@@ -192,6 +192,7 @@ def test_a_study_that_misses_nothing_says_so():
     assert "Nothing: every interval contains one" in format_report(found)
 
 
+@pytest.mark.slow
 def test_progress_runs_from_0_to_1():
     seen: list[float] = []
     lines.run(

@@ -51,7 +51,7 @@ def pixels(figure: Figure, ax: Axes) -> tuple[np.ndarray, np.ndarray]:
 
 @pytest.mark.parametrize("which", [0, 1])
 @pytest.mark.parametrize("side", [0, 1])
-@pytest.mark.every(3)
+@pytest.mark.every(6)
 def test_every_pixel_has_the_colour_of_its_advice(ours: AdvisoryMaps, which: int, side: int):
     m = ours.maps[which]
     with rc_context(ACAS_STYLE):
@@ -101,6 +101,7 @@ def test_the_legend_names_ties(ours: AdvisoryMaps):
 
 
 @pytest.mark.parametrize("paint", [paint_polar, paint_cartesian])
+@pytest.mark.every(2)
 def test_one_picture_shows_all_maps(ours: AdvisoryMaps, paint):
     axes = draw_all_maps(ours, paint).axes
     assert [ax.get_title(loc="left") for ax in axes] == [m.title for m in ours.maps]
@@ -108,6 +109,7 @@ def test_one_picture_shows_all_maps(ours: AdvisoryMaps, paint):
     assert sum(ax.axison for ax in draw_all_maps(five, paint).axes) == 5
 
 
+@pytest.mark.slow
 def test_pictures_are_reproducible(ours: AdvisoryMaps, tmp_path: Path):
     one = AdvisoryMaps(ours.advisor, ours.reach, ours.maps[1:])
     for folder in ("a", "b"):

@@ -154,6 +154,7 @@ def test_polygon_areas_agree_with_rationals(size: float):
         assert abs(true - moment) <= 1e-14 * wide * polygon[:, 0].max()
 
 
+@pytest.mark.slow
 def test_areas_add_up_to_the_disc_in_every_scenario(ours: AdvisoryMaps):
     assert [(m.geometry.psi, m.geometry.v_own, m.geometry.v_int) for m in ours.maps] == [
         (psi, v, v) for v in (150, 500) for psi in (-180, -90, 0, 90)
@@ -165,6 +166,7 @@ def test_areas_add_up_to_the_disc_in_every_scenario(ours: AdvisoryMaps):
         assert [z.area for z in m.regions] == sorted((z.area for z in m.regions), reverse=True)
 
 
+@pytest.mark.slow
 def test_areas_agree_with_a_fine_numeric_integral(ours: AdvisoryMaps):
     m, count = ours.maps[2], 700
     rho = (np.arange(count) + 0.5) / count * DEFAULT_REACH_FEET

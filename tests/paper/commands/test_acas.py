@@ -127,6 +127,7 @@ def test_json_agrees_with_the_maps(run, rings):
     assert sum(one["square_feet"].values()) == pytest.approx(pi * found["rho"] ** 2)
 
 
+@pytest.mark.slow
 def test_the_command_maps_one_encounter(run, tmp_path):
     status, out, err = run("study", "acas", "--plane", "--psi", 90, "--rho", 70000, "--out", "maps")
     assert (status, err) == (0, "rho leaves its range (0 to 70000) and was clipped.\n")
@@ -136,6 +137,7 @@ def test_the_command_maps_one_encounter(run, tmp_path):
     assert sorted(p.name for p in (tmp_path / "maps").iterdir()) == sorted([*MAP_TABLES, *names])
 
 
+@pytest.mark.slow
 def test_the_command_maps_eight_encounters(run, tmp_path):
     status, out, err = run("study", "acas", "--plane", "--no-pictures", "--out", "maps")
     assert (status, err) == (0, "")

@@ -25,6 +25,7 @@ def files(run, tmp_path):
     return tmp_path
 
 
+@pytest.mark.slow
 def test_densities_of_given_networks_and_images(run, files):
     arguments = ("--networks", "one.onnx", "two.onnx", "--data", "images.npz", "--scale", 255, "--random", 2)
     status, out, err = run("study", "density", *arguments, "--checkpoints", "two.onnx", "one.onnx", "--out", "out")
@@ -48,6 +49,7 @@ def test_densities_of_given_networks_and_images(run, files):
     assert again[2] == "24 images had been finished before\n"
 
 
+@pytest.mark.slow
 def test_without_arguments_the_bundled_networks_are_studied(run, tmp_path):
     status, out, err = run("study", "density", "--images", 2, "--reach", 0)
     assert (status, err) == (0, "")
@@ -56,6 +58,7 @@ def test_without_arguments_the_bundled_networks_are_studied(run, tmp_path):
     assert not (tmp_path / "kept").exists()
 
 
+@pytest.mark.slow
 def test_json_agrees_with_the_tables(run, files):
     arguments = (
         "--networks",
@@ -81,6 +84,7 @@ def test_json_agrees_with_the_tables(run, files):
     ]
 
 
+@pytest.mark.slow
 def test_an_option_may_be_repeated(run, files):
     arguments = ("--networks", "one.onnx", "--networks", "two.onnx", "--data", "images.npz", "--scale", 255)
     status, out, _ = run("study", "density", *arguments, "--perturb", "multiplicative", "--levels", 255)
@@ -109,6 +113,7 @@ def test_an_option_may_be_repeated(run, files):
         (("--out", "loan.nnet"), 6, "folder cannot be created"),
     ],
 )
+@pytest.mark.every(6)
 def test_invalid_studies_are_refused(run, files, arguments, status, words):
     found, out, err = run("study", "density", *arguments)
     assert (found, out) == (status, ""), err

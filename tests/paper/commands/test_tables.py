@@ -21,6 +21,7 @@ def names(folder):
     return sorted(p.name for p in folder.iterdir() if p.name != CACHE_FOLDER)
 
 
+@pytest.mark.slow
 def test_linearity_writes_tables_and_pictures(run, tmp_path):
     status, out, err = run("study", "linearity", "--out", "out", "--images", 3)
     assert (status, err) == (0, "")
@@ -36,6 +37,7 @@ def test_linearity_writes_tables_and_pictures(run, tmp_path):
         assert (tmp_path / "out" / name).read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
 
 
+@pytest.mark.slow
 def test_ig_writes_tables_and_pictures(run, tmp_path):
     status, out, err = run("study", "ig", "--out", "out", "--images", 2, "--network", "normal", "--network", "DiffAI")
     assert (status, err) == (0, "")
@@ -51,6 +53,7 @@ def test_ig_writes_tables_and_pictures(run, tmp_path):
     assert "|approximation - exact| / |exact + 1e-11|" in (tmp_path / "out/report.md").read_text()
 
 
+@pytest.mark.slow
 def test_json_agrees_with_the_tables(run, tmp_path):
     arguments = ("--out", "out", "--images", 1, "--network", "normal", "--no-pictures", "--json")
     status, out, err = run("study", "ig", *arguments)
@@ -87,6 +90,7 @@ def test_all_writes_one_report(run, tmp_path):
         (("all", "--data", "absent"), 6, "convSmallRELU__Point.onnx"),
     ],
 )
+@pytest.mark.every(2)
 def test_invalid_studies_are_refused(run, arguments, status, words):
     found, out, err = run("study", *arguments, "--out", "out", "--no-pictures")
     assert (found, out) == (status, "")

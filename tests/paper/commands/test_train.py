@@ -31,6 +31,7 @@ def test_a_network_is_trained_saved_and_measured(run, tmp_path):
     assert (network.input_shape, network.output_shape) == ((1, 8, 8), (10,))
 
 
+@pytest.mark.slow
 def test_checkpoints_are_networks_in_order_and_the_last_is_the_result(run, tmp_path):
     arguments = ("--epochs", 2, "--checkpoints", "deep/epochs", "--out", "last.safetensors", "--json")
     status, out, err = run("train", "digits", *arguments)

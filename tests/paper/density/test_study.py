@@ -46,6 +46,7 @@ def result(networks, images):
     return study.run(networks, images, LinePlan(eps=0.5, random=3, reach=4.0), checkpoints=checkpoints)
 
 
+@pytest.mark.slow
 def test_each_line_agrees_with_a_single_restriction(result, images):
     for r in result.rows:
         model = classifier(["one", "two"].index(r.network))
@@ -173,6 +174,7 @@ def test_a_killed_run_continues_and_gives_identical_tables(tmp_path):
         assert path.read_bytes() == (whole / path.name).read_bytes()
 
 
+@pytest.mark.slow
 def test_pictures_show_every_network_and_kind(result, tmp_path):
     pytest.importorskip("matplotlib")
     written = draw_figures(result, tmp_path)

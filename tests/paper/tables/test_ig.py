@@ -73,6 +73,7 @@ def sum_gradients(network, point, label, rule, n):
     return (torch.tensordot(torch.from_numpy(weights), gradient, 1) * point).flatten()
 
 
+@pytest.mark.slow
 def test_errors_of_digits_agree_with_evaluated_gradients():
     """Partitions as the paper counts them: left and right use n samples, the trapezoid n + 1."""
     suite = load_digits_suite()
@@ -170,6 +171,7 @@ def test_a_naive_float32_sweep_finds_the_breaks_of_a_network_solved_by_hand():
         find_float32_breaks(pooling, torch.zeros(1, 4), torch.ones(1, 4))
 
 
+@pytest.mark.slow
 def test_the_paper_s_tool_is_simulated_for_the_paper_s_networks_only(monkeypatch, kink):
     published = NetworkSuite(
         kink.images,
@@ -187,6 +189,7 @@ def test_the_paper_s_tool_is_simulated_for_the_paper_s_networks_only(monkeypatch
     assert ig.run().rows[0].syrenn_samples == {}
 
 
+@pytest.mark.slow
 def test_a_second_run_reuses_the_results_of_the_first(tmp_path):
     first = ig.run(images=2, networks=["PGD"], folder=tmp_path)
     second = ig.run(images=2, networks=["PGD"], folder=tmp_path)
@@ -195,6 +198,7 @@ def test_a_second_run_reuses_the_results_of_the_first(tmp_path):
     assert ig_report.build_curves_table(first) == ig_report.build_curves_table(second)
 
 
+@pytest.mark.slow
 def test_slow_networks_study_fewer_images_by_default(monkeypatch, kink):
     images = PixelImages("hand", np.full((4, 1, 1, 1), 255.0), (3,) * 4)
     slow = NamedNetwork("convbig", kink.networks[0].network, "", max_images=2)

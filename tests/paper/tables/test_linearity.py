@@ -68,6 +68,7 @@ def hand(study):
     return study(PIXELS[None], (3,))
 
 
+@pytest.mark.slow
 def test_breaks_lengths_and_densities_of_a_network_solved_by_hand(hand):
     row = hand.rows[0]
     ups = [np.random.RandomState(j).choice([-1, 1], (1, 2, 1))[0, 0, 0] > 0 for j in range(4)]
@@ -131,6 +132,7 @@ def test_random_directions_do_not_change_numpys_global_state():
     assert np.random.get_state()[1].tolist() == before
 
 
+@pytest.mark.slow
 def test_lines_of_digits_have_the_breaks_of_the_rational_oracle():
     suite = load_digits_suite()
     network = suite.networks[0].network
@@ -141,6 +143,7 @@ def test_lines_of_digits_have_the_breaks_of_the_rational_oracle():
         assert len(line.alphas) == len(truth.alphas)
 
 
+@pytest.mark.slow
 def test_a_second_run_reuses_the_results_of_the_first(tmp_path):
     first = linearity.run(images=3, folder=tmp_path)
     second = linearity.run(images=3, folder=tmp_path)

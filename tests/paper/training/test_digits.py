@@ -109,6 +109,7 @@ def test_an_attack_stays_in_its_box_and_finds_the_worst_corner_of_a_linear_class
     torch.testing.assert_close(found, worst, rtol=0, atol=1e-15)
 
 
+@pytest.mark.slow
 def test_accuracies_are_ordered_and_radius_0_is_no_attack():
     images, labels = digits_set("test")
     found = attack.measure_robustness(robust_network("diffai"), images[:60], labels[:60], 0.08)
@@ -196,7 +197,7 @@ def test_the_bundled_digits_are_those_of_scikit_learn():
 
 
 @pytest.mark.parametrize("method", METHODS)
-@pytest.mark.every(3)
+@pytest.mark.slow
 def test_stored_facts_agree_with_the_stored_weights(method):
     facts = robust_facts()[method]
     found = training.measure_network(robust_network(method), method, facts["seed"], facts["epochs"], facts["radius"])
