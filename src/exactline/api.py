@@ -50,6 +50,7 @@ def restrict(model: Any, start: PointLike, end: PointLike, **options: Unpack[Res
         progress: True shows a progress bar; a function is called with the share done and the number of breaks so far.
         rewrite: False sweeps ReLU and maximum one after the other instead of fused, which gives more breaks.
         until: The name of a submodule whose output replaces the model's.
+        output: The only output to keep, by its name or index, if the model has several.
         max_breaks: Stop the sweep after this many breaks.
         seconds: Stop the sweep after this many seconds.
         engine: "dense" (values at every break), "patches" (slope jumps in their receptive fields) or "auto";
@@ -163,7 +164,7 @@ def restrict_plane(model: Any, vertices: Any, **options: Unpack[PlaneKeywords]) 
         model: A module in eval mode, an exported program or a Network.
         vertices: Three or more corners, (k, *in), in order and in one plane; a tuple of such tensors if the model takes
             several inputs.
-        **options: dtype, device, memory, values, progress, rewrite and until, as in `restrict`.
+        **options: dtype, device, memory, values, progress, rewrite, until and output, as in `restrict`.
 
     >>> import exactline as xl
     >>> len(xl.restrict_plane(torch.nn.ReLU(), [[-1.0, -1.0], [1.0, -1.0], [0.0, 1.0]]))
@@ -190,7 +191,7 @@ def grid(
         base: The input, (*in), that gives all other features their values.
         axes: The two features: indices of the input, as tuples if the input has several dims.
         box: The ranges of the two features, ((low, high), (low, high)).
-        **options: dtype, device, memory, values, progress, rewrite and until, as in `restrict`.
+        **options: dtype, device, memory, values, progress, rewrite, until and output, as in `restrict`.
 
     >>> import exactline as xl
     >>> plane = xl.grid(torch.nn.ReLU(), [0.0, 3.0, 0.0], axes=(0, 2), box=((-1, 1), (-2, 2)))
@@ -236,7 +237,7 @@ def _prepare(model: Any, lines: Lines, options: RestrictOptions) -> tuple[Networ
     """Capture the model; returns the network for the results, and the engine with the network that it sweeps."""
     points = [t[0] if len(t) else t.new_zeros(t.shape[1:]) for t in lines.starts]
     with full_precision(kernels=False):
-        network = as_network(model, points, rewrite=options.rewrite, until=options.until)
+        network = _capture(model, points, options)
         check_shapes(lines, [network.nodes[i].shape for i in network.inputs])
         swept = _move(network, model, points, options)
     limits = _limits(swept, options)
@@ -247,14 +248,18 @@ def _move(network: Network, model: Any, points: list[Tensor], options: RestrictO
     """Capture the network on the device and in the precision of the sweep."""
     if (options.device, options.dtype) == (torch.device("cpu"), torch.float64):
         return network
-    return as_network(
-        model,
-        points,
-        rewrite=options.rewrite,
-        until=options.until,
-        device=options.device,
-        dtype=options.dtype,
-    )
+    return _capture(model, points, options, options.device, options.dtype)
+
+
+def _capture(
+    model: Any,
+    points: list[Tensor],
+    options: RestrictOptions,
+    device: torch.device | None = None,
+    dtype: torch.dtype = torch.float64,
+) -> Network:
+    network = as_network(model, points, rewrite=options.rewrite, until=options.until, device=device, dtype=dtype)
+    return network if options.output is None else network.output(options.output)
 
 
 def _limits(network: Network, options: RestrictOptions) -> SweepLimits:
@@ -331,7 +336,7 @@ def _restrict_polygon(model: Any, polygon: PolygonInput, options: RestrictOption
     began = time.perf_counter()
     points = [c[0] for c in polygon.corners]
     with full_precision(kernels=False):
-        network = as_network(model, points, rewrite=options.rewrite, until=options.until)
+        network = _capture(model, points, options)
         check_polygon_shapes(polygon.corners, [network.nodes[i].shape for i in network.inputs])
         swept = _move(network, model, points, options)
     # in units of the extent; dividing before subtracting, because the last bit depends on the order

@@ -28,6 +28,7 @@ class PlaneKeywords(TypedDict, total=False):
     progress: bool | ProgressCallback  # True shows a bar; a function is called with the share done and a count
     rewrite: bool  # False sweeps ReLU and maximum one after the other instead of fused
     until: str | None  # the submodule whose output replaces the model's
+    output: str | int | None  # the only output to keep, by name or index, if the model has several
 
 
 class SweepKeywords(TypedDict, total=False):
@@ -39,6 +40,7 @@ class SweepKeywords(TypedDict, total=False):
     values: bool
     rewrite: bool
     until: str | None
+    output: str | int | None
     seconds: float | None  # stop the sweep after this many seconds, with a partial answer
     engine: str  # "dense" (values at every break), "patches" (slope jumps in their receptive fields) or "auto"
 
@@ -61,6 +63,7 @@ class RestrictOptions:
     progress: bool | ProgressCallback = False
     rewrite: bool = True
     until: str | None = None
+    output: str | int | None = None
     max_breaks: int | None = None
     seconds: float | None = None
     engine: str = "auto"

@@ -102,7 +102,7 @@ def test_a_plane_without_breaks_is_one_polygon_without_a_legend():
     assert [len(c.get_paths()) for c in fills(ax)] == [1]
     assert (strokes(ax), ax.get_legend()) == ([], None)
     assert "1 polygon)" in ax.get_xlabel()
-    plot_plane(xl.restrict_plane(nn.Linear(2, 1), SQUARE), style="decisions")
+    plot_plane(xl.restrict_plane(nn.Linear(2, 1), SQUARE), style="decisions", threshold=0.0)
 
 
 def test_a_class_inside_another_leaves_a_hole_and_areas_are_those_of_a_diamond():

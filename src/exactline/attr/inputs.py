@@ -15,6 +15,7 @@ from ..errors import ArgumentError, CaptureError, LineError
 from ..fp_context import full_precision
 from ..lines import Lines, as_points, check_shapes
 from ..network import Network, unwrap_model
+from ..network.outputs import describe_outputs
 from ..options import check_count, select_device
 from ..progress import ProgressCallback
 
@@ -34,6 +35,12 @@ class AttributionKeywords(TypedDict, total=False):
     progress: bool | ProgressCallback  # True shows a bar; a function is called with the share done and the pieces
 
 
+class IntegratedGradientsKeywords(AttributionKeywords, total=False):
+    """Keyword arguments of `IntegratedGradients.attribute` that captum does not have."""
+
+    output: str | int | None  # which output to attribute, by name or index, if the model returns several
+
+
 @dataclass(frozen=True)
 class AttributionOptions:
     """The `AttributionKeywords` of one call, checked."""
@@ -44,6 +51,13 @@ class AttributionOptions:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "memory", check_count("memory", self.memory))
+
+
+@dataclass(frozen=True)
+class IntegratedGradientsOptions(AttributionOptions):
+    """The `IntegratedGradientsKeywords` of one call, checked."""
+
+    output: str | int | None = None
 
 
 class ExactWarning(UserWarning):
@@ -224,9 +238,9 @@ def single_output_shape(network: Network) -> tuple[int, ...]:
     """
     if network.several_outputs:
         raise ArgumentError(
-            f"The model returns {len(network.outputs)} tensors in a tuple.",
+            f"The model has {describe_outputs(network.list_output_names())}.",
             where="the model",
-            hint="Wrap the model in a function that returns one tensor.",
+            hint="IntegratedGradients takes output=, a name or an index; else wrap the model to return one tensor.",
         )
     return network.nodes[network.outputs[0]].shape
 

@@ -15,9 +15,11 @@ from ..lines import Lines, as_points
 from ..network import Network, as_network
 from ..progress import progress_reporter
 from .inputs import (
-    AttributionKeywords,
     AttributionOptions,
+    CaptureFunction,
     ExampleGroup,
+    IntegratedGradientsKeywords,
+    IntegratedGradientsOptions,
     ModelLike,
     Tensors,
     evaluate_targets,
@@ -77,6 +79,7 @@ class Attribution:
     def __init__(self, forward_func: ModelLike, multiply_by_inputs: bool = True) -> None:
         self.forward_func = forward_func
         self.report: AttributionReport | None = None
+        self.output: str | int | None = None  # which output is attributed, if the model returns several
         self._multiply = multiply_by_inputs
 
     @property
@@ -95,6 +98,8 @@ class Attribution:
         end_point: Any,
         target: Any = None,
         additional_forward_args: Any = None,
+        *,
+        output: str | int | None = None,
     ) -> Tensor:
         """Compute the sum of the attributions minus the change of the output, (n,).
 
@@ -104,6 +109,7 @@ class Attribution:
             end_point: The inputs, (n, *in), or a tuple.
             target: The target, as for ``attribute``.
             additional_forward_args: The additional arguments, as for ``attribute``.
+            output: Which output was attributed, if the model returns several; by default that of the constructor.
 
         Raises ArgumentError if the attributions or the target do not fit.
         """
@@ -117,7 +123,7 @@ class Attribution:
                 hint="Give what attribute returned for these inputs.",
             )
         delta = torch.zeros(count, dtype=torch.float64)
-        for group in call.groups(self.forward_func, capture_model):
+        for group in call.groups(self.forward_func, capture_output(self.output if output is None else output)):
             targets = flatten_targets(target, single_output_shape(group.network), count)[group.rows]
             delta[group.rows] = _convergence_delta([a[group.rows] for a in tensors], group, targets)
         return call.cast_like_input(delta)
@@ -132,9 +138,12 @@ class IntegratedGradients(Attribution):
         model_or_forward: A module in eval mode, any callable of batches, or a Network.
         multiply_by_inputs: False returns the integrated gradients without the factor inputs minus baselines.
         forward_func: captum's name for the first argument.
+        output: Which output to attribute, by name or index, if the model returns several.
 
     >>> ig = IntegratedGradients(torch.nn.ReLU())
     >>> ig.attribute(torch.tensor([[3.0]]), baselines=-1.0, target=0)
+    tensor([[3.]])
+    >>> IntegratedGradients(lambda x: (x, x.relu()), output=1).attribute(torch.tensor([[3.0]]), -1.0, target=0)
     tensor([[3.]])
     """
 
@@ -144,6 +153,7 @@ class IntegratedGradients(Attribution):
         multiply_by_inputs: bool = True,
         *,
         forward_func: ModelLike | None = None,
+        output: str | int | None = None,
     ) -> None:
         model = forward_func if model_or_forward is None else model_or_forward
         if model is None:
@@ -151,6 +161,7 @@ class IntegratedGradients(Attribution):
                 "There is no model.", where="argument model_or_forward", hint="Give a module, a callable or a Network."
             )
         super().__init__(model, multiply_by_inputs)
+        self.output = output
 
     @overload
     def attribute(
@@ -163,7 +174,7 @@ class IntegratedGradients(Attribution):
         method: str | None = None,
         internal_batch_size: int | None = None,
         return_convergence_delta: Literal[False] = False,
-        **options: Unpack[AttributionKeywords],
+        **options: Unpack[IntegratedGradientsKeywords],
     ) -> TensorsT: ...
     @overload
     def attribute(
@@ -177,7 +188,7 @@ class IntegratedGradients(Attribution):
         internal_batch_size: int | None = None,
         *,
         return_convergence_delta: Literal[True],
-        **options: Unpack[AttributionKeywords],
+        **options: Unpack[IntegratedGradientsKeywords],
     ) -> tuple[TensorsT, Tensor]: ...
     def attribute(
         self,
@@ -189,7 +200,7 @@ class IntegratedGradients(Attribution):
         method: str | None = None,
         internal_batch_size: int | None = None,
         return_convergence_delta: bool = False,
-        **options: Unpack[AttributionKeywords],
+        **options: Unpack[IntegratedGradientsKeywords],
     ) -> Any:
         """Compute attributions of the shape of the inputs.
 
@@ -204,7 +215,8 @@ class IntegratedGradients(Attribution):
             internal_batch_size: Ignored; use memory.
             return_convergence_delta: True also returns the delta, (n,): the sum of the attributions minus the change
                 of the output. It is that of gradients times inputs minus baselines, whatever ``multiply_by_inputs``.
-            **options: device, memory and progress; see `AttributionKeywords`.
+            **options: device, memory and progress, see `AttributionKeywords`; and output, in place of that of the
+                constructor.
 
         >>> ig = IntegratedGradients(torch.nn.ReLU())
         >>> ig.attribute(torch.tensor([[3.0, 1.0]]), baselines=-1.0, target=0, return_convergence_delta=True)
@@ -213,12 +225,13 @@ class IntegratedGradients(Attribution):
         Raises LineError, ArgumentError, UnsupportedError, NumberError.
         """
         warn_unused(n_steps=n_steps, method=method)
-        settings = AttributionOptions(**options)
+        settings = IntegratedGradientsOptions(**options)
+        output = self.output if settings.output is None else settings.output
         call = parse_call(inputs, baselines, additional_forward_args, settings.device)
         count = len(call.lines)
         gradients = [torch.zeros_like(x) for x in call.lines.ends]
         delta, totals = torch.zeros(count, dtype=torch.float64), ReportTotals.for_examples(count)
-        for group in call.groups(self.forward_func, capture_model):
+        for group in call.groups(self.forward_func, capture_output(output)):
             targets = flatten_targets(target, single_output_shape(group.network), count)[group.rows]
             integral = integrate_output(group.network, group.lines, targets, settings)
             totals.add(integral, group.rows, attribution_range(integral, group.lines))
@@ -267,9 +280,14 @@ def attribution_range(integral: PathIntegral, lines: Lines) -> Tensor:  # (lines
     return total
 
 
-def capture_model(model: ModelLike, points: Sequence[Tensor], device: torch.device) -> Network:
-    """Capture a model without changes."""
-    return as_network(model, points, device=device)
+def capture_output(output: str | int | None) -> CaptureFunction:
+    """Make the function that captures a model, and selects one of its outputs unless ``output`` is None."""
+
+    def capture(model: ModelLike, points: Sequence[Tensor], device: torch.device) -> Network:
+        network = as_network(model, points, device=device)
+        return network if output is None else network.output(output)
+
+    return capture
 
 
 def _convergence_delta(attributions: Sequence[Tensor], group: ExampleGroup, targets: Tensor) -> Tensor:  # (rows,)

@@ -12,35 +12,57 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..arrays import Bools, Floats, Ints
-from ..errors import ArgumentError
+from ..errors import ArgumentError, MissingError
 from ..humanize import count_noun
 from ..tolerances import ALPHA_RESOLUTION
+from .comparison import Comparison
 from .intervals import Decisions, IntervalTable, ManyDecisions
 from .ranking import OrderedParts, RankedPoints, concatenate_parts, order_pieces, rank_outputs
 from .values import OutputValues, values_of_line, values_of_lines
 
 if TYPE_CHECKING:
+    from ..network.graph import Network
     from ..results.restriction import Restriction
     from ..results.restrictions import Restrictions
 
 MAX_RANKED_NUMBERS = 1 << 20  # values ranked in one batch
 
 
-def find_decisions(line: Restriction, order: str, top: Any, output: int | None) -> Decisions:
+def find_decisions(
+    line: Restriction, order: str, top: Any, output: str | int | None, threshold: Any = None, rivals: Any = None
+) -> Decisions:
     """Decide one line; see `Restriction.decisions`."""
     outputs = values_of_line(line, output, "line.decisions")
-    return Decisions(_build_table(outputs, order, top), 0, line, order, int(top), outputs.output)
+    comparison = _compare(line.network, outputs, threshold, rivals, "line.decisions")
+    table = _build_table(outputs, comparison, order, top)
+    return Decisions(table, 0, line, order, int(top), outputs.output, comparison)
 
 
-def find_decisions_of_lines(lines: Restrictions, order: str, top: Any, output: int | None) -> ManyDecisions:
+def find_decisions_of_lines(
+    lines: Restrictions, order: str, top: Any, output: str | int | None, threshold: Any = None, rivals: Any = None
+) -> ManyDecisions:
     """Decide many lines; see `Restrictions.decisions`."""
     outputs = values_of_lines(lines, output, "lines.decisions")
-    return ManyDecisions(_build_table(outputs, order, top), lines, order, int(top), outputs.output)
+    comparison = _compare(lines.network, outputs, threshold, rivals, "lines.decisions")
+    table = _build_table(outputs, comparison, order, top)
+    return ManyDecisions(table, lines, order, int(top), outputs.output, comparison)
 
 
-def _build_table(outputs: OutputValues, order: str, top: Any) -> IntervalTable:
+def _compare(network: Network | None, outputs: OutputValues, threshold: Any, rivals: Any, where: str) -> Comparison:
+    count = outputs.values.shape[1]
+    if network is None and (count == 1 or threshold is not None or rivals is not None):
+        raise MissingError(
+            "The network is needed, because its last operator gives a threshold its meaning.",
+            where=where,
+            hint="Load with Restriction.load(path, model), or attach it with line.with_network(network).",
+        )
+    return Comparison(count) if network is None else Comparison.check(network, outputs.output, threshold, rivals, where)
+
+
+def _build_table(outputs: OutputValues, comparison: Comparison, order: str, top: Any) -> IntervalTable:
     if order not in ("max", "min"):
         raise ArgumentError(f"order is {order!r}.", where="argument order", hint='Give "max" or "min".')
+    outputs = outputs.compare(comparison)
     count = outputs.values.shape[1]
     whole = isinstance(top, (int, np.integer)) and not isinstance(top, bool)
     if not whole or not 1 <= top <= count:
@@ -58,7 +80,8 @@ def _build_table(outputs: OutputValues, order: str, top: Any) -> IntervalTable:
         _order_block(outputs, pieces[at : at + step], levels, filter_width)
         for at in range(0, max(len(pieces), 1), step)
     ]
-    return _merge_parts(outputs, concatenate_parts(blocks), int(top))
+    table = _merge_parts(outputs, concatenate_parts(blocks), int(top))
+    return replace(table, labels=comparison.map_labels(table.labels), tied=comparison.map_tied(table.tied))
 
 
 def _order_block(

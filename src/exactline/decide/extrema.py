@@ -71,7 +71,7 @@ class LevelSet:
         return len(self.alphas)
 
 
-def find_extrema(line: Restriction, weights: Any, output: int | None) -> Extrema:
+def find_extrema(line: Restriction, weights: Any, output: str | int | None) -> Extrema:
     """Find the extrema of linear functionals; see `Restriction.extrema`."""
     functionals = _evaluate_functionals(line, weights, output, "line.extrema")
     alphas, values = functionals.alphas, functionals.values
@@ -98,7 +98,7 @@ def find_extrema(line: Restriction, weights: Any, output: int | None) -> Extrema
         )
 
 
-def find_level_set(line: Restriction, weights: Any, c: Any, output: int | None) -> LevelSet:
+def find_level_set(line: Restriction, weights: Any, c: Any, output: str | int | None) -> LevelSet:
     """Find where a linear functional equals ``c``; see `Restriction.level`."""
     functional = _evaluate_functionals(line, weights, output, "line.level")
     if not functional.is_single:
@@ -158,7 +158,7 @@ class _Functionals:
         return self.outputs.errors.filter_width(largest, weight)
 
 
-def _evaluate_functionals(line: Restriction, weights: Any, output: int | None, where: str) -> _Functionals:
+def _evaluate_functionals(line: Restriction, weights: Any, output: str | int | None, where: str) -> _Functionals:
     outputs = values_of_line(line, output, where)
     rows, is_single = _parse_weights(weights, outputs.values.shape[1])
     with np.errstate(all="ignore"):

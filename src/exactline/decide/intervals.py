@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from ..arrays import Bools, Floats, Ints
     from ..results.restriction import Restriction
     from ..results.restrictions import Restrictions
+    from .comparison import Comparison
 
 Label = int | tuple[int, ...]
 MAX_SHOWN_INTERVALS = 12  # intervals printed by str and repr
@@ -111,6 +112,7 @@ class Decisions(Sequence[Interval]):
     order: str  # "max" or "min": whether the largest or the smallest output leads
     top: int  # how many outputs each label holds
     output: int = 0  # which output tensor of the network was compared
+    comparison: Comparison | None = None  # which of its elements; None for all
 
     @property
     def line(self) -> Restriction:
@@ -131,10 +133,12 @@ class Decisions(Sequence[Interval]):
 
     @property
     def values(self) -> Floats:
-        """The compared outputs at the breaks of the line, (breaks, outputs)."""
+        """The outputs at the breaks of the line, (breaks, outputs); with a threshold (breaks, 2), its column first."""
         from .values import outputs_of_line
 
-        return outputs_of_line(self.line, self.output, "decisions.values")
+        values = outputs_of_line(self.line, self.output, "decisions.values")
+        has_level = self.comparison is not None and self.comparison.level is not None
+        return self.comparison.select(values) if self.comparison is not None and has_level else values
 
     def at(self, alpha: float) -> Interval:
         """Return the interval that holds ``alpha``; at a boundary, the one that begins there.
@@ -156,6 +160,12 @@ class Decisions(Sequence[Interval]):
                 f"alpha is {alpha!r}; {known}.", where="argument alpha", hint="Give an alpha within the range."
             )
         return self[int(np.searchsorted(starts, alpha, side="right")) - 1]
+
+    def describe(self) -> str:
+        """The rule of the decision in words."""
+        from .comparison import Comparison
+
+        return (self.comparison or Comparison(0)).describe(self.order, self.top)
 
     def plot(self, ax: Axes | None = None, *, labels: Sequence[str] | None = None) -> Axes:
         """Draw the outputs, with the intervals as a coloured band and the breaks as ticks below them.
@@ -193,8 +203,7 @@ class Decisions(Sequence[Interval]):
         return f"<Decisions: {count_noun(len(self), 'interval')}; shares of the line {{{shares}}}>"
 
     def __str__(self) -> str:
-        which = "largest" if self.order == "max" else "smallest"
-        what = f"the {which} output decides" if self.top == 1 else f"the {self.top} {which} outputs decide"
+        what = self.describe()
         rows = [f"  {interval}" for interval in self[:MAX_SHOWN_INTERVALS]]
         rest = [f"  and {len(self) - MAX_SHOWN_INTERVALS:,} more"] if len(self) > MAX_SHOWN_INTERVALS else []
         return "\n".join([f"{count_noun(len(self), 'interval')}, {what}", *rows, *rest])
@@ -223,6 +232,7 @@ class ManyDecisions(Sequence[Decisions]):
     order: str
     top: int
     output: int = 0
+    comparison: Comparison | None = None
 
     def __len__(self) -> int:
         return len(self.table.offsets) - 1
@@ -236,7 +246,7 @@ class ManyDecisions(Sequence[Decisions]):
             return [self[i] for i in range(*index.indices(len(self)))]
         if not -len(self) <= index < len(self):
             raise IndexError(f"index {index} is out of range for {len(self)} lines")
-        return Decisions(self.table, index % len(self), self.lines, self.order, self.top, self.output)
+        return Decisions(self.table, index % len(self), self.lines, self.order, self.top, self.output, self.comparison)
 
     def __iter__(self) -> Iterator[Decisions]:
         return (self[i] for i in range(len(self)))

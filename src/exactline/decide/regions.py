@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import prod
-from typing import TYPE_CHECKING, overload
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 import torch
@@ -28,10 +28,12 @@ from ..engines.polygons.sweep import subdivide_at_node
 from ..errors import ArgumentError, MissingError
 from ..fp_context import full_precision
 from ..network.graph import Network, Node
+from ..network.outputs import describe_outputs, find_output
 from ..numerics.plan import sweep_plan
 from ..numerics.static_filter import Magnitude
 from ..ops.maximum import Maximum
 from ..tolerances import PLANE_SAMPLE_HEADROOM, PROBE_SAFETY
+from .comparison import Comparison
 
 if TYPE_CHECKING:
     from ..results.plane import PlaneRestriction
@@ -67,6 +69,7 @@ class Regions(Sequence[Region]):
     polygons: LabeledPolygons
     boundaries: Tensor  # (m, 2, 2) segments between different classes, in plane coordinates
     order: str  # "max" or "min": whether the largest or the smallest output decides
+    comparison: Comparison  # which outputs were compared
 
     def __len__(self) -> int:
         return len(self.regions)
@@ -96,12 +99,18 @@ class Regions(Sequence[Region]):
         """The fraction of the plane where each output decides; finite also for planes whose area overflows."""
         return {label: sum(r.share for r in self.regions if r.label == label) for label in self.labels}
 
+    def describe(self) -> str:
+        """The rule of the decision in words."""
+        return self.comparison.describe(self.order)
+
     def __repr__(self) -> str:
         shares = ", ".join(f"{label}: {area:.4g}" for label, area in self.totals.items())
         return f"<Regions: {len(self)} of {len(self.labels)} classes, areas {shares}>"
 
 
-def find_regions(plane: PlaneRestriction, order: str) -> Regions:
+def find_regions(
+    plane: PlaneRestriction, order: str, output: str | int | None = None, threshold: Any = None, rivals: Any = None
+) -> Regions:
     """Find the regions of a plane; see `PlaneRestriction.decisions`.
 
     Raises ArgumentError, MissingError.
@@ -109,42 +118,53 @@ def find_regions(plane: PlaneRestriction, order: str) -> Regions:
     if order not in ("max", "min"):
         raise ArgumentError(f"There is no order {order!r}.", where="argument order", hint="Give 'max' or 'min'.")
     network = plane.require_network("plane.decisions")
-    if len(network.outputs) != 1:
+    if output is None and len(network.outputs) != 1:
         raise ArgumentError(
-            f"The network has {len(network.outputs)} outputs.",
+            f"The network has {describe_outputs(network.list_output_names())}.",
             where="plane.decisions",
-            hint="Capture a network with a single output.",
+            hint=f"Choose one with output=0 to output={len(network.outputs) - 1}.",
         )
-    output = network.nodes[network.outputs[0]]
-    if prod(output.shape) == 0:
+    selected = 0 if output is None else find_output(network, output)
+    if prod(network.nodes[network.outputs[selected]].shape) == 0:
         raise MissingError("The output has no elements.", where="plane.decisions", hint="Give a network with outputs.")
+    comparison = Comparison.check(network, selected, threshold, rivals, "plane.decisions")
     with full_precision():
-        decider = _append_decision(network, 1 if order == "max" else -1)
-        state = _restore_state(plane, decider)
+        decider = _append_decision(network, selected, comparison, 1 if order == "max" else -1)
+        state = _restore_state(plane, decider, selected, comparison)
         op = decider.nodes[state.node].op
         if not isinstance(op, Maximum):
             raise TypeError("the last node is not the maximum of the outputs")
         subdivide_at_node(decider, state, op, sys.maxsize)
         labels, tied = _label_polygons(decider, state, decider.nodes[state.node].inputs[0], 1 if order == "max" else -1)
-    return _merge_polygons(plane, state, labels, tied, order)
+    merged = {p: tuple(comparison.map_labels(np.array(group)).tolist()) for p, group in tied.items()}
+    return _merge_polygons(plane, state, comparison.map_labels(labels), merged, order, comparison)
 
 
-def _append_decision(network: Network, sign: int) -> Network:
-    """Append a node to the network: the maximum of all outputs, or their minimum if the sign is -1."""
-    output = network.outputs[0]
-    table = torch.arange(prod(network.nodes[output].shape))[None]
-    node = Node("decision", Maximum(table, (1,), sign), (output,), (1,))
+def _append_decision(network: Network, output: int, comparison: Comparison, sign: int) -> Network:
+    """Append a node to the network: the maximum of the compared outputs, or their minimum if the sign is -1."""
+    network, source = comparison.append_to(network, network.outputs[output])
+    table = torch.arange(prod(network.nodes[source].shape))[None]
+    node = Node("decision", Maximum(table, (1,), sign), (source,), (1,))
     return replace(
-        network, nodes=(*network.nodes, node), outputs=(len(network.nodes),), tails=(None,), device_copies={}
+        network,
+        nodes=(*network.nodes, node),
+        outputs=(len(network.nodes),),
+        tails=(None,),
+        several_outputs=False,
+        output_names=(),
+        device_copies={},
     )
 
 
-def _restore_state(plane: PlaneRestriction, decider: Network) -> MeshState:
+def _restore_state(plane: PlaneRestriction, decider: Network, output: int, comparison: Comparison) -> MeshState:
     """Rebuild the mesh state that the sweep had when it finished the plane."""
     source = decider.nodes[-1].inputs[0]
     everywhere = torch.arange(len(plane.weights))
     values = plane.values_at(everywhere)
-    live = {source: (values if isinstance(values, Tensor) else values[0]).to(torch.float64)}
+    outputs = (values if isinstance(values, Tensor) else values[output]).to(torch.float64)
+    if not comparison.is_whole:
+        outputs = decider.nodes[source].op.evaluate(outputs)
+    live = {source: outputs}
     extent = float(np.ptp(plane.outline.numpy(), axis=0).max())
     places = plane.outline.numpy() / extent - plane.outline[0].numpy() / extent
     corners = CornerTable.of_vertices(plane.weights.numpy().copy(), refined=True)
@@ -222,6 +242,7 @@ def _merge_polygons(
     labels: Ints,  # (polygons,)
     tied: dict[int, tuple[int, ...]],  # by polygon
     order: str,
+    comparison: Comparison,
 ) -> Regions:
     """Merge neighbouring polygons of one class into regions."""
     mesh = state.mesh
@@ -261,7 +282,9 @@ def _merge_polygons(
         rank[region],
     )
     between = corners[mesh.edge_ends[inner[~same]]]
-    return Regions(regions, LabeledPolygons(*map(torch.from_numpy, arrays)), torch.from_numpy(between), order)
+    return Regions(
+        regions, LabeledPolygons(*map(torch.from_numpy, arrays)), torch.from_numpy(between), order, comparison
+    )
 
 
 def _trace_boundaries(

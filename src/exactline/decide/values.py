@@ -13,8 +13,10 @@ from ..errors import ArgumentError, NumberError
 from ..fp_context import full_precision
 from ..lines import Lines
 from ..network.graph import Network
+from ..network.outputs import describe_outputs, find_output
 from ..results.evaluate import evaluate_in_batches
 from ..tolerances import DECISION_OVERFLOW_GUARD, DECISION_OVERFLOW_SCALE, MINIMAL_ERROR_FACTOR
+from .comparison import Comparison
 from .errors import OutputErrors
 
 if TYPE_CHECKING:
@@ -38,18 +40,28 @@ class OutputValues:
         scales = -self.errors.scale_of(np.arange(len(self.offsets) - 1))
         return replace(self, values=-self.values, errors=replace(self.errors, scales=scales))
 
+    def compare(self, comparison: Comparison) -> OutputValues:
+        """Return the values of the compared elements only."""
+        network, node = self.errors.network, self.errors.output_node
+        if network is not None:
+            network, node = comparison.append_to(network, node)
+        scales = self.errors.scale_of(self.errors.line_index)
+        errors = replace(self.errors, network=network, output_node=node)
+        return replace(self, values=comparison.select(self.values, scales), errors=errors)
+
 
 def outputs_of_line(line: Restriction, output: int, where: str) -> Floats:  # (breaks, outputs)
-    """Return the values of one output tensor, flattened."""
-    return _flatten(_all_outputs(line, where)[output])
+    """Return the values of one output tensor, flattened; raises ArgumentError where there is none of that index."""
+    outputs = _all_outputs(line, where)
+    return _flatten(outputs[_select_output(len(outputs), output, line.network, where)])
 
 
-def values_of_line(line: Restriction, output: int | None, where: str) -> OutputValues:
+def values_of_line(line: Restriction, output: str | int | None, where: str) -> OutputValues:
     """Collect the values of one line, which may have been stopped early.
 
     Args:
         line: The restriction.
-        output: Index among the network's outputs; None where there is only one.
+        output: Name or index of an output of the network; None where there is only one.
         where: The public call that error messages name.
     """
     line_index = torch.zeros(len(line.alphas), dtype=torch.int64)
@@ -68,7 +80,7 @@ def values_of_line(line: Restriction, output: int | None, where: str) -> OutputV
     return _scale_values(outputs[selected], np.array([0, len(line.alphas)]), errors, selected, where)
 
 
-def values_of_lines(lines: Restrictions, output: int | None, where: str) -> OutputValues:
+def values_of_lines(lines: Restrictions, output: str | int | None, where: str) -> OutputValues:
     """Collect the values of many lines; arguments as for `values_of_line`."""
     line_index = torch.repeat_interleave(torch.arange(len(lines)), lines.offsets[1:] - lines.offsets[:-1])
     outputs = lines.breaks.values
@@ -103,19 +115,21 @@ def _flatten(values: Tensor) -> Floats:
     return values.detach().cpu().to(torch.float64).reshape(len(values), values.shape[1:].numel()).numpy()
 
 
-def _select_output(count: int, output: int | None, network: Network | None, where: str) -> int:
+def _select_output(count: int, output: str | int | None, network: Network | None, where: str) -> int:
     if output is None and count == 1:
         return 0
-    names = "" if network is None else ": " + ", ".join(network.nodes[i].name for i in network.outputs)
+    names = f"{count} outputs" if network is None else describe_outputs(network.list_output_names())
     if output is None:
         raise ArgumentError(
-            f"The network has {count} outputs{names}.",
+            f"The network has {names}.",
             where=where,
             hint=f"Choose one with output=0 to output={count - 1}.",
         )
+    if network is not None:
+        return find_output(network, output)
     if isinstance(output, bool) or not isinstance(output, int) or not 0 <= output < count:  # pyright: ignore
         raise ArgumentError(
-            f"There is no output {output!r}: the network has {count}{names}.",
+            f"There is no output {output!r}: the network has {names}.",
             where="argument output",
             hint=f"Give a number from 0 to {count - 1}.",
         )

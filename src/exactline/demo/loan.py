@@ -66,7 +66,13 @@ def loan_chapter() -> Chapter:
             ChapterFile(
                 "loan.html",
                 "Explore this line",
-                lambda path: line.to_html(path, labels=OUTPUTS, features=FEATURES, title="loan score and premium"),
+                lambda path: line.to_html(
+                    path,
+                    labels=OUTPUTS,
+                    features=FEATURES,
+                    title="loan score and premium",
+                    classes=False,  # a score and a price are not rivals
+                ),
             ),
         ),
     )

@@ -147,6 +147,7 @@ class OperatorRecorder:
             several_inputs=sum(isinstance(n.op, Input) for n in nodes) > 1,
             several_outputs=len(indices) > 1,
             notes=tuple(self.graph.notes),
+            output_names=tuple(names),
         )
         # only maxima are fused with their neighbours, and the search is slow in long networks
         return simplify_network(network, rewrite=any(isinstance(n.op, Maximum) for n in nodes))

@@ -68,6 +68,7 @@ class Network:
     source: Callable[[], nn.Module | None] = field(default=lambda: None)  # the captured module while it exists
     device: torch.device = field(default=torch.device("cpu"))
     dtype: torch.dtype = torch.float64
+    output_names: tuple[str, ...] = ()  # names of the outputs in the file; empty: those of their nodes
     device_copies: dict[Any, Network] = field(default_factory=dict)  # this network on other devices and in other dtypes
 
     @cached_property
@@ -86,6 +87,29 @@ class Network:
         """Shape of the output for one point; a tuple of shapes for a network of several outputs."""
         shapes = tuple(self.nodes[i].shape for i in self.outputs)
         return shapes if self.several_outputs else shapes[0]
+
+    def output(self, which: str | int) -> Network:
+        """The network with one of its outputs, without the nodes that only the others need.
+
+        Args:
+            which: the name of an output, or its index, from 0.
+
+        >>> from exactline.network import as_network
+        >>> network = as_network(lambda x: (x.relu(), x[:, :1] - 1), [torch.zeros(2)])
+        >>> network
+        <Network (2,) -> ((2,), (1,)): 4 nodes, 2 relu units>
+        >>> network.output(1)
+        <Network (2,) -> (1,): 3 nodes, no breaking units>
+
+        Raises ArgumentError where there is no such output, or where several have this name.
+        """
+        return methods.select_output(self, which)
+
+    def list_output_names(self) -> tuple[str, ...]:
+        """The name of each output: the name in the file, or that of its node."""
+        if len(self.output_names) == len(self.outputs):
+            return self.output_names
+        return tuple(self.nodes[i].name for i in self.outputs)
 
     @cached_property
     def breaking_nodes(self) -> tuple[int, ...]:

@@ -1,4 +1,4 @@
-"""Methods of `Network` that call the layers above: file formats and HTML, imported on first use."""
+"""Methods of `Network` that call the layers above, or modules that need `Network` itself; imported on first use."""
 
 from __future__ import annotations
 
@@ -21,3 +21,10 @@ def network_html(network: Network) -> str:
     from ..plot.tables import network_html as html
 
     return html(network)
+
+
+def select_output(network: Network, which: str | int) -> Network:
+    """`Network.output`."""
+    from .outputs import select_output as select
+
+    return select(network, which)

@@ -39,6 +39,7 @@ def write_line_page(
     image: bool | tuple[int, ...] | None = None,
     order: str = "max",
     output: int = 0,
+    classes: bool = True,
 ) -> Path:
     """Write the page, whole or not at all; see `Restriction.to_html`."""
     if len(line) == 0:
@@ -48,7 +49,7 @@ def write_line_page(
     if order not in ("max", "min"):
         raise ArgumentError(f"order is {order!r}.", where="argument order", hint='Give "max" or "min".')
     heading = "line" if title is None else str(title)
-    outputs = _encode_outputs(line, labels, order, output)
+    outputs = _encode_outputs(line, labels, order, output, classes)
     data = {
         "title": heading,
         "facts": str(line),
@@ -84,7 +85,9 @@ def _list_notes(line: Restriction) -> list[str]:
     return notes
 
 
-def _encode_outputs(line: Restriction, labels: Sequence[str] | None, order: str, output: int) -> PageOutputs:
+def _encode_outputs(
+    line: Restriction, labels: Sequence[str] | None, order: str, output: int, classes: bool
+) -> PageOutputs:
     if line.stored_values is None and line.network is None:
         if labels is not None:
             raise MissingError(
@@ -93,11 +96,12 @@ def _encode_outputs(line: Restriction, labels: Sequence[str] | None, order: str,
                 hint="Call restrict with values=True, or give the model when loading.",
             )
         return PageOutputs([], None, True, ["The values were not kept: the page shows breaks and inputs."])
-    decisions = line.decisions(order, output=output) if _is_finite(line) else None
-    values = outputs_of_line(line, output, "line.to_html") if decisions is None else decisions.values
+    values, is_finite = outputs_of_line(line, output, "line.to_html"), _is_finite(line)
+    has_classes = classes and is_finite and values.shape[1] != 1  # one output has no rival
+    decisions = line.decisions(order, output=output) if has_classes else None
     names = [str(name) for name in check_labels(labels, values.shape[1])]
     chosen, has_all_margins = _choose_outputs(line, decisions, values)
-    notes = ["Some outputs are not finite: the page shows no classes."] if decisions is None else []
+    notes = [] if is_finite else ["Some outputs are not finite: the page shows no classes."]
     if len(chosen) < values.shape[1]:
         which = "the largest" if decisions is None else "those that lead or come second somewhere first"
         notes.append(f"{len(chosen)} of {values.shape[1]:,} outputs have a curve, {which}.")
@@ -121,7 +125,7 @@ def _encode_outputs(line: Restriction, labels: Sequence[str] | None, order: str,
     if not has_curves:
         notes.append(f"More than {MAX_CURVES} outputs lead somewhere: the page shows no classes.")
     encoded = None
-    if decisions is not None and values.shape[1] > 1 and has_curves:
+    if decisions is not None and has_curves:
         encoded = _encode_decisions(decisions, names, curve_of)
     return PageOutputs(curves, encoded, has_all_margins, notes)
 

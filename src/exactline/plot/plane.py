@@ -14,7 +14,6 @@ from .plane_style import (
     axis_names,
     check_plane_style,
     choose_styles,
-    count_outputs,
     locate_points,
     vertical_stretch,
 )
@@ -45,6 +44,7 @@ def plot_plane(
     colors: Sequence[str] | None = None,
     points: Any = None,
     regions: Regions | None = None,
+    threshold: float | None = None,
 ) -> Axes:
     """Draw a plane in its own coordinates.
 
@@ -61,6 +61,7 @@ def plot_plane(
         colors: a colour for each output.
         points: inputs (n, *in) to mark, or inputs (*in) by name.
         regions: the result of ``plane.decisions(order)``, where it is known already.
+        threshold: between the two classes of a network with one output.
 
     Raises MissingError where matplotlib is not installed, ArgumentError for a style, labels or colours that do not fit.
     """
@@ -71,7 +72,7 @@ def plot_plane(
         if style == "regions":
             summary = _draw_regions(ax, plane)
         else:
-            regions = plane.decisions(order) if regions is None else regions
+            regions = plane.decisions(order, threshold=threshold) if regions is None else regions
             summary = _draw_decisions(ax, plane, regions, labels, colors)
         if len(plane) > MAX_VECTOR_POLYGONS:
             ax.set_rasterization_zorder(0)  # everything below becomes one image
@@ -133,7 +134,7 @@ def _draw_decisions(
     from matplotlib.collections import LineCollection
     from matplotlib.patches import Patch, PathPatch
 
-    names, styles = check_labels(labels, count_outputs(plane)), choose_styles(plane, regions, colors)
+    names, styles = check_labels(labels, regions.comparison.class_count), choose_styles(regions, colors)
     rows = list[tuple[float, Patch]]()
     for key, (colour, hatch) in styles.items():
         members = [r for r in regions if (r.label, bool(r.tied)) == key]
@@ -155,7 +156,8 @@ def _draw_decisions(
     smallest = sorted((share for share, _ in rows), reverse=True)[:MAX_LEGEND_ROWS][-1]
     named = [patch for share, patch in rows if share >= smallest][:MAX_LEGEND_ROWS]
     which = "largest" if regions.order == "max" else "smallest"
-    title = f"{which} output" if len(rows) <= MAX_LEGEND_ROWS else f"{MAX_LEGEND_ROWS} of {len(rows)} classes"
+    rule = f"{which} output" if regions.comparison.is_whole else regions.describe()
+    title = rule if len(rows) <= MAX_LEGEND_ROWS else f"{MAX_LEGEND_ROWS} of {len(rows)} classes"
     _draw_legend(ax, named, title)
     return f"{count_noun(len(regions), 'region')}, {count_noun(len(plane), 'polygon')}"
 

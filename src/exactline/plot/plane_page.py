@@ -17,7 +17,6 @@ from .plane_style import (
     CLASS_COLOURS,
     check_colors,
     check_plane_style,
-    count_outputs,
     locate_points,
     vertical_stretch,
 )
@@ -43,6 +42,7 @@ def write_plane_page(
     points: Any = None,
     title: str = "plane",
     regions: Regions | None = None,
+    threshold: float | None = None,
 ) -> Path:
     """Write the page, whole or not at all.
 
@@ -53,7 +53,7 @@ def write_plane_page(
     """
     check_plane_style(style)
     if regions is None:
-        regions = _find_regions(plane, style, order)
+        regions = _find_regions(plane, style, order, threshold)
     data = _encode_plane(plane) | {
         "decisions": None if regions is None else _encode_decisions(plane, regions, labels, colors),
         "style": style,
@@ -63,12 +63,12 @@ def write_plane_page(
     return write_page(path, data, title, SCRIPTS)
 
 
-def _find_regions(plane: PlaneRestriction, style: str, order: str) -> Regions | None:
-    if style == "decisions":
-        return plane.decisions(order)
+def _find_regions(plane: PlaneRestriction, style: str, order: str, threshold: float | None) -> Regions | None:
+    if style == "decisions" or threshold is not None:
+        return plane.decisions(order, threshold=threshold)
     try:
         return None if plane.stored_values is None else plane.decisions(order)
-    except ExactlineError:  # several outputs, or no network: the page has no classes
+    except ExactlineError:  # several outputs, one without a threshold, or no network: the page has no classes
         return None
 
 
@@ -95,7 +95,7 @@ def _encode_plane(plane: PlaneRestriction) -> dict[str, Any]:
 def _encode_decisions(
     plane: PlaneRestriction, regions: Regions, labels: Sequence[str] | None, colors: Sequence[str] | None
 ) -> dict[str, Any]:
-    count = count_outputs(plane)
+    count = regions.comparison.class_count
     names = check_labels(labels, count)
     colors = check_colors(colors, count)
     rings = [ring.numpy() for region in regions for ring in region.rings]
@@ -103,8 +103,10 @@ def _encode_decisions(
     groups: dict[tuple[tuple[int, ...], str, str], list[Region]] = {}
     for r in regions:
         groups.setdefault(((r.label, *r.tied), _format_name(r, names), _choose_colour(r, colors)), []).append(r)
+    which = "the largest output" if regions.order == "max" else "the smallest output"
+    rule = which if regions.comparison.is_whole else regions.describe()
     return {
-        "title": f"classes: the {'largest' if regions.order == 'max' else 'smallest'} output",
+        "title": f"classes: {rule}",
         "rings": encode_array(np.concatenate(rings)),
         "boundaries": encode_array(regions.boundaries.numpy()),
         "regions": [

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
-from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -64,14 +63,6 @@ def _as_batch(point: Any) -> Any:
     return torch.as_tensor(point, dtype=torch.float64)[None]
 
 
-def count_outputs(plane: PlaneRestriction) -> int:
-    """The number of outputs that are compared."""
-    if plane.stored_values is not None:
-        return prod(plane.stored_values[0].shape[1:])
-    network = plane.require_network("the outputs of a plane")
-    return prod(network.nodes[network.outputs[0]].shape)
-
-
 def check_colors(colors: Sequence[str] | None, count: int) -> list[str] | None:
     """A colour for each output as #rrggbb; names of colours need matplotlib.
 
@@ -96,11 +87,9 @@ def check_colors(colors: Sequence[str] | None, count: int) -> list[str] | None:
     return found
 
 
-def choose_styles(
-    plane: PlaneRestriction, regions: Regions, colors: Sequence[str] | None
-) -> dict[tuple[int, bool], ClassStyle]:
+def choose_styles(regions: Regions, colors: Sequence[str] | None) -> dict[tuple[int, bool], ClassStyle]:
     """Colour and hatch of every class (label, False) and tie (label, True); the same on every plane."""
-    colors = check_colors(colors, count_outputs(plane))
+    colors = check_colors(colors, regions.comparison.class_count)
     styles: dict[tuple[int, bool], ClassStyle] = {}
     for label, is_tie in sorted({(r.label, bool(r.tied)) for r in regions}):
         turn, position = divmod(label, len(CLASS_COLOURS))

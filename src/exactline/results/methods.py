@@ -17,39 +17,59 @@ if TYPE_CHECKING:
     from .restrictions import Restrictions
 
 
-def decide_line(line: Restriction, order: str, top: int, output: int | None) -> Decisions:
+def decide_line(
+    line: Restriction,
+    order: str,
+    top: int,
+    output: str | int | None,
+    threshold: float | None,
+    rivals: Sequence[int] | None,
+) -> Decisions:
     """`Restriction.decisions`."""
     from ..decide.decisions import find_decisions
 
-    return find_decisions(line, order, top, output)
+    return find_decisions(line, order, top, output, threshold, rivals)
 
 
-def decide_lines(lines: Restrictions, order: str, top: int, output: int | None) -> ManyDecisions:
+def decide_lines(
+    lines: Restrictions,
+    order: str,
+    top: int,
+    output: str | int | None,
+    threshold: float | None,
+    rivals: Sequence[int] | None,
+) -> ManyDecisions:
     """`Restrictions.decisions`."""
     from ..decide.decisions import find_decisions_of_lines
 
-    return find_decisions_of_lines(lines, order, top, output)
+    return find_decisions_of_lines(lines, order, top, output, threshold, rivals)
 
 
-def line_extrema(line: Restriction, weights: Any, output: int | None) -> Extrema:
+def line_extrema(line: Restriction, weights: Any, output: str | int | None) -> Extrema:
     """`Restriction.extrema`."""
     from ..decide.extrema import find_extrema
 
     return find_extrema(line, weights, output)
 
 
-def line_level(line: Restriction, weights: Any, c: float, output: int | None) -> LevelSet:
+def line_level(line: Restriction, weights: Any, c: float, output: str | int | None) -> LevelSet:
     """`Restriction.level`."""
     from ..decide.extrema import find_level_set
 
     return find_level_set(line, weights, c, output)
 
 
-def decide_plane(plane: PlaneRestriction, order: str) -> Regions:
+def decide_plane(
+    plane: PlaneRestriction,
+    order: str,
+    output: str | int | None,
+    threshold: float | None,
+    rivals: Sequence[int] | None,
+) -> Regions:
     """`PlaneRestriction.decisions`."""
     from ..decide.regions import find_regions
 
-    return find_regions(plane, order)
+    return find_regions(plane, order, output, threshold, rivals)
 
 
 def plot_line(line: Restriction, ax: Axes | None, output: int, labels: Sequence[str] | None) -> Axes:

@@ -249,18 +249,33 @@ class PlaneRestriction:
         ends = as_coordinate_rows([as_coordinates(a, "a"), as_coordinates(b, "b")])
         return line_in_plane(self, ends)
 
-    def decisions(self, order: str = "max") -> Regions:
+    def decisions(
+        self,
+        order: str = "max",
+        *,
+        output: str | int | None = None,
+        threshold: float | None = None,
+        rivals: Sequence[int] | None = None,
+    ) -> Regions:
         """The regions on which each output leads, with exact boundaries; neighbouring polygons of a class are merged.
 
         Args:
             order: "max" if the largest output decides, "min" for the smallest.
+            output: Which output tensor decides, by its name or index, if the network has several.
+            threshold: For a network with one output, which has no rival: class 1 is where the output is above it (below
+                it with "min"), class 0 elsewhere. Behind a sigmoid it is a probability, 0.5 by default.
+            rivals: The outputs that compete, if not all do; a single one needs a threshold.
 
         >>> import exactline as xl
         >>> plane = xl.restrict_plane(torch.nn.ReLU(), [[-1.0, -1.0], [1.0, -1.0], [1.0, 1.0], [-1.0, 1.0]])
         >>> plane.decisions().totals
         {0: 2.5, 1: 1.5}
+        >>> plane.decisions(rivals=[0], threshold=0.5).totals
+        {0: 3.0, 1: 1.0}
+
+        Raises ArgumentError, also for one output without a threshold; MissingError.
         """
-        return methods.decide_plane(self, order)
+        return methods.decide_plane(self, order, output, threshold, rivals)
 
     def check(self, samples: int = 1000, seed: int = 0) -> PlaneCheck:
         """The largest difference between this result and the network's own forward pass in float64.
@@ -304,6 +319,7 @@ class PlaneRestriction:
         labels: Sequence[str] | None = None,
         colors: Sequence[str] | None = None,
         points: Any = None,
+        threshold: float | None = None,
     ) -> Axes:
         """Plot the polygons with matplotlib.
 
@@ -314,8 +330,11 @@ class PlaneRestriction:
             labels: Names of the outputs.
             colors: Colours of the outputs.
             points: Input points to mark, by name.
+            threshold: Between the two classes of a network with one output; see `decisions`.
         """
-        return methods.plot_plane(self, ax, style=style, order=order, labels=labels, colors=colors, points=points)
+        return methods.plot_plane(
+            self, ax, style=style, order=order, labels=labels, colors=colors, points=points, threshold=threshold
+        )
 
     def to_html(self, path: str | Path, **options: Any) -> Path:
         """Write a self-contained web page to pan and zoom in the plane.

@@ -216,7 +216,15 @@ class Restriction:
         """
         return minimal_restriction(self)
 
-    def decisions(self, order: str = "max", top: int = 1, *, output: int | None = None) -> Decisions:
+    def decisions(
+        self,
+        order: str = "max",
+        top: int = 1,
+        *,
+        output: str | int | None = None,
+        threshold: float | None = None,
+        rivals: Sequence[int] | None = None,
+    ) -> Decisions:
         """The output that leads on every point of the line: intervals with exact boundaries, including ties.
 
         If the sweep was stopped early, the intervals end where it stopped.
@@ -224,22 +232,29 @@ class Restriction:
         Args:
             order: "max" if the largest output decides, "min" for the smallest.
             top: How many of the leading outputs to report, in order.
-            output: Which output tensor decides, if the network has several.
+            output: Which output tensor decides, by its name or index, if the network has several.
+            threshold: For a network with one output, which has no rival: class 1 is where the output is above it (below
+                it with "min"), class 0 elsewhere. Behind a sigmoid it is a probability, 0.5 by default.
+            rivals: The outputs that compete, if not all do; a single one needs a threshold.
 
         >>> import exactline as xl
         >>> xl.restrict(torch.nn.ReLU(), [1.0, -1.0], [0.0, 2.0]).decisions().boundaries
         tensor([0.5000], dtype=torch.float64)
+        >>> print(xl.restrict(torch.nn.ReLU(), [-1.0], [3.0]).decisions(threshold=1.0))
+        2 intervals, class 1 where the output is above 1
+          0 to 0.5: 0, margin 1
+          0.5 to 1: 1, margin 2
 
-        Raises ArgumentError, MissingError, NumberError.
+        Raises ArgumentError, also for one output without a threshold; MissingError, NumberError.
         """
-        return methods.decide_line(self, order, top, output)
+        return methods.decide_line(self, order, top, output, threshold, rivals)
 
-    def extrema(self, weights: Any, *, output: int | None = None) -> Extrema:
+    def extrema(self, weights: Any, *, output: str | int | None = None) -> Extrema:
         """The smallest and the largest value of a linear functional of the outputs on the line, and their positions.
 
         Args:
             weights: One functional (out,), several (k, out), or the index of a single output.
-            output: Which output tensor to use, if the network has several.
+            output: Which output tensor to use, by its name or index, if the network has several.
 
         >>> import exactline as xl
         >>> extrema = xl.restrict(torch.nn.ReLU(), [1.0, -1.0], [0.0, 2.0]).extrema([1.0, 1.0])
@@ -248,13 +263,13 @@ class Restriction:
         """
         return methods.line_extrema(self, weights, output)
 
-    def level(self, weights: Any, c: float = 0.0, *, output: int | None = None) -> LevelSet:
+    def level(self, weights: Any, c: float = 0.0, *, output: str | int | None = None) -> LevelSet:
         """The level set of a linear functional of the outputs: all alphas and intervals where it equals c.
 
         Args:
             weights: The functional (out,), or the index of a single output.
             c: The level.
-            output: Which output tensor to use, if the network has several.
+            output: Which output tensor to use, by its name or index, if the network has several.
 
         >>> import exactline as xl
         >>> xl.restrict(torch.nn.ReLU(), [1.0, -1.0], [0.0, 2.0]).level([1.0, -1.0], 0.0).alphas
@@ -357,6 +372,7 @@ class Restriction:
         image: bool | tuple[int, ...] | None = None,
         order: str = "max",
         output: int = 0,
+        classes: bool = True,
     ) -> Path:
         """Write a self-contained web page to explore the line: a slider along alpha, classes, breaks by layer, zoom.
 
@@ -369,11 +385,20 @@ class Restriction:
                 decides by the shape of the input.
             order: "max" if the largest output decides, "min" for the smallest.
             output: Which output tensor to show, if the network has several.
+            classes: False shows no classes, for outputs that are not rivals, such as a price and a weight.
 
         Raises ArgumentError for options that do not fit, MissingError without pieces, NumberError, FileError.
         """
         return methods.write_line_page(
-            self, path, labels=labels, features=features, title=title, image=image, order=order, output=output
+            self,
+            path,
+            labels=labels,
+            features=features,
+            title=title,
+            image=image,
+            order=order,
+            output=output,
+            classes=classes,
         )
 
     def __str__(self) -> str:

@@ -69,13 +69,24 @@ class Restrictions(Sequence[Restriction]):
         """The number of pieces of each line, (lines,)."""
         return (self.offsets[1:] - self.offsets[:-1] - 1).clamp(min=0)
 
-    def decisions(self, order: str = "max", top: int = 1, *, output: int | None = None) -> ManyDecisions:
+    def decisions(
+        self,
+        order: str = "max",
+        top: int = 1,
+        *,
+        output: str | int | None = None,
+        threshold: float | None = None,
+        rivals: Sequence[int] | None = None,
+    ) -> ManyDecisions:
         """The output that leads on every point of every line: intervals with exact boundaries, including ties.
 
         Args:
             order: "max" if the largest output decides, "min" for the smallest.
             top: How many of the leading outputs to report, in order.
-            output: Which output tensor decides, if the network has several.
+            output: Which output tensor decides, by its name or index, if the network has several.
+            threshold: For a network with one output, which has no rival: class 1 is where the output is above it (below
+                it with "min"), class 0 elsewhere. Behind a sigmoid it is a probability, 0.5 by default.
+            rivals: The outputs that compete, if not all do; a single one needs a threshold.
 
         >>> import exactline as xl
         >>> lines = xl.restrict_many(torch.nn.ReLU(), [[1.0, -1.0], [0.0, 1.0]], [[0.0, 2.0], [0.0, 2.0]])
@@ -84,7 +95,7 @@ class Restrictions(Sequence[Restriction]):
 
         Raises ArgumentError, MissingError, NumberError.
         """
-        return methods.decide_lines(self, order, top, output)
+        return methods.decide_lines(self, order, top, output, threshold, rivals)
 
     def __len__(self) -> int:
         return len(self.lines)

@@ -70,9 +70,14 @@ def read_arrays(path: Path, format: str, what: str, hint: str) -> tuple[dict[str
     return tensors, header
 
 
+def is_same_network(network: Network, names: tuple[str, ...], checksum: str) -> bool:
+    """Whether a network has the node names and the checksum of a file."""
+    return tuple(n.name for n in network.nodes) == names and network.checksum() == checksum
+
+
 def check_same_network(network: Network, names: tuple[str, ...], checksum: str, path: Path) -> None:
     """Raise FileError if a network is not the one that a file was made with."""
-    if tuple(n.name for n in network.nodes) != names or network.checksum() != checksum:
+    if not is_same_network(network, names, checksum):
         raise FileError(
             "The model is not the one the file was made with.",
             where=str(path),
@@ -101,6 +106,9 @@ def _read(
 def _attach_network(result: Result, model: Any, points: tuple[Tensor, ...], path: Path) -> Result:
     """Capture the model, check that it is the one of the file, and attach it."""
     network = as_network(model, [t[0] for t in points], rewrite=result.rewrite, until=result.until)
+    if network.several_outputs and not result.several_outputs:
+        parts = [network.output(i) for i in range(len(network.outputs))]
+        network = next((p for p in parts if is_same_network(p, result.names, result.checksum)), network)
     check_same_network(network, result.names, result.checksum, path)
     return result.with_network(network)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, overload
 
@@ -57,7 +58,15 @@ class RemoteRestrictions(Restrictions):
         values["network"] = network
         return Restrictions(**values)
 
-    def decisions(self, order: str = "max", top: int = 1, *, output: int | None = None) -> ManyDecisions:
+    def decisions(
+        self,
+        order: str = "max",
+        top: int = 1,
+        *,
+        output: str | int | None = None,
+        threshold: float | None = None,
+        rivals: Sequence[int] | None = None,
+    ) -> ManyDecisions:
         """Raise MissingError: decisions need the network to estimate the error of the values."""
         raise MissingError(
             "Decisions need the network, which is on the server.",

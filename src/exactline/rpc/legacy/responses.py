@@ -130,7 +130,8 @@ class Responder:
     def _split_polygon(self, polytope: Polytope) -> Iterator[tuple[Floats, Floats]]:
         """Yield the pieces of a polygon."""
         plane = restrict_plane(self.network, polytope.corners, progress=self._check_size)
-        if self.has_argmax:
+        is_single = self.network.nodes[self.network.outputs[0]].shape[0] == 1
+        if self.has_argmax and not is_single:
             cells = plane.decisions().polygons
             combinations = _convex_combinations(plane, cells.corners.numpy()) @ polytope.corner_combinations
             labels = cells.labels.numpy()
@@ -139,6 +140,7 @@ class Responder:
         else:
             combinations = plane.weights.numpy().clip(0) @ polytope.corner_combinations
             values = _flatten_rows(plane.values)
+            values = np.zeros_like(values) if self.has_argmax else values  # one output has one class
             for ring in _iterate_rings(plane.rings.numpy(), plane.offsets.numpy()):
                 yield values[ring], combinations[ring]
 
@@ -187,6 +189,8 @@ def _insert_class_boundaries(line: Restriction) -> tuple[Floats, Ints]:
 
     The last one has the class of the piece before it. A boundary within its error of a break is moved to the break.
     """
+    if _flatten_rows(line.values).shape[1] == 1:  # the argument of the maximum of one output
+        return line.alphas.numpy(), np.zeros(len(line.alphas), dtype=np.int64)
     alphas, table = line.alphas.numpy(), line.decisions().table
     labels = table.labels[:, 0]
     changes = np.flatnonzero(np.append(True, labels[1:] != labels[:-1]))
