@@ -103,7 +103,8 @@ class _GraphReader:
         for number in order:
             self._read_node(self.graph.node[number], number)
         outputs = [self._find_output(o.name) for o in self.graph.output]
-        return self.recorder.build_network([o.value if isinstance(o, DependentValue) else o for o in outputs])
+        values = [o.value if isinstance(o, DependentValue) else o for o in outputs]
+        return self.recorder.build_network(values, [_shorten(o.name) for o in self.graph.output])
 
     def _sort_nodes(self) -> list[int]:
         """The indices of the nodes that the outputs depend on, in an order in which they can be evaluated."""
