@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from .errors import TrainingModeError as TrainingModeError
     from .errors import UnsupportedError as UnsupportedError
     from .formats import load as load
+    from .formats.points import read_point as read_point
     from .measures.break_density import Density as Density
     from .measures.break_density import density as density
     from .network import Network as Network
@@ -62,6 +63,7 @@ _NAMES = {  # module: its public names, imported on first use because torch take
         "UnsupportedError",
     ),
     "formats": ("load",),
+    "formats.points": ("read_point",),
     "measures.break_density": ("Density", "density"),
     "network": ("Network",),
     "network.custom": ("register_pointwise",),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, Unpack
@@ -19,6 +20,7 @@ from .engines.polygons.state import PlaneFrame
 from .engines.polygons.sweep import sweep_plane
 from .engines.select import EngineChoice
 from .errors import LineError
+from .formats.points_range import RangeWarning, compare_ranges
 from .fp_context import full_precision
 from .lines import Lines, PointLike, as_lines, as_points, check_shapes
 from .network import Network, as_network
@@ -64,6 +66,9 @@ def restrict(model: Any, start: PointLike, end: PointLike, **options: Unpack[Res
     Raises LineError, CaptureError, UnsupportedError, NumberError, ArgumentError.
     """
     lines = as_lines(start, end, ("start", "end"), many=False)
+    for pair in zip(lines.starts, lines.ends, strict=True):
+        if problem := compare_ranges(*pair, ("start", "end")):
+            warnings.warn(f"{problem.capitalize()} Is one of them scaled?", RangeWarning, stacklevel=2)
     return _restrict(model, lines, RestrictOptions.check(model, options, RestrictKeywords))[0]
 
 

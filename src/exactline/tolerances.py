@@ -133,3 +133,10 @@ NEWTON_STEP_TOLERANCE = 1e-14
 RELATIVE_ERROR_OFFSET = 1e-11
 # Excess up to which VNN-COMP accepts a counterexample that another program evaluates.
 VNNCOMP_TOLERANCE = 1e-4
+
+# --- points -----------------------------------------------------------------------------------------------------------
+# Widths of one point's range by which values of the other may lie outside it without a warning. Pixels of 0 to 255 lie
+# 254 widths outside those of 0 to 1, and about 50 outside normalised ones of -2.1 to 2.6.
+FAR_RANGE_WIDTHS = 10.0
+# Numbers of a point below which its range says little: features have units of their own, pixels come in hundreds.
+MIN_RANGE_NUMBERS = 16

@@ -169,3 +169,35 @@ def test_help_has_an_example():
     shown = CliRunner().invoke(cli.app, ["attribute", "--help"])
     assert shown.exit_code == 0
     assert "Example: exactline attribute " in shown.output
+
+
+class Heads(nn.Module):
+    """Two outputs."""
+
+    def forward(self, x):
+        return x.relu(), 3 * x - 1
+
+
+def test_one_of_several_outputs_is_explained_and_named(run, tmp_path):
+    as_network(Heads(), [torch.zeros(2)]).save(tmp_path / "heads.onnx")
+    names = xl.load(tmp_path / "heads.onnx").list_output_names()
+    call = ("attribute", "heads.onnx", "--input", "1,2", "--target", "1")
+    status, out, err = run(*call)
+    assert status == 0
+    assert (
+        err
+        == f"The network has 2 outputs: 0 ({names[0]}), 1 ({names[1]}). Explaining 0; choose another with --output.\n"
+    )
+    assert out.startswith(f"element 1 of output {names[0]}: ")
+    for chosen in ("1", names[1]):
+        status, out, err = run(*call, "--output", chosen, "--json")
+        document = json.loads(out)
+        assert (status, err, document["output"]) == (0, "", names[1])
+        assert document["attributions"] == [0.0, 6.0]
+    status, _, err = run(*call, "--output", "none")
+    assert (status, "no output 'none'" in err) == (2, True)
+
+
+def test_a_network_with_one_output_needs_no_name(run):
+    status, out, err = run("attribute", "loan.nnet", "--input", "20,30", "--json")
+    assert (status, err, json.loads(out)["output"]) == (0, "", None)

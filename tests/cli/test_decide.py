@@ -99,3 +99,35 @@ def test_invalid_options_are_refused(run, options, status, word):
     assert (ended, out) == (status, "")
     assert word in err
     assert "Traceback" not in err
+
+
+def test_one_output_is_decided_by_a_threshold(run, tmp_path):
+    (tmp_path / "one.eran").write_text("Affine\n[[2]]\n[-1]\n")
+    line = ("decide", "one.eran", "--from", "0", "--to", "1")
+    status, out, err = run(*line)
+    assert (status, out) == (2, "")
+    assert "single output has no rival" in err
+    assert "threshold" in err
+    status, out, _ = run(*line, "--threshold", "0.5", "--json")
+    document = json.loads(out)
+    assert (status, document["threshold"], document["boundaries"]) == (0, 0.5, [0.75])
+    assert [i["label"] for i in document["intervals"]] == [0, 1]
+    status, out, _ = run(*line, "--threshold", "0.5", "--labels", "low,high")
+    assert status == 0
+    assert "class 1 where the output is above 0.5" in out
+    assert "high" in out
+
+
+def test_behind_a_sigmoid_the_threshold_is_implied(run):
+    status, out, _ = run("decide", "tailed.eran", "--from", "0,0", "--to", "1,0", "--json")
+    assert (status, json.loads(out)["threshold"]) == (0, 0.5)
+
+
+def test_only_rivals_are_compared(run):
+    status, out, _ = run("decide", "loan.nnet", *LINE, "--rivals", "0", "--threshold", "1", "--json")
+    assert (status, json.loads(out)["threshold"]) == (0, 1.0)
+    status, out, _ = run("decide", "loan.nnet", *LINE, "--rivals", "1,0")
+    assert (status, "the largest output of 1, 0 decides" in out) == (0, True)
+    for bad in ("a", "0,5", "0,0"):
+        status, _, err = run("decide", "loan.nnet", *LINE, "--rivals", bad)
+        assert (status, "rivals" in err) == (2, True)

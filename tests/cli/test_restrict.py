@@ -3,8 +3,10 @@
 import json
 
 import pytest
+import torch
 
 import exactline as xl
+from exactline.network import as_network
 
 
 def test_restrict_prints_the_line_and_its_nodes(run):
@@ -96,3 +98,14 @@ def test_restrict_refuses_invalid_options(run, arguments, status, message):
     found, out, err = run("restrict", "loan.nnet", *arguments)
     assert (found, out) == (status, "")
     assert message in err
+
+
+def test_restrict_keeps_one_of_several_outputs(run, tmp_path):
+    network = as_network(lambda x: (x.relu(), x[:, :1] - 1), [torch.zeros(2)])
+    network.save(tmp_path / "heads.onnx")
+    call = ("restrict", "heads.onnx", "--from", "-1,-1", "--to", "1,2", "--json")
+    assert len(json.loads(run(*call)[1])["values"]) == 2
+    status, out, _ = run(*call, "--output", "1")
+    assert (status, json.loads(out)["values"]) == (0, [[-2.0], [0.0]])
+    status, _, err = run(*call, "--output", "2")
+    assert (status, "no output 2" in err) == (2, True)

@@ -7,9 +7,11 @@ import zipfile
 import numpy as np
 import pytest
 
-from exactline.errors import FileError, LineError, MissingError
+from exactline.errors import ArgumentError, FileError, LineError, MissingError
 from exactline.formats import points
-from exactline.formats.points import read_point
+from exactline.formats.points import ConversionWarning, convert_point, read_point
+from exactline.formats.points_convert import PointOptions
+from exactline.formats.points_range import compare_ranges
 
 IMAGE = np.array([[0, 51, 102], [153, 204, 255]], dtype=np.uint8)  # (2, 3) fifths
 
@@ -36,7 +38,7 @@ def test_numbers_inline_take_the_network_s_shape(text):
     assert np.array_equal(read_point(text, (2, 2)), expected)
 
 
-@pytest.mark.parametrize("kind", ["<f4", ">f8", "u1", "<i8", "<f2"])
+@pytest.mark.parametrize("kind", ["<f4", ">f8", "<u4", "<i8", "<f2"])
 def test_arrays_of_all_kinds_are_read(tmp_path, kind):
     array = np.arange(6).reshape(1, 2, 3).astype(kind)
     np.save(tmp_path / "a.npy", np.asfortranarray(array))
@@ -79,12 +81,17 @@ def test_a_csv_is_asked_by_row(tmp_path):
     ids=str,
 )
 def test_an_image_becomes_the_network_s_shape(tmp_path, shape, expected):
-    assert np.array_equal(read_point(str(drawn(tmp_path / "a.png")), shape), expected)
+    point = convert_point(str(drawn(tmp_path / "a.png")), shape, PointOptions(), "point")
+    assert np.array_equal(point.values, expected)
+    recoloured = [] if expected.size == 6 else ["recoloured from grey to colour"]
+    assert point.conversions == [*recoloured, "divided by 255"]
 
 
 def test_an_image_is_resized_and_may_have_16_bits(tmp_path):
     white = drawn(tmp_path / "white.png", np.full((8, 8, 3), 255, np.uint8))
-    assert np.array_equal(read_point(str(white), (3, 4, 5)), np.ones((3, 4, 5)))
+    with pytest.warns(ConversionWarning, match="resized from 8 by 8 to 4 by 5 pixels"):
+        assert np.array_equal(read_point(str(white), (3, 4, 5)), np.ones((3, 4, 5)))
+    assert np.array_equal(read_point(white, (3, 4, 5), resize=True), np.ones((3, 4, 5)))
     deep = drawn(tmp_path / "deep.png", np.array([[0, 13107, 65535]], np.uint16))
     assert read_point(str(deep), (1, 1, 3)).flatten().tolist() == [0, 0.2, 1]
 
@@ -146,3 +153,167 @@ def test_pickles_lies_and_bombs_are_not_opened(tmp_path):
         with pytest.raises(FileError) as error:
             read_point(str(tmp_path / name), (8,))
         assert str(tmp_path / name) in error.value.where, name
+
+
+COLOURS = np.random.default_rng(0).integers(0, 256, (6, 5, 3), dtype=np.uint8)  # (H, W, C)
+
+
+def saved(path, array):
+    np.save(path, array)
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    ("mode", "shape", "expected"),
+    [
+        ("RGB", (3, 6, 5), []),
+        ("RGB", (1, 6, 5), ["recoloured from colour to grey"]),
+        ("RGBA", (3, 6, 5), ["recoloured from colour with alpha to colour, without its alpha channel"]),
+        ("L", (3, 6, 5), ["recoloured from grey to colour"]),
+        ("P", (3, 6, 5), ["recoloured from a palette to colour"]),
+        ("RGB", (3, 2, 2), ["resized from 6 by 5 to 2 by 2 pixels (height by width)"]),
+        ("RGB", (2, 2), ["recoloured from colour to grey", "resized from 6 by 5 to 2 by 2 pixels (height by width)"]),
+    ],
+    ids=str,
+)
+def test_every_conversion_of_an_image_is_listed(tmp_path, mode, shape, expected):
+    image = pytest.importorskip("PIL.Image")
+    image.fromarray(COLOURS).convert(mode).save(tmp_path / "a.png")
+    found = convert_point(str(tmp_path / "a.png"), shape, PointOptions(), "point").conversions
+    assert found == [*expected, "divided by 255"]
+
+
+def test_a_grey_image_of_16_bits_is_not_cut_off_in_colour(tmp_path):
+    deep = drawn(tmp_path / "deep.png", np.array([[0, 13107, 65535]], np.uint16))
+    with pytest.warns(ConversionWarning, match="grey to colour"):
+        assert read_point(deep, (3, 1, 3)).tolist() == [[[0, 0.2, 1]]] * 3
+    assert read_point(deep, (1, 1, 3), scale=1).ravel().tolist() == [0, 13107, 65535]
+
+
+def test_a_colour_image_fills_a_vector_in_the_order_that_is_asked_for(tmp_path):
+    file = drawn(tmp_path / "a.png", COLOURS)
+    assert np.array_equal(read_point(file, (90,)), np.moveaxis(COLOURS, 2, 0).ravel() / 255)
+    assert np.array_equal(read_point(file, (90,), layout="hwc"), COLOURS.ravel() / 255)
+
+
+def test_an_array_with_channels_last_needs_the_option(tmp_path):
+    file = saved(tmp_path / "hwc.npy", COLOURS / 255)
+    with pytest.raises(LineError, match=r"shape \(3, 6, 5\), the point has shape \(6, 5, 3\)") as error:
+        read_point(file, (3, 6, 5))
+    assert "--layout hwc." in error.value.hint
+    assert np.array_equal(read_point(file, (3, 6, 5), layout="hwc"), np.moveaxis(COLOURS, 2, 0) / 255)
+    turned = convert_point(file, (3, 6, 5), PointOptions(layout="hwc"), "point")
+    assert turned.conversions == ["turned from (H, W, C) to (C, H, W)"]
+    with pytest.raises(LineError):  # it is not (C, H, W), whatever the option says
+        read_point(file, (3, 6, 5), layout="chw")
+
+
+def test_an_array_with_channels_first_needs_the_option_for_a_network_with_channels_last(tmp_path):
+    file = saved(tmp_path / "chw.npy", np.moveaxis(COLOURS, 2, 0) / 255)
+    with pytest.raises(LineError) as error:
+        read_point(file, (6, 5, 3))
+    assert "--layout chw." in error.value.hint
+    assert np.array_equal(read_point(file, (6, 5, 3), layout="chw"), COLOURS / 255)
+
+
+def test_a_list_of_numbers_can_have_channels_last(tmp_path):
+    file = saved(tmp_path / "list.npy", COLOURS.ravel() / 255)
+    assert np.array_equal(read_point(file, (3, 6, 5)), (COLOURS.ravel() / 255).reshape(3, 6, 5))
+    assert np.array_equal(read_point(file, (3, 6, 5), layout="hwc"), np.moveaxis(COLOURS, 2, 0) / 255)
+
+
+def test_an_array_of_another_size_needs_the_option(tmp_path):
+    file = saved(tmp_path / "large.npy", np.full((3, 64, 48), 0.25))
+    with pytest.raises(LineError, match=r"shape \(3, 32, 32\), the point has shape \(3, 64, 48\)") as error:
+        read_point(file, (3, 32, 32))
+    assert "--resize" in error.value.hint
+    assert np.allclose(read_point(file, (3, 32, 32), resize=True), 0.25, rtol=0, atol=1e-12)
+    last = saved(tmp_path / "last.npy", np.full((64, 48, 3), 0.25))
+    with pytest.raises(LineError) as error:
+        read_point(last, (3, 32, 32), resize=True)
+    assert "--layout hwc --resize" in error.value.hint
+    assert read_point(last, (3, 32, 32), resize=True, layout="hwc").shape == (3, 32, 32)
+
+
+def test_arrays_are_not_recoloured(tmp_path):
+    with pytest.raises(LineError) as error:
+        read_point(saved(tmp_path / "grey.npy", np.zeros((32, 32))), (3, 32, 32), resize=True)
+    assert "3 channels: arrays are not recoloured" in error.value.hint
+
+
+@pytest.mark.parametrize(("kind", "largest"), [(np.uint8, 255), (np.uint16, 65535)])
+def test_an_array_of_pixels_needs_a_scale(tmp_path, kind, largest):
+    file = saved(tmp_path / "pixels.npy", np.array([[[0, 51, largest]]], kind))
+    with pytest.raises(LineError, match="these are pixels") as error:
+        read_point(file, (1, 1, 3))
+    assert f"--scale {largest}" in error.value.hint
+    assert read_point(file, (1, 1, 3), scale=largest).ravel().tolist() == [0, 51 / largest, 1]
+    assert read_point(file, (1, 1, 3), scale=1).ravel().tolist() == [0, 51, largest]
+    assert read_point(saved(tmp_path / "mask.npy", np.array([0, 1], kind)), (2,)).tolist() == [0, 1]
+
+
+def test_dimensions_of_one_do_not_matter_and_other_shapes_do(tmp_path):
+    values = np.arange(12.0)
+    for given, shape in (((1, 3, 2, 2), (3, 2, 2)), ((3, 4), (1, 3, 4)), ((1, 1, 12), (12,)), ((12,), (3, 2, 2))):
+        file = saved(tmp_path / "a.npy", values.reshape(given))
+        assert np.array_equal(read_point(file, shape), values.reshape(shape))
+    file = saved(tmp_path / "a.npy", values.reshape(3, 2, 2))
+    with pytest.raises(LineError) as error:
+        read_point(file, (12,))
+    assert "--layout flat" in error.value.hint
+    assert np.array_equal(read_point(file, (12,), layout="flat"), values)
+    table = convert_point(saved(tmp_path / "b.npy", values.reshape(3, 4)), (12,), PointOptions(), "point")
+    assert table.conversions == ["reshaped from (3, 4) to (12,), in the order of its numbers"]
+
+
+def test_mean_and_std_are_those_of_the_channels(tmp_path):
+    mean, std = np.array([0.485, 0.456, 0.406]), np.array([0.229, 0.224, 0.225])
+    file = drawn(tmp_path / "a.png", COLOURS)
+    expected = (COLOURS / 255 - mean) / std  # (H, W, C)
+    assert np.allclose(read_point(file, (6, 5, 3), mean=mean, std=std), expected, rtol=0, atol=1e-14)
+    first = np.moveaxis(expected, 2, 0)
+    for shape in ((3, 6, 5), (1, 3, 6, 5)):
+        found = read_point(file, shape, mean=list(mean), std=list(std))
+        assert np.allclose(found, first.reshape(shape), rtol=0, atol=1e-14)
+    array = saved(tmp_path / "a.npy", COLOURS)
+    found = read_point(array, (3, 6, 5), layout="hwc", scale=255, mean=mean, std=std)
+    assert np.allclose(found, first, rtol=0, atol=1e-14)
+    assert read_point("1,2", (2,), mean=1.5, std=[0.5, 0.25]).tolist() == [-1.0, 2.0]
+    listed = convert_point(array, (3, 6, 5), PointOptions(layout="hwc", scale=255.0, mean=(0.5,), std=(0.25,)), "point")
+    assert listed.conversions[1:] == ["divided by 255", "the mean 0.5 subtracted", "divided by the std 0.25"]
+    with pytest.raises(LineError, match="2 numbers do not fit") as error:
+        read_point(file, (3, 6, 5), mean=[1, 2])
+    assert "3 for the channels" in error.value.hint
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"layout": "cwh"},
+        {"scale": 0},
+        {"scale": "much"},
+        {"mean": []},
+        {"mean": [float("nan")]},
+        {"std": 0},
+        {"std": "a"},
+    ],
+    ids=str,
+)
+def test_invalid_options_are_refused(options):
+    with pytest.raises(ArgumentError):
+        read_point("1,2", (2,), **options)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "is_far"),
+    [
+        (np.linspace(0, 255, 64), np.linspace(0, 1, 64), True),
+        (np.linspace(0, 1, 64), np.linspace(0, 255, 64), True),
+        (np.linspace(0, 255, 64), np.linspace(-2.1, 2.6, 64), True),
+        (np.linspace(0, 1, 64), np.linspace(-2.1, 2.6, 64), False),
+        (np.zeros(64), np.linspace(0, 255, 64), False),  # a black image
+        (np.linspace(0, 255, 8), np.linspace(0, 1, 8), False),  # features
+    ],
+)
+def test_far_ranges_are_noticed(one, other, is_far):
+    assert bool(compare_ranges(one, other, ("one", "other"))) == is_far

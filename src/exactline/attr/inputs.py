@@ -225,10 +225,16 @@ def _group_equal_rows(values: Sequence[Tensor]) -> list[Tensor]:  # (n, *shape) 
     return [torch.nonzero(number == k)[:, 0] for k in range(int(number.max()) + 1)]
 
 
-def select_first_output(network: Network, *, tail: bool = True) -> Network:
-    """Return the network with its first output only; ``tail=False`` removes the smooth tail of that output."""
-    tails = network.tails[:1] if tail else (None,)
-    return replace(network, outputs=network.outputs[:1], tails=tails, several_outputs=False, device_copies={})
+def select_first_output(network: Network) -> Network:
+    """Return the network with its first output only, and with all nodes: layers keep their indices."""
+    return replace(
+        network,
+        outputs=network.outputs[:1],
+        tails=network.tails[:1],
+        several_outputs=False,
+        output_names=(),
+        device_copies={},
+    )
 
 
 def single_output_shape(network: Network) -> tuple[int, ...]:

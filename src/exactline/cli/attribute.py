@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Generator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import isfinite
 from pathlib import Path
 from time import perf_counter
@@ -13,8 +13,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..console.inputs import parse_bytes, parse_shape, read_input_point
-from ..console.options import POINT_HELP, AsJson, Device, Memory, NetworkFile, Normalize, Shape
+from ..console.inputs import PointReader, parse_bytes, parse_output, parse_shape
+from ..console.options import (
+    POINT_HELP,
+    AsJson,
+    Device,
+    Memory,
+    NetworkFile,
+    Normalize,
+    OutputName,
+    PointConversions,
+    Shape,
+    expand_options,
+)
 from ..console.output import PICTURE_SUFFIXES, check_output_files, print_json, print_note, print_rich
 from ..errors import ArgumentError, NumberError
 from ..humanize import count_noun
@@ -35,6 +46,7 @@ class AttributionAnswer:
     """The attributions of one output at one point."""
 
     target: int  # flat position in the output
+    output: str | None  # name of the output, if the network has several
     tail: str | None  # name of the smooth tail, if the attributions are those of its result
     lines: Lines  # one line, from the baseline to the input
     attributions: tuple[Tensor, ...]  # (*in) each
@@ -47,7 +59,8 @@ class AttributionAnswer:
     @property
     def title(self) -> str:
         """The explained output in words."""
-        return f"output {self.target}" if self.tail is None else f"{self.tail} of output {self.target}"
+        name = f"output {self.target}" if self.output is None else f"element {self.target} of output {self.output}"
+        return name if self.tail is None else f"{self.tail} of {name}"
 
     @property
     def total(self) -> float:
@@ -60,8 +73,10 @@ class AttributionAnswer:
         return float(self.report.subgradient_range[0])
 
 
+@expand_options(PointConversions)
 def attribute(
     file: NetworkFile,
+    options: PointConversions,
     given: Annotated[list[str], typer.Option("--input", metavar="POINT", help=f"The point to explain: {POINT_HELP}")],
     baseline: Annotated[
         list[str] | None,
@@ -72,6 +87,7 @@ def attribute(
     target: Annotated[
         int | None, typer.Option(metavar="K", help="Number of the output, from 0 (default: the largest at the input).")
     ] = None,
+    output: OutputName = None,
     as_json: AsJson = False,
     out: Annotated[Path | None, typer.Option(help="Save the attributions as .npz.")] = None,
     plot: Annotated[Path | None, typer.Option(help="Draw the attributions: .png, .pdf, .svg.")] = None,
@@ -91,9 +107,11 @@ def attribute(
     from ..formats import load
 
     network = load(file, normalize=normalize, shape=parse_shape(shape))
-    lines = _read_line(network, given, baseline or ["0"])
+    explained, name = _choose_output(network, parse_output(output), tail=tail)
+    reader = PointReader.make(network, options)
+    lines = _read_line(reader, given, baseline or ["0"])
     with _show_clock(progress and sys.stderr.isatty()):
-        answer = _attribute(network, lines, target, tail=tail, memory=memory_bytes, device=device)
+        answer = _attribute(explained, name, lines, target, memory=memory_bytes, device=device)
     if out is not None:
         _save(answer, out)
         print_note(f"saved to {out}")
@@ -101,43 +119,58 @@ def attribute(
         _draw(answer, plot)
         print_note(f"drawn to {plot}{', the first input only' if len(answer.attributions) > 1 else ''}")
     if as_json:
-        print_json(_build_document(str(file), answer, network.several_inputs))
+        print_json(_build_document(str(file), answer, network.several_inputs) | reader.report())
     else:
         print_rich(*_summarize(answer), _build_table(answer))
 
 
-def _read_line(network: Network, given: list[str], baseline: list[str]) -> Lines:
+def _choose_output(network: Network, output: str | int | None, *, tail: bool) -> tuple[Network, str | None]:
+    """Return the network with one output, by default the first, and its name if there are others."""
+    from ..network.outputs import describe_outputs
+
+    names, one = network.list_output_names(), network.output(0 if output is None else output)
+    if not tail:
+        one = replace(one, tails=(None,), device_copies={})
+    if not network.several_outputs:
+        return one, None
+    if output is None:
+        print_note(f"The network has {describe_outputs(names)}. Explaining 0; choose another with --output.")
+    return one, one.list_output_names()[0]
+
+
+def _read_line(reader: PointReader, given: list[str], baseline: list[str]) -> Lines:
     """Read the line from the baseline to the input; a single number is a baseline for every coordinate."""
     import numpy as np
 
     from ..formats.points import is_number, read_point
     from ..lines import as_lines
 
-    end = read_input_point(given, network, "--input")
+    end = reader.read(given, "--input")
     if len(baseline) == 1 and is_number(baseline[0]):
         (number,) = read_point(baseline[0], (1,), "--baseline")  # refuses NaN
         ends = end if isinstance(end, tuple) else (end,)
         filled = tuple(np.full_like(e, number) for e in ends)
         start = filled if isinstance(end, tuple) else filled[0]
     else:
-        start = read_input_point(baseline, network, "--baseline")
+        start = reader.read(baseline, "--baseline")
+        reader.compare_ranges(start, end, ("--baseline", "--input"))
     return as_lines(start, end, ("--baseline", "--input"), many=False)
 
 
 def _attribute(
-    network: Network, lines: Lines, target: int | None, *, tail: bool, memory: int | None, device: str | None
+    network: Network, name: str | None, lines: Lines, target: int | None, *, memory: int | None, device: str | None
 ) -> AttributionAnswer:
     import numpy as np
     import torch
 
     from ..attr import AttributionReport, IntegratedGradients
-    from ..attr.inputs import select_first_output, single_output_shape
+    from ..attr.inputs import single_output_shape
     from ..network import as_network
     from ..options import select_device
 
     start_time = perf_counter()
     target_device = select_device(network, device)
-    explained = as_network(select_first_output(network, tail=tail), [], device=target_device)
+    explained = as_network(network, [], device=target_device)
     position, at_input, at_baseline = _evaluate_target(explained, lines, target)
     method = IntegratedGradients(explained)
     attributions, delta = method.attribute(
@@ -150,6 +183,7 @@ def _attribute(
     )
     answer = AttributionAnswer(
         target=position,
+        output=name,
         tail=explained.tails[0] and explained.tails[0].name,
         lines=lines,
         attributions=tuple(a[0] for a in attributions),
@@ -283,6 +317,7 @@ def _build_document(file: str, answer: AttributionAnswer, several: bool) -> dict
     return {
         "file": file,
         "target": answer.target,
+        "output": answer.output,
         "tail": answer.tail,
         "at_input": answer.at_input,
         "at_baseline": answer.at_baseline,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..console.inputs import parse_bytes, parse_labels, parse_shape, read_input_point
+from ..console.inputs import PointReader, parse_bytes, parse_indices, parse_labels, parse_output, parse_shape
 from ..console.options import (
     AsJson,
     Device,
@@ -19,10 +19,13 @@ from ..console.options import (
     NetworkFile,
     Normalize,
     Order,
-    OutputIndex,
+    OutputName,
+    PointConversions,
     Shape,
     Start,
+    Threshold,
     TimeLimit,
+    expand_options,
 )
 from ..console.output import PICTURE_SUFFIXES, check_output_files, print_json, print_note, print_rich
 from ..humanize import count_noun
@@ -39,14 +42,20 @@ MAX_TABLE_COORDINATES = 6  # of a point in the table
 MAX_CSV_COORDINATES = 256  # of a point in the .csv file
 
 
+@expand_options(PointConversions)
 def decide(
     file: NetworkFile,
     start: Start,
     end: End,
+    options: PointConversions,
     order: Order = "max",
     top: Annotated[int, typer.Option(metavar="K", help="Show the K best outputs, in order.")] = 1,
     labels: Labels = None,
-    output: OutputIndex = None,
+    output: OutputName = None,
+    threshold: Threshold = None,
+    rivals: Annotated[
+        str | None, typer.Option(metavar="I,J", help="The outputs that compete, from 0, if not all do.")
+    ] = None,
     as_json: AsJson = False,
     out: Annotated[Path | None, typer.Option(help="Save the intervals as .csv.")] = None,
     plot: Annotated[Path | None, typer.Option(help="Draw the intervals as a band: .png, .pdf, .svg.")] = None,
@@ -67,16 +76,13 @@ def decide(
     from ..formats import load
 
     network = load(file, normalize=normalize, shape=parse_shape(shape))
-    line = restrict(
-        network,
-        read_input_point(start, network, "--from"),
-        read_input_point(end, network, "--to"),
-        memory=memory_bytes,
-        device=device,
-        max_breaks=max_breaks,
-        seconds=seconds,
-    )
-    decisions = line.decisions(order, top, output=output)
+    reader = PointReader.make(network, options)
+    ends = reader.read(start, "--from"), reader.read(end, "--to")
+    reader.compare_ranges(*ends, ("--from", "--to"))
+    question = {"output": parse_output(output), "threshold": threshold, "rivals": parse_indices(rivals, "--rivals")}
+    with reader.silence_warnings():
+        line = restrict(network, *ends, memory=memory_bytes, device=device, max_breaks=max_breaks, seconds=seconds)
+    decisions = line.decisions(order, top, **question)
     names = _output_names(labels, decisions)
     if out is not None:
         _save_csv(decisions, names, out)
@@ -88,7 +94,7 @@ def decide(
         save_picture(plot_decisions(decisions, labels=names), plot)
         print_note(f"drawn to {plot}")
     if as_json:
-        print_json(_build_document(str(file), decisions, names))
+        print_json(_build_document(str(file), decisions, names) | reader.report())
     else:
         print_rich(_format_summary(decisions), _build_table(decisions, names))
 
@@ -108,8 +114,11 @@ def _format_label(interval: Interval, names: list[str]) -> str:
 
 
 def _format_summary(decisions: Decisions) -> str:
-    line, which = decisions.line, "largest" if decisions.order == "max" else "smallest"
-    parts = [count_noun(len(decisions), "interval"), count_noun(len(line), "piece"), f"the {which} output decides"]
+    line = decisions.line
+    rule = "the largest output decides" if decisions.order == "max" else "the smallest output decides"
+    if decisions.comparison is not None and not decisions.comparison.is_whole:
+        rule = decisions.describe()
+    parts = [count_noun(len(decisions), "interval"), count_noun(len(line), "piece"), rule]
     if not line.complete:
         parts.append(f"stopped by {line.stopped} at alpha {line.reached:.6g}")
     return ", ".join(parts)
@@ -193,6 +202,7 @@ def _build_document(file: str, decisions: Decisions, names: list[str]) -> dict[s
         "file": file,
         "order": decisions.order,
         "top": decisions.top,
+        "threshold": None if decisions.comparison is None else decisions.comparison.threshold,
         "pieces": len(line),
         "complete": line.complete,
         "stopped": line.stopped,

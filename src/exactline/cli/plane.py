@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..console.inputs import check_choice, parse_bytes, parse_labels, parse_shape, read_input_point
+from ..console.inputs import PointReader, check_choice, parse_bytes, parse_labels, parse_output, parse_shape
 from ..console.options import (
     POINT_HELP,
     AsJsonTables,
@@ -19,9 +20,13 @@ from ..console.options import (
     NetworkFile,
     Normalize,
     Order,
+    OutputName,
+    PointConversions,
     SavePath,
     Shape,
     ShowProgress,
+    Threshold,
+    expand_options,
 )
 from ..console.output import PICTURE_SUFFIXES, check_output_files, print_json, print_note, print_rich
 from ..console.progress_bar import show_bar
@@ -30,6 +35,7 @@ from ..humanize import count_noun
 from .plane_summary import build_document, build_report
 
 if TYPE_CHECKING:
+    from ..decide.regions import Regions
     from ..network import Network
     from ..results.plane import PlaneRestriction
 
@@ -50,8 +56,10 @@ class PlaneInput:
     margin: float
 
 
+@expand_options(PointConversions)
 def plane(
     file: NetworkFile,
+    options: PointConversions,
     corner: Annotated[
         list[str] | None,
         typer.Option(metavar="POINT", help=f"A corner of a convex polygon, three or more: {POINT_HELP}"),
@@ -77,6 +85,8 @@ def plane(
         str, typer.Option(metavar="regions|decisions", help="Draw every polygon, or which output decides where.")
     ] = "regions",
     order: Order = "max",
+    output: OutputName = None,
+    threshold: Threshold = None,
     labels: Labels = None,
     plot: Annotated[Path | None, typer.Option(help="Draw the plane: .png, .svg, .pdf.")] = None,
     page: Annotated[Path | None, typer.Option("--html", help="Write a web page to explore the plane.")] = None,
@@ -106,8 +116,11 @@ def plane(
     from ..formats import load
 
     network = load(file, normalize=normalize, shape=parse_shape(shape))
-    names = _parse_output_names(labels, network)
-    points = _read_points(plane_input, network)
+    chosen = parse_output(output)
+    network = network if chosen is None else network.output(chosen)
+    names = _parse_output_names(labels, network, threshold)
+    reader = PointReader.make(network, options)
+    points = _read_points(plane_input, network, reader)
     text = "{task.percentage:.1f} %, {task.fields[polygons]:,} polygons"
     with show_bar(progress, "area", text, polygons=0) as update:
         result = _restrict(
@@ -119,7 +132,7 @@ def plane(
             device=device,
             progress=False if update is None else lambda share, polygons: update(share, polygons=polygons),
         )
-        regions = result.decisions(order) if values and not result.several_outputs else None
+        regions = _decide(result, network, order, threshold) if values else None
     if out is not None:
         result.save(out)
         print_note(f"saved to {out}")
@@ -127,7 +140,7 @@ def plane(
     appearance = {"style": style, "labels": names, "points": marks, "regions": regions}
     _draw(result, plot, page, title=file.name, appearance=appearance)
     if as_json:
-        print_json(build_document(str(file), result, regions, names))
+        print_json(build_document(str(file), result, regions, names) | reader.report())
     else:
         print_rich(*build_report(result, regions, names))
 
@@ -148,17 +161,28 @@ def _check_plane_input(plane_input: PlaneInput) -> None:
         )
 
 
-def _parse_output_names(labels: str | None, network: Network) -> list[str] | None:
-    from math import prod
+def _decide(result: PlaneRestriction, network: Network, order: str, threshold: float | None) -> Regions | None:
+    """Decide the plane; None where nothing competes: several outputs, or one without a threshold."""
+    is_single = prod(network.nodes[network.outputs[0]].shape) == 1
+    is_implied = network.tails[0] is not None and network.tails[0].name == "sigmoid"
+    if threshold is None and (network.several_outputs or (is_single and not is_implied)):
+        return None
+    return result.decisions(order, threshold=threshold)
 
+
+def _parse_output_names(labels: str | None, network: Network, threshold: float | None) -> list[str] | None:
     if labels is not None and network.several_outputs:
         raise ArgumentError(
-            "The network has several outputs, which cannot be named.", where="--labels", hint="Omit --labels."
+            "Several outputs cannot be named.",
+            where="--labels",
+            hint="Choose one with --output.",
         )
-    return parse_labels(labels, prod(network.nodes[network.outputs[0]].shape))
+    count = prod(network.nodes[network.outputs[0]].shape)
+    is_implied = network.tails[0] is not None and network.tails[0].name == "sigmoid"
+    return parse_labels(labels, 2 if count == 1 and (threshold is not None or is_implied) else count)
 
 
-def _read_points(plane_input: PlaneInput, network: Network) -> list[Any]:
+def _read_points(plane_input: PlaneInput, network: Network, reader: PointReader) -> list[Any]:
     """Read the points of the plane; a point of a network with several inputs takes one option per input."""
     options = {"--corner": plane_input.corners, "--through": plane_input.through, "--base": plane_input.base}
     option, texts = next((option, texts) for option, texts in options.items() if texts)
@@ -170,7 +194,10 @@ def _read_points(plane_input: PlaneInput, network: Network) -> list[Any]:
         raise ArgumentError(
             f"{option} is given {count_noun(len(texts), 'time')}.", where=option, hint=f"Give it {wanted}."
         )
-    return [read_input_point(texts[i : i + inputs], network, option) for i in range(0, len(texts), inputs)]
+    points = [reader.read(texts[i : i + inputs], option) for i in range(0, len(texts), inputs)]
+    for number, point in enumerate(points[1:], 1):
+        reader.compare_ranges(points[0], point, (f"{option} 0", f"{option} {number}"))
+    return points
 
 
 def _restrict(plane_input: PlaneInput, network: Network, points: list[Any], **options: Any) -> PlaneRestriction:

@@ -36,6 +36,7 @@ def build_document(
         "area": _finite_or_none(plane.area),
         "outline": plane.outline.tolist(),
         "order": None if regions is None else regions.order,
+        "threshold": None if regions is None else regions.comparison.threshold,
         "classes": None if regions is None else _summarize_classes(regions, names),
         "smallest": {
             "polygon": smallest,
@@ -59,7 +60,7 @@ def build_report(plane: PlaneRestriction, regions: Regions | None, names: list[s
         f"  smallest polygon {float(plane.areas[smallest]):.6g} (polygon {smallest:,})",
     ]
     if regions is not None:
-        parts.append(_build_class_table(_summarize_classes(regions, names), regions.order))
+        parts.append(_build_class_table(_summarize_classes(regions, names), regions))
     origins = _count_edges_by_node(plane)
     return [*parts, _build_origin_table(origins)] if origins else parts
 
@@ -94,16 +95,18 @@ def _summarize_classes(regions: Regions, names: list[str] | None) -> list[dict[s
     ]
 
 
-def _build_class_table(classes: list[dict[str, Any]], order: str) -> Table:
+def _build_class_table(classes: list[dict[str, Any]], regions: Regions) -> Table:
     from rich.table import Table
     from rich.text import Text
 
     from ..plot.style import format_share
 
-    which = "largest" if order == "max" else "smallest"
-    table = Table(title=f"where which output is the {which}", title_justify="left")
-    for name in ("output", "area", "share", "regions"):
-        table.add_column(name, justify="left" if name == "output" else "right")
+    which = "largest" if regions.order == "max" else "smallest"
+    is_whole = regions.comparison.is_whole
+    title = f"where which output is the {which}" if is_whole else regions.describe()
+    table = Table(title=title, title_justify="left")
+    for name in ("output" if is_whole else "class", "area", "share", "regions"):
+        table.add_column(name, justify="right" if name in ("area", "share", "regions") else "left")
     for row in classes[:MAX_TABLE_ROWS]:
         tied = "" if not row["tied_share"] else f" ({format_share(row['tied_share'] / row['share'])} of it tied)"
         area = "infinite" if row["area"] is None else f"{row['area']:.6g}"

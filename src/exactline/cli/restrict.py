@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..console.inputs import parse_bytes, parse_shape, read_input_point
+from ..console.inputs import PointReader, parse_bytes, parse_output, parse_shape
 from ..console.options import (
     AsJson,
     Device,
@@ -18,11 +18,14 @@ from ..console.options import (
     Memory,
     NetworkFile,
     Normalize,
+    OutputName,
+    PointConversions,
     SavePath,
     Shape,
     ShowProgress,
     Start,
     TimeLimit,
+    expand_options,
 )
 from ..console.output import PICTURE_SUFFIXES, check_output_files, print_json, print_note, print_rich
 from ..console.progress_bar import show_bar
@@ -36,10 +39,12 @@ MAX_TABLE_ROWS = 20
 SUGGESTED_LAYERS = 8  # that an error message lists
 
 
+@expand_options(PointConversions)
 def restrict(
     file: NetworkFile,
     start: Start,
     end: End,
+    options: PointConversions,
     as_json: AsJson = False,
     values: Annotated[bool, typer.Option(help="Compute the network's values at the breaks.")] = True,
     out: SavePath = None,
@@ -50,6 +55,7 @@ def restrict(
     seconds: TimeLimit = None,
     memory: Memory = None,
     until: Annotated[str | None, typer.Option(metavar="LAYER", help="Restrict the output of this layer.")] = None,
+    output: OutputName = None,
     device: Device = None,
     engine: Annotated[
         str,
@@ -72,10 +78,12 @@ def restrict(
     from ..formats import load
 
     network = load(file, normalize=normalize, shape=parse_shape(shape))
-    ends = read_input_point(start, network, "--from"), read_input_point(end, network, "--to")
+    reader = PointReader.make(network, options)
+    ends = reader.read(start, "--from"), reader.read(end, "--to")
+    reader.compare_ranges(*ends, ("--from", "--to"))
     restricted = network if until is None else _truncate_network(network, until)
     text = "{task.completed:.4f}, {task.fields[breaks]:,} breaks"
-    with show_bar(progress, "alpha", text, breaks=0) as update:
+    with reader.silence_warnings(), show_bar(progress, "alpha", text, breaks=0) as update:
         line = restrict(
             restricted,
             *ends,
@@ -85,11 +93,12 @@ def restrict(
             max_breaks=max_breaks,
             seconds=seconds,
             engine=engine,
+            output=parse_output(output),
             progress=False if update is None else lambda share, breaks: update(share, breaks=breaks),
         )
     _save_and_draw(line, out, plot)
     if as_json:
-        print_json(_build_document(str(file), line))
+        print_json(_build_document(str(file), line) | reader.report())
     else:
         from ..plot.tables import origins_table
 
@@ -109,7 +118,7 @@ def _truncate_network(network: Network, name: str) -> Network:
             hint=f"exactline info lists the layers; the last are {names}.",
         )
     return remove_dead_nodes(
-        replace(network, outputs=(indices[0],), tails=(None,), several_outputs=False, device_copies={})
+        replace(network, outputs=(indices[0],), tails=(None,), several_outputs=False, output_names=(), device_copies={})
     )
 
 

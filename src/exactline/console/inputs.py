@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
-from collections.abc import Sequence
+import warnings
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ..errors import ArgumentError, LineError
 from ..humanize import count_noun
+from .output import print_note
 
 if TYPE_CHECKING:
+    from ..formats.points_convert import PointOptions
     from ..network import Network
+    from .options import PointConversions
 
+MAX_POINT_CHARACTERS = 60  # of a point in notes
 BYTE_UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 
 
@@ -84,25 +91,112 @@ def parse_bytes(text: str) -> int:
     return int(match[1]) * BYTE_UNITS[match[2]]
 
 
-def read_input_point(texts: list[str], network: Network, option: str) -> Any:
-    """Read one input point of a network: an array, or a tuple of arrays if the network has several inputs.
+def parse_output(text: str | None) -> str | int | None:
+    """Parse the option --output: the index of an output, or its name."""
+    return int(text) if text is not None and text.isascii() and text.isdigit() else text
 
-    Args:
-        texts: Numbers or files, one for each input of the network.
-        network: The network that takes the point.
-        option: The option that the texts were given with, for error messages.
 
-    Raises LineError if their number or their shapes do not fit the network, FileError if a file cannot be read.
+def parse_indices(text: str | None, option: str) -> list[int] | None:
+    """Parse a list of indices such as 0,2.
+
+    Raises ArgumentError for anything else.
     """
-    from ..formats.points import read_point
+    if text is None:
+        return None
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isascii() and part.isdigit() for part in parts):
+        raise ArgumentError(f"{text!r} is not a list of indices.", where=option, hint="Give numbers such as 0,2.")
+    return [int(part) for part in parts]
 
-    shapes = [network.nodes[i].shape for i in network.inputs]
-    if len(texts) != len(shapes):
-        raise LineError(
-            f"The network takes {count_noun(len(shapes), 'input')}, but {option} is given "
-            f"{count_noun(len(texts), 'time')}.",
-            where=option,
-            hint=f"Give {option} once for each input, in order.",
+
+@dataclass
+class PointReader:
+    """Reads the points of a command, tells every conversion on standard error, and keeps them for the JSON document."""
+
+    network: Network
+    options: PointOptions
+    conversions: list[dict[str, str]] = field(default_factory=list[dict[str, str]])
+    warned: list[str] = field(default_factory=list[str])
+
+    @staticmethod
+    def make(network: Network, given: PointConversions) -> PointReader:
+        """Check the options.
+
+        Raises ArgumentError.
+        """
+        from ..formats.points_convert import PointOptions
+
+        options = PointOptions.check(
+            resize=given.resize,
+            layout=given.layout,
+            scale=given.scale,
+            mean=_parse_numbers(given.mean, "--mean"),
+            std=_parse_numbers(given.std, "--std"),
         )
-    arrays = tuple(read_point(text, shape, option) for text, shape in zip(texts, shapes, strict=True))
-    return arrays if network.several_inputs else arrays[0]
+        return PointReader(network, options)
+
+    def read(self, texts: list[str], option: str) -> Any:
+        """Read one input point of the network: an array, or a tuple of arrays if the network has several inputs.
+
+        Args:
+            texts: Numbers or files, one for each input of the network.
+            option: The option that the texts were given with, for error messages.
+
+        Raises LineError if their number or their shapes do not fit the network, FileError if a file cannot be read.
+        """
+        from ..formats.points import convert_point
+
+        shapes = [self.network.nodes[i].shape for i in self.network.inputs]
+        if len(texts) != len(shapes):
+            raise LineError(
+                f"The network takes {count_noun(len(shapes), 'input')}, but {option} is given "
+                f"{count_noun(len(texts), 'time')}.",
+                where=option,
+                hint=f"Give {option} once for each input, in order.",
+            )
+        points = [convert_point(text, shape, self.options, option) for text, shape in zip(texts, shapes, strict=True)]
+        for text, point in zip(texts, points, strict=True):
+            name = text if len(text) <= MAX_POINT_CHARACTERS else f"{text[:MAX_POINT_CHARACTERS]}..."
+            self.conversions += [{"option": option, "point": name, "conversion": c} for c in point.conversions]
+            if point.conversions:
+                print_note(f"{option} {name}: {', '.join(point.conversions)}")
+        arrays = tuple(point.values for point in points)
+        return arrays if self.network.several_inputs else arrays[0]
+
+    def compare_ranges(self, one: Any, other: Any, options: tuple[str, str]) -> None:
+        """Warn if the values of one point are far outside the range of the other.
+
+        Args:
+            one: A point that `read` returned.
+            other: Another one.
+            options: The options they were given with.
+        """
+        from ..formats.points_range import compare_ranges
+
+        pairs = zip(*(p if isinstance(p, tuple) else (p,) for p in (one, other)), strict=True)
+        for pair in pairs:
+            if problem := compare_ranges(*pair, options):
+                self.warned.append(problem)
+                print_note(f"warning: {problem}")
+
+    @contextlib.contextmanager
+    def silence_warnings(self) -> Generator[None]:
+        """Silence the library's warnings about ranges, which `compare_ranges` has printed."""
+        from ..formats.points_range import RangeWarning
+
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RangeWarning)
+            yield
+
+    def report(self) -> dict[str, Any]:
+        """The entries of the JSON document."""
+        return {"conversions": self.conversions, "warnings": self.warned}
+
+
+def _parse_numbers(text: str | None, option: str) -> list[float] | None:
+    try:
+        return None if text is None else [float(part) for part in text.split(",")]
+    except ValueError:
+        raise ArgumentError(
+            f"{text!r} is not a list of numbers.", where=option, hint="Give one number, or one for each channel."
+        ) from None

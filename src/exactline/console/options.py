@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -28,12 +28,43 @@ TimeLimit = Annotated[float | None, typer.Option(help="Stop after this many seco
 Order = Annotated[str, typer.Option(metavar="max|min", help="Whether the largest or the smallest output decides.")]
 Labels = Annotated[str | None, typer.Option(metavar="A,B,C", help="Names of the outputs, in order.")]
 OutputIndex = Annotated[int | None, typer.Option(help="Which output, if the network has several.")]
+OutputName = Annotated[
+    str | None, typer.Option(metavar="NAME|K", help="Which output, by name or from 0, if the network has several.")
+]
+Threshold = Annotated[
+    float | None,
+    typer.Option(help="Between the two classes of a network with one output; 0.5 behind a sigmoid."),
+]
 SavePath = Annotated[Path | None, typer.Option(help="Save the result as .safetensors.")]
 StudyFolder = Annotated[Path, typer.Option(metavar="DIR", help="Folder for tables and pictures; created if missing.")]
 DrawPictures = Annotated[bool, typer.Option(help="Draw the pictures.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of the table.")]
 AsJsonTables = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of the tables.")]
 ShowProgress = Annotated[bool, typer.Option(help="Show a progress bar if standard error is a terminal.")]
+
+
+@dataclass(frozen=True)
+class PointConversions:
+    """Options of all commands that read points: what to convert, and how."""
+
+    resize: Annotated[bool, typer.Option("--resize", help="Resize an array that is an image of another size.")] = False
+    layout: Annotated[
+        str | None,
+        typer.Option(
+            metavar="chw|hwc|flat",
+            help="Order of an array's dims; flat: its numbers in order, whatever its shape.",
+        ),
+    ] = None
+    scale: Annotated[
+        float | None,
+        typer.Option(help="Divide the numbers: 255 for pixels, 1 to take them as they are (default: 255 for images)."),
+    ] = None
+    mean: Annotated[
+        str | None, typer.Option(metavar="M,M,M", help="Subtract this from the scaled numbers: one, or one a channel.")
+    ] = None
+    std: Annotated[
+        str | None, typer.Option(metavar="S,S,S", help="Divide by this after --mean: one number, or one a channel.")
+    ] = None
 
 
 def expand_options(options: type[Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:

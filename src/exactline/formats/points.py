@@ -1,68 +1,105 @@
-"""Read a point from numbers on the command line, or from a .npy, .npz, .csv, .png or .jpg file."""
+"""Read a point from numbers, or from a .npy, .npz, .csv, .png or .jpg file."""
 
 from __future__ import annotations
 
 import csv
 import io
+import os
 import re
 import warnings
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from math import prod
 from pathlib import Path
-from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import ExactlineError, FileError, LineError
-from ..optional import require_package
 from . import limits
 from .open_file import read_file
+from .points_convert import Array, ConvertedPoint, PointOptions, Shape, fit_array
+from .points_image import read_image
 
-Shape: TypeAlias = tuple[int, ...]
-Array: TypeAlias = NDArray[Any]
-
+IMAGE_SUFFIXES = ("png", "jpg", "jpeg")
 MAX_NPZ_ARRAYS = 1000  # in one .npz
 MAX_ARRAY_BYTES = 8 * limits.MAX_VALUE_ELEMENTS + (1 << 16)  # of one array with its header
 MAX_CSV_BYTES = 64 << 20  # of a .csv
 MAX_UNCHECKED_BYTES = 1 << 20  # of an unpacked array whose compression ratio does not matter
 MAX_COMPRESSION_RATIO = 200  # unpacked bytes for each packed byte of a larger array
-MAX_IMAGE_PIXELS = limits.MAX_VALUE_ELEMENTS  # of an image
 POINT_HINT = "Give numbers (20,30), or a file: .npy, .npz:key, .csv, .csv:row, .png or .jpg."
 FILE_PATTERN = re.compile(
     r"(?P<path>.*\.(?P<ending>npy|npz|csv|png|jpg|jpeg))(?::(?P<part>[^:]*))?", re.IGNORECASE | re.DOTALL
 )
 
 
-def read_point(text: str, shape: Shape, where: str = "point") -> NDArray[np.float64]:
-    """Read a point from numbers or from a file.
+class ConversionWarning(UserWarning):
+    """An image was resized or recoloured to fit a network without being asked for."""
+
+
+def read_point(
+    text: str | os.PathLike[str],
+    shape: Sequence[int],
+    where: str = "point",
+    *,
+    resize: bool = False,
+    layout: str | None = None,
+    scale: float | None = None,
+    mean: float | Sequence[float] | None = None,
+    std: float | Sequence[float] | None = None,
+) -> NDArray[np.float64]:
+    """Read a point from numbers or from a file, in the input shape of a network.
+
+    Images are recoloured, resized and scaled to [0, 1], with a warning for the first two. Arrays are taken as they
+    are: another layout or size, or pixels of 0 to 255, are refused unless an argument says what is meant.
 
     Args:
-        text: numbers separated by commas, or the name of a .npy, .npz, .csv, .png or .jpg file. ``file.npz:key`` is one
-            array of a file and ``file.csv:row`` one row. Images are resized to (C, H, W) and scaled to [0, 1].
-        shape: the network's input shape, to which the point is reshaped.
-        where: what the point is for, for error messages.
+        text: Numbers separated by commas, or the name of a .npy, .npz, .csv, .png or .jpg file. ``file.npz:key`` is one
+            array of a file and ``file.csv:row`` one row.
+        shape: The network's input shape.
+        where: What the point is for, for error messages.
+        resize: Resize an array that is an image of another size.
+        layout: The order of an array's dims: "chw" or "hwc", which is turned into the network's; or "flat" to take its
+            numbers in their order whatever its shape.
+        scale: Divides all numbers: 255 for pixels of a network that takes 0 to 1; 1 takes them as they are. Images are
+            divided by 255 by default, 16-bit ones by 65535.
+        mean: Subtracted after the scale; one number, or one for each channel.
+        std: Divides after the mean; one number, or one for each channel.
 
     >>> read_point("1,-2,3,4", (2, 2))
     array([[ 1., -2.],
            [ 3.,  4.]])
+    >>> read_point("0,51,255", (3, 1, 1), scale=255, mean=[0.5, 0.5, 0.5], std=0.5).ravel()
+    array([-1. , -0.6,  1. ])
 
-    Raises LineError where the numbers do not fit, FileError for unreadable files, MissingError without Pillow.
+    Raises LineError where the numbers do not fit, ArgumentError for invalid options, FileError for unreadable files,
+    MissingError without Pillow.
     """
-    if match := FILE_PATTERN.fullmatch(text):
-        ending, part = match["ending"].lower(), match["part"]
-        if ending not in ("npz", "csv") and part is not None:
-            raise LineError(f"A .{ending} file has no parts to choose from.", where=f"{where} {text}", hint=POINT_HINT)
-        values = _READERS[ending](Path(match["path"]), part, shape)
-    else:
-        values = _parse_inline(text, where)
-    return _fit_to_shape(values, shape, f"{where} {text}" if match else where)
+    options = PointOptions.check(resize=resize, layout=layout, scale=scale, mean=mean, std=std)
+    point = convert_point(os.fspath(text), tuple(shape), options, where)
+    wanted = ("recoloured",) if resize else ("recoloured", "resized")
+    for conversion in point.conversions:
+        if conversion.startswith(wanted):
+            warnings.warn(f"{os.fspath(text)}: {conversion}", ConversionWarning, stacklevel=2)
+    return point.values
+
+
+def convert_point(text: str, shape: Shape, options: PointOptions, where: str) -> ConvertedPoint:
+    """Read a point as `read_point` does, with a list of its conversions instead of warnings."""
+    match = FILE_PATTERN.fullmatch(text)
+    if match is None:
+        return fit_array(_parse_inline(text, where), shape, options, where)
+    ending, part = match["ending"].lower(), match["part"]
+    if ending not in ("npz", "csv") and part is not None:
+        raise LineError(f"A .{ending} file has no parts to choose from.", where=f"{where} {text}", hint=POINT_HINT)
+    if ending in IMAGE_SUFFIXES:
+        return read_image(Path(match["path"]), shape, options)
+    return fit_array(_READERS[ending](Path(match["path"]), part), shape, options, f"{where} {text}")
 
 
 def read_array(path: Path, key: str | None = None) -> Array:
     """Read a .npy file, or one array of a .npz; raises FileError for a damaged file, LineError for a missing array."""
-    return _read_npz(path, key, ()) if path.suffix.lower() == ".npz" else _read_npy(path, None, ())
+    return _read_npz(path, key) if path.suffix.lower() == ".npz" else _read_npy(path, None)
 
 
 def _parse_inline(text: str, where: str) -> Array:
@@ -75,30 +112,7 @@ def _parse_inline(text: str, where: str) -> Array:
         ) from problem
 
 
-def _fit_to_shape(values: Array, shape: Shape, where: str) -> NDArray[np.float64]:
-    """Reshape an array to the network's shape; raises LineError unless it holds that many real, finite numbers."""
-    if values.dtype.kind not in "fiu":
-        raise LineError(
-            f"The point has type {values.dtype}, which does not hold real numbers.",
-            where=where,
-            hint="Give real numbers.",
-        )
-    if values.size != prod(shape):
-        raise LineError(
-            f"The network takes points of shape {shape}, the point has shape {values.shape}.",
-            where=where,
-            hint=f"Give {prod(shape):,} numbers.",
-        )
-    with np.errstate(over="ignore"):
-        point = values.astype(np.float64).reshape(shape)
-    if not np.isfinite(point).all():
-        raise LineError("The point holds NaN or infinite numbers.", where=where, hint="Give finite points.")
-    if values.dtype.kind in "iu" and np.abs(point).max(initial=0) > 2**53:
-        raise LineError("The point holds integers that float64 cannot hold.", where=where, hint="Stay below 2**53.")
-    return point
-
-
-def _read_npy(path: Path, part: str | None, shape: Shape) -> Array:
+def _read_npy(path: Path, part: str | None) -> Array:
     return _parse_npy(read_file(path), str(path))
 
 
@@ -127,7 +141,7 @@ def _parse_npy(data: bytes, where: str) -> Array:
         ) from problem
 
 
-def _read_npz(path: Path, part: str | None, shape: Shape) -> Array:
+def _read_npz(path: Path, part: str | None) -> Array:
     """Read one array of a .npz; sizes are checked before anything is unpacked."""
     data = read_file(path)
     where = f"{path}:{part}" if part else str(path)
@@ -168,7 +182,7 @@ def _check_compression(member: zipfile.ZipInfo, where: str) -> None:
         )
 
 
-def _read_csv(path: Path, part: str | None, shape: Shape) -> Array:
+def _read_csv(path: Path, part: str | None) -> Array:
     """Read a row of a .csv, counted from 0; a first row without any number is a header."""
     where = str(path)
     row = int(part) if part and part.isascii() and part.isdigit() and len(part) < 10 else None
@@ -207,63 +221,4 @@ def is_number(text: str) -> bool:
     return True
 
 
-def _read_image(path: Path, part: str | None, shape: Shape) -> Array:
-    """Read an image in the network's shape, with values from 0 (black) to 1."""
-    with require_package("Images need Pillow.", where=str(path), hint='pip install "exactline[plot]", which brings it'):
-        from PIL import Image
-
-    data = read_file(path)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error", Image.DecompressionBombWarning)
-            image = Image.open(io.BytesIO(data), formats=("PNG", "JPEG"))
-        limits.check_limit(image.width * image.height, MAX_IMAGE_PIXELS, "pixels", str(path))
-        channels, height, width, order = _choose_image_layout(shape, (image.height, image.width), str(path))
-        return _convert_pixels(image, channels, height, width).transpose(order)
-    except ExactlineError:
-        raise
-    except Exception as problem:  # Pillow's decoders raise many types of errors
-        raise FileError(
-            f"The image cannot be read: {problem}.", where=str(path), hint="Give a .png or .jpg."
-        ) from problem
-
-
-def _choose_image_layout(shape: Shape, size: tuple[int, int], where: str) -> tuple[int, int, int, tuple[int, ...]]:
-    """The channels, height and width that fit a network's shape, and the permutation from (C, H, W) to it."""
-    dims = shape[1:] if len(shape) == 4 and shape[0] == 1 else shape
-    for channels in (1, 3, 4):
-        if prod(shape) == max(shape, default=1) == channels * prod(size):  # a vector, possibly as a row or a column
-            return (channels, *size, (0, 1, 2))
-    if len(dims) == 3 and dims[0] in (1, 3, 4):
-        return (*dims, (0, 1, 2))
-    if len(dims) == 3 and dims[2] in (1, 3, 4):
-        return (dims[2], *dims[:2], (1, 2, 0))
-    if len(dims) == 2 and min(dims) > 1:
-        return (1, *dims, (0, 1, 2))
-    raise LineError(
-        f"An image of {size[0]} by {size[1]} pixels does not fit a network that takes points of shape {shape}.",
-        where=where,
-        hint="Images fit shapes (C, H, W) with 1, 3 or 4 channels, and vectors with one number for each pixel.",
-    )
-
-
-def _convert_pixels(image: Any, channels: int, height: int, width: int) -> Array:  # (C, H, W)
-    """Resize an image and convert it to an array (C, H, W) with values from 0 to 1."""
-    from PIL import Image
-
-    has_16_bits = channels == 1 and image.mode.startswith("I")
-    converted = image if has_16_bits else image.convert({1: "L", 3: "RGB", 4: "RGBA"}[channels])
-    if converted.size != (width, height):
-        converted = converted.resize((width, height), Image.Resampling.BILINEAR)
-    values = np.asarray(converted, dtype=np.float64) / (65535 if has_16_bits else 255)
-    return np.moveaxis(values.reshape(height, width, channels), 2, 0)
-
-
-_READERS: dict[str, Callable[[Path, str | None, Shape], Array]] = {
-    "npy": _read_npy,
-    "npz": _read_npz,
-    "csv": _read_csv,
-    "png": _read_image,
-    "jpg": _read_image,
-    "jpeg": _read_image,
-}
+_READERS: dict[str, Callable[[Path, str | None], Array]] = {"npy": _read_npy, "npz": _read_npz, "csv": _read_csv}
