@@ -133,6 +133,9 @@ NEWTON_STEP_TOLERANCE = 1e-14
 RELATIVE_ERROR_OFFSET = 1e-11
 # Excess up to which VNN-COMP accepts a counterexample that another program evaluates.
 VNNCOMP_TOLERANCE = 1e-4
+# Share of an input's range by which a property's bounds may exceed it and still be in its units: published properties
+# round the ranges to a few digits, and physical ranges are many times as wide as normalised ones.
+UNITS_SLACK = 0.05
 
 # --- points -----------------------------------------------------------------------------------------------------------
 # Widths of one point's range by which values of the other may lie outside it without a warning. Pixels of 0 to 255 lie

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..console.inputs import parse_shape
-from ..console.options import NETWORK_SUFFIXES, Device, Normalize, Shape, ShowProgress
+from ..console.options import NETWORK_SUFFIXES, Device, Shape, ShowProgress
 from ..console.output import print_json, print_note, print_text, require_writable
 from ..console.progress_bar import show_bar
 
@@ -34,7 +34,13 @@ def falsify(
         bool, typer.Option("--json", help="Print one JSON document instead of the VNN-COMP format.")
     ] = False,
     out: Annotated[Path | None, typer.Option(help="Write the answer to this file, in the VNN-COMP format.")] = None,
-    normalize: Normalize = True,
+    normalize: Annotated[
+        bool | None,
+        typer.Option(
+            "--normalize/--no-normalize",
+            help="Whether a property of a .nnet is in physical units, such as feet; default: the file's ranges decide.",
+        ),
+    ] = None,
     shape: Shape = None,
     device: Device = None,
     progress: ShowProgress = True,
@@ -92,5 +98,6 @@ def _build_document(file: str, property_file: str, result: FalsifierResult) -> d
         "nearest": None if result.nearest is None else result.nearest.tolist(),
         "seconds": result.seconds,
         "seed": result.seed,
+        "units": result.units,
         "note": result.note,
     }

@@ -23,6 +23,7 @@ from .flatten import FlatNetwork, check_property
 from .property import Property
 from .replay import Replay, Witness, make_replay, replay_point
 from .search import Coverage, make_searches, select_search
+from .units import UnitChoice, choose_units
 from .vnnlib import read_vnnlib
 
 DEFAULT_SECONDS = 60.0  # where neither lines nor seconds are given
@@ -48,6 +49,7 @@ class FalsifierResult:
     seconds: float
     seed: int
     note: str = ""
+    units: str = ""  # of x: "physical" or "normalised" for a .nnet file that normalises its inputs
 
     def __bool__(self) -> bool:
         """Whether a counterexample was found."""
@@ -68,6 +70,7 @@ class FalsifierResult:
             text = f"sat: a counterexample after {covered}; {self.replayed_by} confirms it {how}"
         else:
             text = f"unknown after {covered}; smallest margin seen {self.margin:.6g}"
+        text += f"; inputs in {self.units} units" if self.units else ""
         return f"{text}. {self.note}" if self.note else text
 
     def __repr__(self) -> str:
@@ -82,7 +85,7 @@ def falsify(
     seconds: float | None = None,
     seed: int = 0,
     shape: Sequence[int] | None = None,
-    normalize: bool = True,
+    normalize: bool | None = None,
     device: torch.device | str | None = None,
     progress: bool | FalsifierProgress = False,
 ) -> FalsifierResult:
@@ -99,7 +102,8 @@ def falsify(
         seconds: Stop after this time; 60 if neither lines nor seconds are given.
         seed: The seed of all random choices.
         shape: The shape of one input point, for modules and files that do not define it.
-        normalize: False ignores the normalisation in a .nnet file, for properties of normalised inputs.
+        normalize: For a .nnet file, whether the property is in physical units, such as feet, rather than in normalised
+            ones. By default the ranges in the file decide, and a property that fits both or neither is refused.
         device: Where to compute; by default where the model's weights are.
         progress: True prints to standard error; a function is called with the share done, the lines and the smallest
             margin so far.
@@ -120,10 +124,11 @@ def falsify(
         raise ArgumentError(f"seed must be a whole number from 0, not {seed!r}.", where="argument seed", hint="Try 0.")
     prop = property if isinstance(property, Property) else read_vnnlib(_as_path(property, "property"))
     model = network if isinstance(network, (Network, nn.Module, ExportedProgram)) else _as_path(network, "network")
-    captured = _capture(model, prop, shape, normalize)
+    units = choose_units(model, prop, normalize) if isinstance(model, Path) else UnitChoice(True)
+    captured = _capture(model, prop, shape, units.normalize)
     check_property(captured, prop)
     flat = FlatNetwork(captured, select_device(model, device))
-    falsifier = _Falsifier(prop, flat, make_replay(model, flat), max_lines, start_time, deadline, seed)
+    falsifier = _Falsifier(prop, flat, make_replay(model, flat), max_lines, start_time, deadline, seed, units)
     return falsifier.run(_make_reporter(progress))
 
 
@@ -138,6 +143,7 @@ class _Falsifier:
     start_time: float
     deadline: float
     seed: int
+    units: UnitChoice
 
     def run(self, report: FalsifierProgress | None) -> FalsifierResult:
         coverage = Coverage()
@@ -206,7 +212,8 @@ class _Falsifier:
             nearest=coverage.nearest,
             seconds=time.monotonic() - self.start_time,
             seed=self.seed,
-            note=note,
+            note=" ".join(text for text in (note, self.units.note) if text),
+            units=self.units.name,
         )
 
 
