@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from .engines.assemble import Assembler, BreakTable, link_parts
+from .engines.capture import capture_at_points, capture_output
 from .engines.dense.sweep import SweepLimits, SweepPart
 from .engines.polygons.assemble import PlaneAssembler
 from .engines.polygons.polygon_input import PolygonInput, check_grid, check_polygon, check_polygon_shapes
@@ -23,7 +24,7 @@ from .errors import LineError
 from .formats.points_range import RangeWarning, compare_ranges
 from .fp_context import full_precision
 from .lines import Lines, PointLike, as_lines, as_points, check_shapes
-from .network import Network, as_network
+from .network import Network
 from .numerics.plan import sweep_plan
 from .options import PlaneKeywords, RestrictKeywords, RestrictOptions, SweepKeywords, free_memory
 from .progress import ProgressCallback, progress_reporter
@@ -43,7 +44,8 @@ def restrict(model: Any, start: PointLike, end: PointLike, **options: Unpack[Res
 
     Args:
         model: A module in eval mode, an exported program or a Network.
-        start: The first point, (*in), without a batch dimension; a tuple of points if the model takes several inputs.
+        start: The first point, (*in), a tuple of points if the model takes several inputs. A batch dimension of one in
+            front is dropped: where the model does not take it, or where it would return it unchanged.
         end: The last point, of the same shape as start.
         dtype: torch.float64, or torch.float32, which is faster on some GPUs and finds false breaks.
         device: Where to compute; by default on the device of the model's weights.
@@ -111,7 +113,7 @@ def restrict_parts(
     """
     lines = as_lines(starts, ends, ("starts", "ends"), many=True)
     checked = RestrictOptions.check(model, options, RestrictKeywords)
-    network, choice = _prepare(model, lines, checked)
+    network, choice, lines = _prepare(model, lines, checked)
     return choice, _in_full_precision(
         _assembler(network, lines, checked, choice).stream(_sweep(choice, lines, checked))
     )
@@ -148,7 +150,8 @@ def sweep(model: Any, start: PointLike, end: PointLike, **options: Unpack[SweepK
 
     Args:
         model: A module in eval mode, an exported program or a Network.
-        start: The first point, (*in), without a batch dimension; a tuple of points if the model takes several inputs.
+        start: The first point, (*in), a tuple of points if the model takes several inputs. A batch dimension of one in
+            front is dropped: where the model does not take it, or where it would return it unchanged.
         end: The last point, of the same shape as start.
         **options: The options of `restrict` except progress and max_breaks.
 
@@ -211,7 +214,7 @@ def grid(
 
 def _restrict(model: Any, lines: Lines, options: RestrictOptions) -> Restrictions:
     began = time.perf_counter()
-    network, choice = _prepare(model, lines, options)
+    network, choice, lines = _prepare(model, lines, options)
     assembler = _assembler(network, lines, options, choice)
     with progress_reporter(options.progress) as report, full_precision():
         table = assembler.collect(_report_progress(_sweep(choice, lines, options), report, len(lines)))
@@ -219,7 +222,7 @@ def _restrict(model: Any, lines: Lines, options: RestrictOptions) -> Restriction
 
 
 def _stream(model: Any, lines: Lines, options: RestrictOptions) -> Iterator[Restriction]:
-    network, choice = _prepare(model, lines, options)
+    network, choice, lines = _prepare(model, lines, options)
     parts = link_parts(_sweep(choice, lines, options))
     pending: Restriction | None = None
     while True:
@@ -238,33 +241,25 @@ def _stream(model: Any, lines: Lines, options: RestrictOptions) -> Iterator[Rest
             pending = None
 
 
-def _prepare(model: Any, lines: Lines, options: RestrictOptions) -> tuple[Network, EngineChoice]:
-    """Capture the model; returns the network for the results, and the engine with the network that it sweeps."""
+def _prepare(model: Any, lines: Lines, options: RestrictOptions) -> tuple[Network, EngineChoice, Lines]:
+    """Capture the model; returns the network for the results, the engine, and the lines without a batch dimension."""
     points = [t[0] if len(t) else t.new_zeros(t.shape[1:]) for t in lines.starts]
     with full_precision(kernels=False):
-        network = _capture(model, points, options)
+        network, has_batch_dimension = capture_at_points(model, points, options)
+        if has_batch_dimension:
+            lines = Lines(*(tuple(t.squeeze(1) for t in side) for side in (lines.starts, lines.ends)))
+            points = [p[0] for p in points]
         check_shapes(lines, [network.nodes[i].shape for i in network.inputs])
         swept = _move(network, model, points, options)
     limits = _limits(swept, options)
-    return network, EngineChoice(swept, options.engine, limits, options.memory_budget, options.values)
+    return network, EngineChoice(swept, options.engine, limits, options.memory_budget, options.values), lines
 
 
 def _move(network: Network, model: Any, points: list[Tensor], options: RestrictOptions) -> Network:
     """Capture the network on the device and in the precision of the sweep."""
     if (options.device, options.dtype) == (torch.device("cpu"), torch.float64):
         return network
-    return _capture(model, points, options, options.device, options.dtype)
-
-
-def _capture(
-    model: Any,
-    points: list[Tensor],
-    options: RestrictOptions,
-    device: torch.device | None = None,
-    dtype: torch.dtype = torch.float64,
-) -> Network:
-    network = as_network(model, points, rewrite=options.rewrite, until=options.until, device=device, dtype=dtype)
-    return network if options.output is None else network.output(options.output)
+    return capture_output(model, points, options, options.device, options.dtype)
 
 
 def _limits(network: Network, options: RestrictOptions) -> SweepLimits:
@@ -341,7 +336,10 @@ def _restrict_polygon(model: Any, polygon: PolygonInput, options: RestrictOption
     began = time.perf_counter()
     points = [c[0] for c in polygon.corners]
     with full_precision(kernels=False):
-        network = _capture(model, points, options)
+        network, has_batch_dimension = capture_at_points(model, points, options)
+        if has_batch_dimension:
+            polygon = replace(polygon, corners=tuple(c.squeeze(1) for c in polygon.corners))
+            points = [p[0] for p in points]
         check_polygon_shapes(polygon.corners, [network.nodes[i].shape for i in network.inputs])
         swept = _move(network, model, points, options)
     # in units of the extent; dividing before subtracting, because the last bit depends on the order
