@@ -89,7 +89,7 @@ NETWORKS = Page(
     "Networks",
     "Networks from [files](../formats.md), the graph that a module becomes, and "
     "[operators of your own](../adding-an-operator.md).",
-    _qualify("exactline", "load Network register_pointwise"),
+    _qualify("exactline", "load read_point Network register_pointwise"),
     _qualify("exactline.network", "as_network graph.Node graph.Tail"),
 )
 
