@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from exactline.errors import ArgumentError, FileError, LineError
-from exactline.formats.labelled_images import read_labelled_images
+from exactline.formats.labelled_images import make_labelled_images, read_labelled_images
 
 
 def test_images_are_read_from_files(tmp_path):
@@ -50,3 +50,12 @@ def test_malformed_image_files_are_refused(tmp_path, name, arrays, error, words)
         read_labelled_images(tmp_path / name, (6,))
     with pytest.raises(ArgumentError):
         read_labelled_images(tmp_path / name, (6,), scale=0.0)
+
+
+def test_images_in_another_layout_are_refused():
+    images = np.arange(2 * 4 * 5 * 3.0).reshape(2, 4, 5, 3)
+    with pytest.raises(LineError, match=r"shape \(3, 4, 5\); each image has shape \(4, 5, 3\)") as error:
+        make_labelled_images("last", images, None, (3, 4, 5), "an example")
+    assert "transpose" in error.value.hint
+    moved = make_labelled_images("first", images.transpose(0, 3, 1, 2), None, (3, 4, 5), "an example")
+    assert np.array_equal(moved.points, images.transpose(0, 3, 1, 2))

@@ -56,6 +56,21 @@ def test_decisions(tmp_path):
         assert torch.equal(found.line.alphas, decided.line.alphas)
 
 
+def test_decisions_of_one_output(tmp_path):
+    starts, ends = random_lines(20)
+    torch.manual_seed(0)
+    one = torch.nn.Linear(starts.shape[1], 1).double()
+    detector = torch.nn.Sequential(one, torch.nn.Sigmoid()).eval()
+    store = xl.scale.run(detector, zip(starts, ends, strict=True), "decide", out=tmp_path / "a", values=True)
+    wanted = xl.restrict_many(detector, starts, ends).decisions()
+    for found, decided in zip(store, wanted, strict=True):
+        assert list(found) == list(decided)
+        assert found.describe() == "class 1 where the output is above 0.5"
+        assert np.array_equal(found.values, decided.values)
+    with pytest.raises(ArgumentError, match="no rival"):
+        xl.scale.run(one.eval(), zip(starts, ends, strict=True), "decide", out=tmp_path / "b")
+
+
 @pytest.mark.parametrize("target", [None, 1])
 def test_attributions(tmp_path, target):
     model, starts, ends = example()

@@ -79,10 +79,10 @@ def decide(
     reader = PointReader.make(network, options)
     ends = reader.read(start, "--from"), reader.read(end, "--to")
     reader.compare_ranges(*ends, ("--from", "--to"))
-    question = {"output": parse_output(output), "threshold": threshold, "rivals": parse_indices(rivals, "--rivals")}
+    chosen, compared = parse_output(output), parse_indices(rivals, "--rivals")
     with reader.silence_warnings():
         line = restrict(network, *ends, memory=memory_bytes, device=device, max_breaks=max_breaks, seconds=seconds)
-    decisions = line.decisions(order, top, **question)
+    decisions = line.decisions(order, top, output=chosen, threshold=threshold, rivals=compared)
     names = _output_names(labels, decisions)
     if out is not None:
         _save_csv(decisions, names, out)

@@ -173,9 +173,9 @@ class PointReader:
         """
         from ..formats.points_range import compare_ranges
 
-        pairs = zip(*(p if isinstance(p, tuple) else (p,) for p in (one, other)), strict=True)
-        for pair in pairs:
-            if problem := compare_ranges(*pair, options):
+        ones, others = (p if isinstance(p, tuple) else (p,) for p in (one, other))
+        for first, second in zip(ones, others, strict=True):
+            if problem := compare_ranges(first, second, options):
                 self.warned.append(problem)
                 print_note(f"warning: {problem}")
 

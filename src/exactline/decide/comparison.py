@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from math import atanh, isfinite, log, nan, prod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -16,6 +16,9 @@ from ..errors import ArgumentError
 from ..humanize import count_noun
 from ..network.graph import Network, Node, Tail
 from ..ops.affine import Rearrange
+
+if TYPE_CHECKING:
+    from .intervals import IntervalTable
 
 SIGMOID_THRESHOLD = 0.5  # of a probability, where no threshold is given
 NEEDS_THRESHOLD_HINT = (
@@ -139,6 +142,21 @@ class Comparison:
         which = "largest" if order == "max" else "smallest"
         among = "" if self.rivals is None else f" of {', '.join(map(str, self.rivals))}"
         return f"the {which} output{among} decides" if top == 1 else f"the {top} {which} outputs{among} decide"
+
+
+def restore_comparison(table: IntervalTable, outputs: tuple[Tensor, ...] | None, output: int) -> Comparison | None:
+    """The comparison behind stored intervals; None if all elements competed, or if the values are not known.
+
+    Two classes of a single element are those of a sigmoid at its implied threshold, the only one that stores know.
+
+    Args:
+        table: The stored intervals.
+        outputs: The stored values of the network, (breaks, *out) each.
+        output: The output tensor that was compared.
+    """
+    if outputs is None or prod(outputs[output].shape[1:]) != 1 or table.tied.shape[1] != 2:
+        return None
+    return Comparison(1, None, 0.0, SIGMOID_THRESHOLD)
 
 
 def _check_rivals(rivals: Any, count: int) -> tuple[int, ...]:

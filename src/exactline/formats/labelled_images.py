@@ -15,6 +15,7 @@ from ..errors import ArgumentError, FileError, LineError
 from . import limits
 from .open_file import read_file
 from .points import MAX_CSV_BYTES, read_array
+from .points_convert import drop_ones
 
 IMAGES_HINT = (
     "Give a .npz with arrays images (n, *in) and labels (n,), a .npy of images, or a .csv with one image in each row."
@@ -64,6 +65,13 @@ def make_labelled_images(name: str, images: Any, labels: Any, shape: tuple[int, 
             f"The network takes points of shape {shape}; the images have shape {array.shape} and type {array.dtype}.",
             where=where,
             hint=IMAGES_HINT,
+        )
+    dims, expected = drop_ones(array.shape[1:]), drop_ones(shape)
+    if len(dims) == len(expected) and dims != expected:  # such as channels last for a network with channels first
+        raise LineError(
+            f"The network takes points of shape {shape}; each image has shape {array.shape[1:]}.",
+            where=where,
+            hint="Put the dims of the images in the network's order, such as images.transpose(0, 3, 1, 2).",
         )
     points = np.ascontiguousarray(array.astype(np.float64).reshape(-1, *shape))
     if not np.isfinite(points).all():

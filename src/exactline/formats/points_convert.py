@@ -138,7 +138,7 @@ def _arrange(point: ConvertedPoint, shape: Shape, options: PointOptions, where: 
     has_count = prod(actual) == prod(shape)
     if image is not None and options.layout in ("chw", "hwc"):
         _arrange_image(point, shape, image, options, where)
-    elif has_count and (len(actual) <= 1 or _drop_ones(actual) == _drop_ones(shape)):
+    elif has_count and (len(actual) <= 1 or drop_ones(actual) == drop_ones(shape)):
         point.values = point.values.reshape(shape)
     elif has_count and (options.layout == "flat" or _is_table_for_vector(actual, shape)):
         point.values = point.values.reshape(shape)
@@ -151,7 +151,7 @@ def _arrange(point: ConvertedPoint, shape: Shape, options: PointOptions, where: 
 
 
 def _is_table_for_vector(actual: Shape, shape: Shape) -> bool:
-    return len(_drop_ones(shape)) <= 1 and len(_drop_ones(actual)) == 2
+    return len(drop_ones(shape)) <= 1 and len(drop_ones(actual)) == 2
 
 
 def _arrange_image(
@@ -231,7 +231,8 @@ def _as_floats(values: Array) -> Array:
         return values.astype(np.float64)
 
 
-def _drop_ones(shape: Sequence[int]) -> Shape:
+def drop_ones(shape: Sequence[int]) -> Shape:
+    """The dims of a shape that are not one."""
     return tuple(size for size in shape if size != 1)
 
 

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ..decide.comparison import restore_comparison
 from ..decide.intervals import Decisions, IntervalTable
 from ..network.graph import Network
 from ..results.codec import decode_store_line, encode_store_lines, pack_tensors, unpack_tensors
@@ -115,7 +116,9 @@ def encode_decisions(answer: Restrictions, table: IntervalTable, *, values: bool
 def _decode_decisions(columns: Columns, job: Mapping[str, Any], line: Restriction) -> Decisions:
     fields = {field: columns[name].numpy() for name, field in INTERVAL_FIELDS.items()}
     table = IntervalTable(np.array([0, len(columns["interval/starts"])]), **fields)
-    return Decisions(table, 0, line, job["order"], int(job["top"]), int(job["output"] or 0))
+    output = int(job["output"] or 0)
+    comparison = restore_comparison(table, line.stored_values, output)
+    return Decisions(table, 0, line, job["order"], int(job["top"]), output, comparison)
 
 
 def encode_attributions(

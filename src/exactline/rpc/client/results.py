@@ -8,6 +8,7 @@ from typing import Any, overload
 
 from torch import Tensor
 
+from ...decide.comparison import restore_comparison
 from ...decide.intervals import Decisions, IntervalTable, ManyDecisions
 from ...engines.assemble import BreakTable
 from ...errors import MissingError
@@ -123,7 +124,8 @@ def decode_part(reader: AnswerReader, lines: Lines, options: RestrictOptions) ->
 def decode_decisions(reader: AnswerReader, lines: Lines, options: RestrictOptions, order: str, top: int) -> Decisions:
     """Decode the decisions of one line."""
     line = decode_lines(reader, lines, options)[0]
-    return Decisions(_decode_intervals(reader), 0, line, order, top, reader.require_tail().output)
+    table, output = _decode_intervals(reader), reader.require_tail().output
+    return Decisions(table, 0, line, order, top, output, restore_comparison(table, line.stored_values, output))
 
 
 def decode_many_decisions(
@@ -131,7 +133,9 @@ def decode_many_decisions(
 ) -> ManyDecisions:
     """Decode the decisions of many lines."""
     many = decode_lines(reader, lines, options)
-    return ManyDecisions(_decode_intervals(reader), many, order, top, reader.require_tail().output)
+    table, output = _decode_intervals(reader), reader.require_tail().output
+    comparison = restore_comparison(table, many.breaks.values, output)
+    return ManyDecisions(table, many, order, top, output, comparison)
 
 
 def _decode_intervals(reader: AnswerReader) -> IntervalTable:
