@@ -196,3 +196,29 @@ def test_the_polygons_of_a_published_network_fill_the_plane(run, data):
     rest = found["edges"] - sum(found["origins"].values())
     assert found["pieces"] + found["corners"] - found["edges"] == 1  # Euler: a disc without holes
     assert rest >= 4  # the outline
+
+
+def test_one_output_is_decided_by_a_threshold(run):
+    save_model(nn.Linear(2, 1), [0.0, 0.0])
+    square = ("plane", "made.onnx", "--base", "0,0", "--axes", "0,1", "--box", "-1,1,-1,1", "--json")
+    document = json.loads(run(*square)[1])
+    assert (document["classes"], document["threshold"]) == (None, None)
+    save_model(Outputs(), [0.0, 0.0])
+    status, out, _ = run(*square, "--output", "1")
+    assert (status, [c["share"] for c in json.loads(out)["classes"]]) == (0, [0.5, 0.5])
+    save_model(nn.Sequential(nn.Identity(), Sum()), [0.0, 0.0])
+    status, out, _ = run(*square, "--threshold", "1", "--labels", "low,high")
+    document = json.loads(out)
+    assert (status, document["threshold"]) == (0, 1.0)
+    assert {c["name"]: c["area"] for c in document["classes"]} == pytest.approx({"low": 3.5, "high": 0.5})
+    status, out, _ = run(
+        *square[:-1], "--threshold", "1", "--plot", "a.png", "--html", "a.html", "--style", "decisions"
+    )
+    assert (status, "class 1 where the output is above 1" in out) == (0, True)
+
+
+class Sum(nn.Module):
+    """One output: the sum of the inputs."""
+
+    def forward(self, x):
+        return x.sum(1, keepdim=True)

@@ -1,6 +1,7 @@
 """The report of the demo: complete, self-contained, and accessible."""
 
 import base64
+import json
 import re
 import sys
 from html.parser import HTMLParser
@@ -165,3 +166,10 @@ def test_the_readme_has_the_numbers_of_the_demo(facts):
     assert f"none of {facts['encounter']['grid']} samples sees it" in readme
     (region,) = facts["encounter"]["unsampled"]
     assert f"a region of {region['square_feet']:,.0f} square feet that holds no sample" in readme
+
+
+def test_the_loan_page_shows_no_classes(demo_output):
+    text = (demo_output[0] / "loan.html").read_text()
+    found = re.search(r'<script type="application/json" id="data">(.*?)</script>', text, re.DOTALL)
+    assert json.loads(found[1])["decisions"] is None
+    assert [curve["name"] for curve in json.loads(found[1])["curves"]] == ["score", "premium"]

@@ -93,3 +93,11 @@ def test_names_must_fit():
     assert check_labels(None, 2) == ["0", "1"]
     with pytest.raises(xl.ArgumentError, match="3 names for 2"):
         check_labels(["a", "b", "c"], 2)
+
+
+def test_a_threshold_is_drawn_beside_the_output():
+    line = xl.restrict(affine((-1.0, 2.0)), [0.0], [1.0])
+    ax = plot_decisions(line.decisions(threshold=0.5), labels=["low", "high"])
+    assert [round(stop, 9) for _, _, stop, _ in bars(ax)] == [0.75, 1.0]
+    assert [curve.get_ydata().tolist() for curve in ax.lines[:2]] == [[0.5, 0.5], [-1.0, 1.0]]
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["low", "high"]

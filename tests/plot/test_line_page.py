@@ -256,3 +256,16 @@ def test_assets_are_ascii_and_scripts_begin_with_a_comment():
 def test_the_same_line_is_the_same_page(tmp_path):
     pages = [digits().to_html(tmp_path / f"{i}.html").read_bytes() for i in range(2)]
     assert pages[0] == pages[1]
+
+
+def test_outputs_that_are_not_rivals_have_no_classes(tmp_path):
+    names = ["score", "premium"]
+    plain = data_of(loan().to_html(tmp_path / "a.html", labels=names, classes=False))
+    assert (plain["decisions"], plain["notes"]) == (None, [])
+    assert [curve["name"] for curve in plain["curves"]] == names
+    assert data_of(loan().to_html(tmp_path / "b.html", labels=names))["decisions"] is not None
+
+
+def test_one_output_has_no_classes(tmp_path):
+    line = xl.restrict(nn.Linear(2, 1), [0.0, 0.0], [1.0, 1.0])
+    assert data_of(line.to_html(tmp_path / "a.html"))["decisions"] is None
