@@ -51,6 +51,13 @@ def test_a_network_takes_it_too():
         xl.restrict(network, torch.zeros(2, 3, 8, 8), torch.ones(2, 3, 8, 8))
 
 
+def test_an_exported_program_takes_it_too():
+    model, batch = dense(), torch.export.Dim("batch")
+    program = torch.export.export(model, (torch.zeros(2, 5),), dynamic_shapes=({0: batch},))
+    start, end = torch.zeros(1, 5), torch.ones(1, 5)
+    same_lines(xl.restrict(program, start, end), xl.restrict(program, start[0], end[0]))
+
+
 def test_a_plane_takes_it_too():
     g = torch.Generator().manual_seed(0)
     corners = torch.randn(3, 5, generator=g)

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.export import ExportedProgram
 
 from ..errors import CaptureError, TrainingModeError, UnsupportedError
 from ..network import Network, as_network
@@ -49,7 +50,7 @@ def capture_at_points(
         raise
     except CaptureError as problem:
         return _capture_inner(model, inner, options, problem), True
-    if isinstance(model, Network):
+    if isinstance(model, (Network, ExportedProgram)):  # their input shapes are known
         shapes = [network.nodes[i].shape for i in network.inputs]
         return network, shapes == [tuple(p.shape) for p in inner]
     if DECISION_KEY not in network.device_copies:
