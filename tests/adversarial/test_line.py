@@ -276,9 +276,10 @@ def test_shapes_that_do_not_fit_are_refused():
     assert_refused(xl.LineError, xl.restrict, model, (torch.zeros(3), torch.zeros(3)), torch.ones(3))
 
 
-def test_a_batch_dimension_is_refused_with_the_hint_to_drop_it():
+def test_a_batch_of_several_points_is_refused_with_the_hint_to_drop_it():
     image = nn.Sequential(nn.Conv2d(1, 2, 3), nn.ReLU(), nn.Flatten(), nn.Linear(8, 2)).eval()
-    for count in (1, 2, 5):
+    assert xl.restrict(image, torch.zeros(1, 1, 4, 4), torch.ones(1, 1, 4, 4)).values.shape[1:] == (2,)
+    for count in (2, 5):
         error = assert_refused(
             xl.ExactlineError, xl.restrict, image, torch.zeros(count, 1, 4, 4), torch.ones(count, 1, 4, 4)
         )

@@ -22,7 +22,7 @@ class ConnectionKeywords(TypedDict, total=False):
 
 
 class RemotePlaneKeywords(TypedDict, total=False):
-    """Keyword arguments of `Client.plane` and `Client.grid`: those of `restrict_plane` without device."""
+    """Keyword arguments of `Client.plane` and `Client.grid`: those of `restrict_plane` without device and output."""
 
     dtype: torch.dtype
     memory: int | None
@@ -33,7 +33,7 @@ class RemotePlaneKeywords(TypedDict, total=False):
 
 
 class RemoteSweepKeywords(TypedDict, total=False):
-    """Keyword arguments of `Client.sweep`: those of `sweep` without device."""
+    """Keyword arguments of `Client.sweep`: those of `sweep` without device and output."""
 
     dtype: torch.dtype
     memory: int | None
@@ -45,7 +45,7 @@ class RemoteSweepKeywords(TypedDict, total=False):
 
 
 class RemoteRestrictKeywords(RemoteSweepKeywords, total=False):
-    """Keyword arguments of `Client.restrict` and `Client.restrict_many`: those of `restrict` without device."""
+    """Keyword arguments of `Client.restrict` and `restrict_many`: those of `restrict` without device and output."""
 
     progress: bool | ProgressCallback
     max_breaks: int | None
