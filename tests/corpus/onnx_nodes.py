@@ -45,7 +45,7 @@ def _smooth() -> Iterator[Bad]:
     for kind in ("Elu", "Exp", "Sin", "Gelu", "Sign", "Floor", "ArgMax", "LRN", "HardSwish", "Det", "Erf"):
         yield f"op-{kind.lower()}", _one(kind, opset=20), ODD, kind
     for kind in ("Sigmoid", "Tanh", "Softmax"):
-        yield f"{kind.lower()}-inside", _of(node(kind, "x", "s"), node("Relu", "s")), ODD, kind.lower()
+        yield f"{kind.lower()}-inside", _of(node(kind, "x", "s"), node("Relu", "s")), ODD, f"{kind} is smooth"
     yield "product", _of(node("Mul", "x x")), ODD, "Mul"
     yield "quotient", _of(node("Div", "x x")), ODD, "Div"
     yield "matmul-data", _of(node("MatMul", "x x"), shape=(1, 2, 2)), ODD, "two values that depend on the input"
@@ -211,7 +211,7 @@ def _windows() -> Iterator[Bad]:
         yield f"maxpool-{name}", _one("MaxPool", shape=IMAGE, **settings), BAD, says
         yield f"averagepool-{name}", _one("AveragePool", shape=IMAGE, **settings), BAD, says
     yield "maxpool-padding", _one("MaxPool", shape=IMAGE, kernel_shape=[1, 1], pads=[3, 3, 3, 3]), ODD, "padding"
-    yield "resize-mode", _one("Resize", F([]), F([1, 1, 2, 2]), shape=IMAGE, mode="cubic"), ODD, "cubic"
+    yield "resize-mode", _one("Resize", F([]), F([1, 1, 2, 2]), shape=IMAGE, mode="sinc"), ODD, "sinc"
     yield "resize-zero", _one("Resize", F([]), F([1, 1, 0, 2]), shape=IMAGE), BAD, "positive"
     yield "resize-minus", _one("Resize", F([]), F([1, 1, -2, 2]), shape=IMAGE), BAD, "positive"
     yield "resize-inf", _one("Resize", F([]), F([1, 1, np.inf, 2]), shape=IMAGE), BAD, ""

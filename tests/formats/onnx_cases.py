@@ -378,6 +378,258 @@ for kind in ("Softmax", "LogSoftmax"):
     add(f"{kind} default", V, lambda d, x, k=kind: d.node(k, [x]))
 
 
+def rows(*shape: int) -> Any:
+    """Whole numbers from 0 on, as indices of the given shape."""
+    return np.arange(int(np.prod(shape)), dtype=np.int64).reshape(shape)
+
+
+add("Gather elements", (3, 4), lambda d, x: d.node("GatherElements", [x, d.const(rows(2, 4) % 3)], axis=0), since=11)
+add(
+    "GatherElements of a batch",
+    S,
+    lambda d, x: d.node("GatherElements", [x, d.const(-1 - rows(1, 2, 3) % 5)], axis=2),
+    since=11,
+)
+add("GatherND", J, lambda d, x: d.node("GatherND", [x, d.const(np.array([[0, 2, 1], [0, -1, 6]]))]), since=11)
+add(
+    "GatherND batch_dims",
+    (2, 3, 4),
+    lambda d, x: d.node("GatherND", [x, d.const(np.array([[1], [2]]))], batch_dims=1),
+    since=12,
+)
+add("ScatterND", (4, 3), lambda d, x: d.node("ScatterND", [x, d.const(np.array([[1], [3]])), d.weight(2, 3)]), since=11)
+add(
+    "ScatterND of the input",
+    V,
+    lambda d, x: d.node("ScatterND", [d.weight(2, 6), d.const(np.array([[1]])), x]),
+    since=11,
+)
+for reduction in ("add", "mul", "max", "min"):
+    since = 18 if reduction in ("max", "min") else 16
+    add(
+        f"ScatterND {reduction}",
+        (4, 3),
+        lambda d, x, r=reduction: d.node("ScatterND", [x, d.const(np.array([[1], [1]])), d.weight(2, 3)], reduction=r),
+        since=since,
+    )
+    add(
+        f"ScatterElements {reduction}",
+        V,
+        lambda d, x, r=reduction: d.node(
+            "ScatterElements", [x, d.const(np.array([[1, 4, 1]])), d.weight(1, 3)], axis=1, reduction=r
+        ),
+        since=since,
+    )
+add(
+    "ScatterElements",
+    S,
+    lambda d, x: d.node("ScatterElements", [x, d.const(np.array([[[4, 1], [0, -2]]])), d.weight(1, 2, 2)], axis=-1),
+    since=11,
+)
+add(
+    "Scatter",
+    V,
+    lambda d, x: d.node("Scatter", [x, d.const(np.array([[4, 1]])), d.weight(1, 2)], axis=1),
+    since=9,
+    before=11,
+)
+add("Trilu", J, lambda d, x: d.node("Trilu", [x]), since=14)
+add("Trilu lower", J, lambda d, x: d.node("Trilu", [x, d.const(np.array(-1, dtype=np.int64))], upper=0), since=14)
+add("Compress", J, lambda d, x: d.node("Compress", [x, d.const(np.array([True, False, True]))], axis=1), since=9)
+add(
+    "Compress all",
+    (2, 3),
+    lambda d, x: d.node("Compress", [x, d.const(np.array([False, True, True, False, True]))]),
+    since=9,
+)
+add(
+    "ReverseSequence",
+    (4, 3, 2),
+    lambda d, x: d.node("ReverseSequence", [x, d.const(ints(2, 4, 1))], time_axis=0, batch_axis=1),
+    since=10,
+)
+add(
+    "ReverseSequence of rows",
+    (3, 4),
+    lambda d, x: d.node("ReverseSequence", [x, d.const(ints(2, 4, 1))], time_axis=1, batch_axis=0),
+    since=10,
+)
+add("CenterCropPad", J, lambda d, x: d.node("CenterCropPad", [x, d.const(ints(1, 3, 4, 9))]), since=18)
+add("CenterCropPad axes", J, lambda d, x: d.node("CenterCropPad", [x, d.const(ints(10, 3))], axes=[-2, 3]), since=18)
+add(
+    "MaxUnpool",
+    (1, 1, 2, 2),
+    lambda d, x: d.node(
+        "MaxUnpool", [x, d.const(np.array([[[[5, 7], [13, 15]]]]))], kernel_shape=[2, 2], strides=[2, 2]
+    ),
+    since=9,
+)
+for label, more in {
+    "": {},
+    "reverse": {"reverse": 1},
+    "exclusive": {"exclusive": 1},
+    "both": {"reverse": 1, "exclusive": 1},
+}.items():
+    add(
+        f"CumSum {label}",
+        S,
+        lambda d, x, m=more: d.node("CumSum", [x, d.const(np.array(2, dtype=np.int64))], **m),
+        since=11,
+    )
+add("CumSum of the batch", (3, 4), lambda d, x: d.node("CumSum", [x, d.const(np.array(0, dtype=np.int64))]), since=11)
+EINSUMS: dict[str, tuple[tuple[int, ...], list[tuple[int, ...]]]] = {
+    "bij, bjk -> bik": ((1, 2, 5), [(1, 5, 3)]),
+    "ij,jk": ((1, 6), [(6, 2)]),
+    "...ij,...jk->...ik": ((1, 2, 3, 4), [(1, 2, 4, 5)]),
+    "bij->bji": ((1, 2, 5), []),
+    "...ii->...i": ((2, 3, 3), []),
+    "ij,j,jk->ik": ((1, 6), [(6,), (6, 3)]),
+}
+for equation, (shape, others) in EINSUMS.items():
+    add(
+        f"Einsum {equation}",
+        shape,
+        lambda d, x, e=equation, o=others: d.node("Einsum", [x, *(d.weight(*s) for s in o)], equation=e),
+        since=12,
+    )
+add("Einsum weight first", V, lambda d, x: d.node("Einsum", [d.weight(4, 6), x], equation="kj,bj->bk"), since=12)
+COLUMNS: dict[str, tuple[tuple[int, ...], list[int], list[int], dict[str, Any]]] = {
+    "plain": ((1, 4, 12), [4, 5], [2, 2], {}),
+    "channels": ((1, 12, 12), [4, 5], [2, 2], {}),
+    "pads": ((1, 4, 24), [4, 4], [2, 2], {"pads": [0, 1, 1, 2]}),
+    "strides": ((1, 9, 4), [5, 5], [3, 3], {"strides": [2, 2]}),
+    "dilations": ((1, 4, 6), [4, 5], [2, 2], {"dilations": [2, 2]}),
+    "volume": ((1, 8, 4), [2, 3, 3], [2, 2, 2], {}),
+}
+for label, (shape, image, block, more) in COLUMNS.items():
+    add(
+        f"Col2Im {label}",
+        shape,
+        lambda d, x, i=image, b=block, m=more: d.node("Col2Im", [x, d.const(ints(*i)), d.const(ints(*b))], **m),
+        since=18,
+    )
+add("AffineGrid", (1, 2, 3), lambda d, x: d.node("AffineGrid", [x, d.const(ints(1, 1, 3, 4))]), since=20)
+for mode in ("linear", "nearest", "cubic"):
+    for padding in ("zeros", "border", "reflection"):
+        add(
+            f"GridSample {mode} {padding}",
+            (1, 2, 4, 5),
+            lambda d, x, m=mode, p=padding: d.node(
+                "GridSample",
+                [x, d.const(d.random.uniform(-1.2 if p != "border" else -1, 1, (1, 3, 2, 2)))],
+                mode=m,
+                padding_mode=p,
+            ),
+            since=20,
+        )
+add(
+    "RotaryEmbedding",
+    (1, 2, 3, 4),
+    lambda d, x: d.node("RotaryEmbedding", [x, d.weight(1, 3, 2), d.weight(1, 3, 2)]),
+    since=23,
+)
+add(
+    "NegativeLogLikelihoodLoss",
+    (3, 4),
+    lambda d, x: d.node("NegativeLogLikelihoodLoss", [x, d.const(ints(1, 3, 0)), d.weight(4)]),
+    since=12,
+)
+add(
+    "NegativeLogLikelihoodLoss none",
+    (1, 4, 2),
+    lambda d, x: d.node("NegativeLogLikelihoodLoss", [x, d.const(np.array([[1, 3]]))], reduction="none"),
+    since=12,
+)
+for label, more in {"": {}, "onesided": {"onesided": 1}}.items():
+    add(f"DFT {label}", (1, 5, 1), lambda d, x, m=more: d.node("DFT", [x], axis=1, **m), since=17, before=20)
+add(
+    "DFT inverse",
+    (1, 3, 4, 2),
+    lambda d, x: d.node("DFT", [x, "", d.const(np.array(1, dtype=np.int64))], inverse=1),
+    since=20,
+)
+BOXES = np.array([[0, 0, 0, 3, 3], [0, 1, 2, 5, 6], [0, 2, 2, 2, 2]], dtype=np.float64)
+add("MaxRoiPool", J, lambda d, x: d.node("MaxRoiPool", [x, d.const(BOXES)], pooled_shape=[2, 2]), before=22)
+add(
+    "RoiAlign",
+    J,
+    lambda d, x: d.node(
+        "RoiAlign",
+        [x, d.const(BOXES[:, 1:] + 0.3), d.const(ints(0, 0, 0))],
+        output_height=2,
+        output_width=3,
+        sampling_ratio=2,
+    ),
+    since=16,
+)
+
+
+def dequantized(d: Draft, x: str) -> str:
+    weight = d.const(np.arange(-12, 12, dtype=np.int8).reshape(6, 4))
+    scale, zero = d.const(np.array([0.5, 0.25, 1.5, 2.0]), np.float32), d.const(np.array([1, 0, -3, 2], dtype=np.int8))
+    real = d.node("DequantizeLinear", [weight, scale, zero], axis=1)
+    return d.node("MatMul", [x, d.node("Cast", [real], to=helper.np_dtype_to_tensor_dtype(np.dtype(d.kind)))])
+
+
+add("DequantizeLinear of a weight", V, dequantized, since=13)
+add("ThresholdedRelu at 0", V, lambda d, x: d.node("ThresholdedRelu", [x], alpha=0.0), since=10)
+for more in (
+    {"mode": "cubic"},
+    {"mode": "cubic", "cubic_coeff_a": -0.5, "exclude_outside": 1},
+    {"mode": "linear", "antialias": 1},
+    {"mode": "cubic", "antialias": 1},
+):
+    since = 18 if "antialias" in more else 11
+    add(
+        f"Resize {more}",
+        J,
+        lambda d, x, m=more: d.node("Resize", [x, "", "", d.const(ints(1, 3, 4, 9))], **m),
+        since=since,
+    )
+for policy in ("not_larger", "not_smaller"):
+    add(
+        f"Resize {policy}",
+        J,
+        lambda d, x, p=policy: d.node(
+            "Resize", [x, "", "", d.const(ints(9, 5))], mode="linear", axes=[2, 3], keep_aspect_ratio_policy=p
+        ),
+        since=18,
+    )
+for mode in ("linear", "nearest"):
+    add(
+        f"Resize crop {mode}",
+        J,
+        lambda d, x, m=mode: d.node(
+            "Resize",
+            [x, d.const(np.array([0, 0, 0.2, 0.1, 1, 1, 1.3, 0.9])), "", d.const(ints(1, 3, 5, 4))],
+            mode=m,
+            coordinate_transformation_mode="tf_crop_and_resize",
+            extrapolation_value=7.0,
+        ),
+        since=13,
+    )
+add(
+    "ConvTranspose larger output",
+    (1, 1, 3, 3),
+    lambda d, x: d.node("ConvTranspose", [x, d.weight(1, 2, 3, 3), d.weight(2)], strides=[3, 2], output_shape=[11, 8]),
+)
+add(
+    "MaxPool of a constant",
+    V,
+    lambda d, x: d.node(
+        "Add", [x, d.node("Reshape", [d.node("MaxPool", [d.weight(1, 1, 8)], kernel_shape=[3]), d.const(ints(1, 6))])]
+    ),
+    since=8,
+)
+add("MatMul of a vector by a stack", (2,), lambda d, x: d.node("MatMul", [x, d.weight(3, 2, 4)]))
+add(
+    "Where by channel",
+    J,
+    lambda d, x: d.node("Where", [d.node("Less", [x, d.const(0.0)]), d.node("Mul", [x, d.weight(3, 1, 1)]), x]),
+    since=9,
+)
+
+
 def opsets(case: Case, newest: int) -> Iterator[int]:
     """The operator sets a case is tried in: the oldest, the middle and the newest that have it."""
     return iter(sorted({v for v in (7, 13, 23, newest, case.since) if max(7, case.since) <= v < case.before}))

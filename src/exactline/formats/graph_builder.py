@@ -53,6 +53,7 @@ class OperatorRecorder:
         self.where = where  # the file, for error messages
         self.graph = GraphBuilder()
         self.rejections: dict[str, None] = {}  # unsupported operators, in order and each once
+        self.reshaped: dict[tuple[int, tuple[int, ...]], NodeOutput] = {}  # by node and shape
         self._counted_nodes, self._table_entries = 0, 0
 
     def add_input(self, name: str, shape: Sequence[int]) -> NodeOutput:

@@ -3,47 +3,90 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor
 
-from ...errors import ArgumentError, UnsupportedError
-from ...network.builder import MULTIPLIES_INPUTS, MUST_BE_LAST, UnsupportedOperator, UnusableValue
+from ...errors import FileError, NumberError, UnsupportedError
+from ...network.builder import (
+    MIXES_BATCH,
+    MULTIPLIES_INPUTS,
+    MUST_BE_LAST,
+    SmoothOutput,
+    UnsupportedOperator,
+    UnusableValue,
+)
 from ...network.graph import Network
-from ...network.scalar_functions import SourceOperator
+from ...network.scalar_functions import ScalarFunction, SourceOperator
+from ...ops.base import Input
 from ...optional import require_package
 from .. import limits
 from ..graph_builder import OperatorRecorder
 from . import affine as affine
 from . import arithmetic as arithmetic
+from . import gathering as gathering
+from . import linear as linear
 from . import pools as pools
+from . import quantized as quantized
+from . import regions as regions
+from . import resize as resize
 from . import shapes as shapes
+from .inputs import InputShapes, PointShapes, resolve_inputs
+from .rejection import infer_shape
 from .tensors import FLOAT_TYPES, TensorReader, make_damaged_error
 from .unsupported import UNSUPPORTED_REASONS, explain_unsupported
-from .values import OPERATORS, DependentValue, OnnxNode, Value
+from .values import OPERATORS, ConstantData, DependentValue, OnnxNode, OperatorReader, Shape, Value
 
-OLDEST_OPSET, NEWEST_OPSET = 7, 28
+OLDEST_OPSET, NEWEST_OPSET = 1, 28
 ONNX_DOMAINS = ("", "ai.onnx")
 STRING_ATTRIBUTE, TENSOR_ATTRIBUTE, GRAPH_ATTRIBUTE, GRAPHS_ATTRIBUTE = 3, 4, 5, 10  # AttributeProto.AttributeType
 LIST_ATTRIBUTES = (6, 7, 8)  # floats, ints, strings
 ATTRIBUTE_FIELDS = {1: "f", 2: "i", 3: "s", 4: "t", 6: "floats", 7: "ints", 8: "strings"}
-TAIL_OPERATORS = ("Softmax", "LogSoftmax", "Sigmoid", "Tanh")
+TAIL_OPERATORS = {"softmax": "Softmax", "log_softmax": "LogSoftmax", "sigmoid": "Sigmoid", "tanh": "Tanh"}
+# may follow a smooth operator at the end of a network
+TAKES_SMOOTH = (
+    *("Identity", "Dropout", "Cast", "CastLike", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Shape", "Size"),
+)
+MAX_JUDGED_NODES = 1000  # read in full after an unsupported node; further ones are judged by their type alone
+PRODUCTS = ("Mul", "MatMul", "Gemm", "Div", "Einsum")
+MISSING_OUTPUTS = {
+    "TopK": "has indices that are used, and they are discontinuous",
+    "MaxPool": "has indices that are used, and they are discontinuous",
+    "Dropout": "has a mask that is used, which is not supported",
+}
 
 
-def read_onnx(data: bytes, where: str, *, folder: Path | None, shape: Sequence[int] | None = None) -> Network:
+def read_onnx(data: bytes, where: str, *, folder: Path | None, shape: PointShapes | None = None) -> Network:
     """Read a network from the content of an ONNX file.
 
     Args:
         data: the content of the file.
         where: the name of the file, for error messages.
         folder: where the file may keep external data; None if it must not have any.
-        shape: of one input point, for files with dynamic dimensions.
+        shape: of one input point, for files with dynamic dimensions; for several inputs a list of shapes in the
+            order of the file, or a dict of shapes by name.
 
     Raises FileError for a damaged file, UnsupportedError naming every operator that is not piecewise linear,
     NumberError for NaN weights, ArgumentError where ``shape`` does not fit or is missing.
     """
-    return _GraphReader(_parse_model(data, where), where, folder, shape).read_network()
+    model = _parse_model(data, where)
+    inputs = resolve_inputs(model.graph, where, shape)
+    if inputs.batch_size == 1:
+        return _GraphReader(model, where, folder, inputs).read_network()
+    try:
+        return _GraphReader(model, where, folder, inputs).read_network()
+    except (UnsupportedError, FileError) as problem:
+        if inputs.is_batch_certain:
+            raise
+        refusal = problem
+    try:  # the first dimension belongs to the point
+        return _GraphReader(model, where, folder, inputs.as_one_point()).read_network()
+    except (UnsupportedError, FileError) as problem:
+        mixes = any(MIXES_BATCH in line for line in getattr(refusal, "nodes", ()))
+        raise (problem if mixes or isinstance(refusal, FileError) else refusal) from None
 
 
 def _parse_model(data: bytes, where: str) -> Any:
@@ -73,11 +116,18 @@ def _iterate_names(graph: Any) -> Iterator[Any]:
 class _GraphReader:
     """Reads the nodes that the outputs depend on, and keeps the value of each name."""
 
-    def __init__(self, model: Any, where: str, folder: Path | None, point_shape: Sequence[int] | None) -> None:
-        self.graph, self.where, self.point_shape = model.graph, where, point_shape
+    def __init__(self, model: Any, where: str, folder: Path | None, inputs: InputShapes) -> None:
+        self.graph, self.where, self.input_shapes = model.graph, where, inputs.shapes
         self.recorder, self.tensors = OperatorRecorder(where), TensorReader(where, folder)
+        self.batch_size = inputs.batch_size
+        if self.batch_size > 1:
+            note = f"the file is for a batch of {self.batch_size}, and is read for any number of points"
+            self.recorder.graph.notes.append(note)
         self.opset = self._read_opset(model)
         self.values: dict[str, Value] = {"": None}
+        self.after_rejection: set[str] = set()  # names of values that depend on an unsupported node
+        self.number_problem: NumberError | None = None  # the first one
+        self.judged_nodes = 0  # that depend on an unsupported node
         self.node_names: set[str] = set()  # of the nodes read so far
         self.folded_numbers = 0  # in all constants that nodes computed
 
@@ -102,9 +152,10 @@ class _GraphReader:
         self._read_inputs()
         for number in order:
             self._read_node(self.graph.node[number], number)
-        outputs = [self._find_output(o.name) for o in self.graph.output]
-        values = [o.value if isinstance(o, DependentValue) else o for o in outputs]
-        return self.recorder.build_network(values, [_shorten(o.name) for o in self.graph.output])
+        outputs = self._find_outputs()
+        if self.number_problem is not None and len(self.recorder.rejections) == 1:
+            raise self.number_problem
+        return self.recorder.build_network(outputs, [_shorten(o.name) for o in self.graph.output])
 
     def _sort_nodes(self) -> list[int]:
         """The indices of the nodes that the outputs depend on, in an order in which they can be evaluated."""
@@ -168,37 +219,21 @@ class _GraphReader:
                     where=self.where,
                     hint="Only networks of real inputs are piecewise linear.",
                 )
-            self.values[info.name] = self._read_input(info.name, tensor_type.shape.dim)
+            shape = self.input_shapes[info.name]
+            has_batch_dim = bool(shape) and shape[0] == 1
+            output = self.recorder.add_input(info.name[:80], shape[has_batch_dim:])
+            self.values[info.name] = DependentValue(output, shape, has_batch_dim)
 
-    def _read_input(self, name: str, dims: Any) -> DependentValue:
-        """Add one input; a first dimension of size 1, or of any size, is the batch dimension."""
-        shape = [d.dim_value if d.HasField("dim_value") else 0 for d in dims]
-        limits.check_limit(len(shape), limits.MAX_DIMS, f"dimensions of input {name[:80]}", self.where)
-        if shape and shape[0] == 0:
-            shape[0] = 1
-        has_batch_dim = bool(shape) and shape[0] == 1
-        if self.point_shape is not None:
-            wanted = [1, *self.point_shape] if has_batch_dim else [*self.point_shape]
-            if len(wanted) != len(shape) or any(n not in (0, w) for n, w in zip(shape, wanted, strict=True)):
-                raise ArgumentError(
-                    f"{list(self.point_shape)} does not fit input {name[:80]!r} of shape {shape[has_batch_dim:]}.",
-                    where="argument shape",
-                    hint="Give the shape of one point, without a batch dimension.",
-                )
-            shape = wanted
-        if any(d < 1 for d in shape):
-            raise ArgumentError(
-                f"Input {name[:80]!r} has a dynamic dimension besides the first: {shape}.",
-                where=self.where,
-                hint="Give the size of one point: load(path, shape=(12, 12, 3)), or --shape 12,12,3.",
-            )
-        output = self.recorder.add_input(name[:80], shape[1:] if has_batch_dim else shape)
-        return DependentValue(output, tuple(shape), has_batch_dim)
-
-    def _find_output(self, name: str) -> Value:
-        if name not in self.values or name == "":
-            raise make_damaged_error(f"No node produces the output {name[:80]!r}.", self.where)
-        return self.values[name]
+    def _find_outputs(self) -> list[Value]:
+        """The values that the network returns; one that cannot be returned is reported with the node that makes it."""
+        outputs: list[Value] = []
+        for output in self.graph.output:
+            if output.name not in self.values or output.name == "":
+                raise make_damaged_error(f"No node produces the output {output.name[:80]!r}.", self.where)
+            value = self.values[output.name]
+            value = value.value if isinstance(value, DependentValue) else value
+            outputs.append(self._report_unusable(value) if isinstance(value, UnusableValue) else value)
+        return outputs
 
     def _read_node(self, node: Any, number: int) -> None:
         """Read one node, and store the values of its outputs."""
@@ -206,29 +241,32 @@ class _GraphReader:
         name = f"{name}_{number}" if name in self.node_names else name
         self.node_names.add(name)
         inputs = [self._find_value(i) for i in node.input]
-        self.recorder.begin_node(_shorten(name))
-        read = OPERATORS.get(node.op_type) if node.domain in ONNX_DOMAINS else None
+        onnx_node = OnnxNode(
+            recorder=self.recorder,
+            opset=self.opset,
+            op_type=node.op_type,
+            name=name,
+            attributes={},
+            output_count=len(node.output),
+            batch_size=self.batch_size,
+        )
+        follows_rejection = any(i in self.after_rejection for i in node.input)
         try:
-            if read is None:
-                raise UnsupportedOperator(explain_unsupported(node.op_type, node.domain))
-            attributes = {a.name: self._read_attribute(a, node.op_type) for a in node.attribute}
-            onnx_node = OnnxNode(
-                recorder=self.recorder,
-                opset=self.opset,
-                op_type=node.op_type,
-                name=name,
-                attributes=attributes,
-                output_count=len(node.output),
-            )
-            if node.input and inputs[0] is None:
-                raise onnx_node.make_error("An input is missing.")
-            result = self._check_after_rejection(onnx_node, inputs) or read(onnx_node, inputs)
-            results = result if isinstance(result, tuple) else (result,)
-            self._count_folded(results, [*inputs, *attributes.values()])
+            results = self._read_results(node, onnx_node, inputs)
         except UnsupportedOperator as problem:
-            if problem.path:
-                self.recorder.begin_node(_shorten(problem.path))
-            results = (DependentValue(self.recorder.reject(problem.name or node.op_type, str(problem)), (), False),)
+            self._report_jumps(node, inputs)
+            self.recorder.begin_node(_shorten(problem.path or name))
+            self.recorder.reject(TAIL_OPERATORS.get(problem.name, problem.name) or node.op_type, str(problem))
+            results, follows_rejection = self._replace_outputs(onnx_node, inputs), True
+        except NumberError as problem:
+            self.number_problem = self.number_problem or problem
+            self.recorder.begin_node(_shorten(name))
+            self.recorder.reject(node.op_type, "has a constant that is NaN or infinite")
+            results, follows_rejection = self._replace_outputs(onnx_node, inputs), True
+        except FileError:
+            if not follows_rejection:  # otherwise the shapes may be wrong, and the file sound
+                raise
+            results = self._replace_outputs(onnx_node, [])
         except (AttributeError, IndexError) as problem:
             raise make_damaged_error("An input is missing or of the wrong kind.", self._locate(node, name)) from problem
         except (ValueError, TypeError, OverflowError, RuntimeError) as problem:
@@ -237,9 +275,125 @@ class _GraphReader:
             raise make_damaged_error(message, self._locate(node, name)) from problem
         for index, output in enumerate(node.output):
             if output:
-                reason = f"uses output {index} of {node.op_type}, which is not supported"
-                missing = DependentValue(UnusableValue(reason), (), False)
-                self.values[output] = results[index] if index < len(results) else missing
+                self.values[output] = results[index] if index < len(results) else self._lack_output(onnx_node, index)
+                if follows_rejection:
+                    self.after_rejection.add(output)
+
+    def _read_results(self, node: Any, onnx_node: OnnxNode, inputs: list[Value]) -> Sequence[Value]:
+        """The values of a node's outputs.
+
+        Raises UnsupportedOperator where the node is not supported.
+        """
+        self.recorder.begin_node(_shorten(onnx_node.name))
+        read = OPERATORS.get(node.op_type) if node.domain in ONNX_DOMAINS else None
+        unknown = [v.value for v in inputs if isinstance(v, DependentValue) and isinstance(v.value, UnusableValue)]
+        self.judged_nodes += any(i in self.after_rejection for i in node.input)
+        if unknown or self.judged_nodes > MAX_JUDGED_NODES:
+            return self._judge_unknown(onnx_node, inputs, unknown)
+        if node.op_type not in TAKES_SMOOTH:
+            inputs = [self._replace_smooth(v) for v in inputs]
+            self.recorder.begin_node(_shorten(onnx_node.name))
+        if read is None:
+            raise UnsupportedOperator(explain_unsupported(node.op_type, node.domain))
+        onnx_node.attributes.update({a.name: self._read_attribute(a, node.op_type) for a in node.attribute})
+        if node.input and inputs[0] is None:
+            raise onnx_node.make_error("An input is missing.")
+        try:
+            result = read(onnx_node, inputs)
+        except ConstantData:
+            result = self._fold_as_network(read, onnx_node, inputs)
+        results = result if isinstance(result, tuple) else (result,)
+        self._count_folded(results, [*inputs, *onnx_node.attributes.values()])
+        return [self._name_source(v, onnx_node) for v in results]
+
+    def _report_jumps(self, node: Any, inputs: list[Value]) -> None:
+        """Reject the sources of discontinuous functions that an unsupported operator takes."""
+        if node.op_type not in UNSUPPORTED_REASONS:
+            return
+        functions = [v.value for v in inputs if isinstance(v, DependentValue)]
+        for function in functions:
+            if isinstance(function, ScalarFunction) and (function.is_boolean or function.find_jump() is not None):
+                self.recorder.begin_node(_shorten(function.source.path))
+                self.recorder.reject(
+                    function.source.name, UNSUPPORTED_REASONS.get(function.source.name, "is discontinuous")
+                )
+
+    def _name_source(self, value: Value, node: OnnxNode) -> Value:
+        """A value that keeps the node to blame where it is a function with a jump."""
+        function = value.value if isinstance(value, DependentValue) else None
+        if not isinstance(function, ScalarFunction):
+            return value
+        return replace(value, value=replace(function, source=SourceOperator(node.op_type, node.name)))
+
+    def _fold_as_network(self, read: OperatorReader, node: OnnxNode, inputs: list[Value]) -> Value:
+        """Evaluate an operator whose data is a constant: read it as a network, and apply that to the constant."""
+        if any(isinstance(v, DependentValue) for v in inputs):
+            raise UnsupportedOperator("applies weights that depend on the input to a constant")
+        data, recorder = inputs[0].to(torch.float64), OperatorRecorder(self.where)
+        has_batch_dim = data.dim() > 0 and data.shape[0] == 1
+        recorder.begin_node("constant")
+        x = recorder.add_input("constant", data.shape[has_batch_dim:])
+        inner = replace(node, recorder=recorder, batch_size=1)
+        result = read(inner, [DependentValue(x, tuple(data.shape), has_batch_dim), *inputs[1:]])
+        results = result if isinstance(result, tuple) else (result,)
+        network = recorder.build_network([v.value for v in results])
+        point = data if has_batch_dim else data[None]
+        values = network.evaluate([point], network.outputs)
+        folded = [values[i] for i in network.outputs]
+        folded = [f if t is None else t.apply(f) for f, t in zip(folded, network.tails, strict=True)]
+        return tuple(f.reshape(v.shape) for f, v in zip(folded, results, strict=True))
+
+    def _replace_smooth(self, value: Value) -> Value:
+        """A value that other operators may use: the output of a smooth operator is refused, and a placeholder used."""
+        if not isinstance(value, DependentValue) or not isinstance(value.value, SmoothOutput):
+            return value
+        self.recorder.begin_node(_shorten(value.value.path))
+        self.recorder.reject(TAIL_OPERATORS[value.value.tail.name], MUST_BE_LAST)
+        return self._make_placeholder(value.shape)
+
+    def _make_placeholder(self, shape: Shape) -> DependentValue:
+        """A value of known shape that stands for the output of an unsupported node, to judge the nodes after it."""
+        has_batch_dim = bool(shape) and shape[0] == 1
+        limits.count_elements(shape, "the result", self.where, limits.MAX_VALUE_ELEMENTS)
+        output = self.recorder.graph.add_node(Input(), [], shape[has_batch_dim:])
+        return DependentValue(output, shape, has_batch_dim)
+
+    def _replace_outputs(self, node: OnnxNode, inputs: list[Value]) -> list[Value]:
+        """Values for all outputs of an unsupported node."""
+        depends = not inputs or any(_depends_on_input(v) for v in inputs)
+        unknown = DependentValue(UnusableValue("", depends_on_input=depends), (), False)
+        results: list[Value] = [unknown] * node.output_count
+        is_known = all(not isinstance(v, DependentValue) or not isinstance(v.value, UnusableValue) for v in inputs)
+        shape = infer_shape(node, inputs) if depends and is_known else None
+        if shape is not None and results:
+            results[0] = self._make_placeholder(shape)
+        return results
+
+    def _lack_output(self, node: OnnxNode, index: int) -> DependentValue:
+        """The value of an output that readers do not make, such as the indices of a maximum."""
+        reason = MISSING_OUTPUTS.get(node.op_type, f"has an output {index} that is used, which is not supported")
+        return DependentValue(UnusableValue(reason, smooth_source=SourceOperator(node.op_type, node.name)), (), False)
+
+    def _judge_unknown(self, node: OnnxNode, inputs: list[Value], unknown: list[UnusableValue]) -> Sequence[Value]:
+        """Judge a node of inputs whose shapes are not known by its type alone; its outputs are unknown too."""
+        for value in unknown:
+            self._report_unusable(value)
+        self.recorder.begin_node(_shorten(node.name))
+        if node.op_type in UNSUPPORTED_REASONS:
+            raise UnsupportedOperator(UNSUPPORTED_REASONS[node.op_type])
+        if node.op_type in PRODUCTS and sum(_depends_on_input(v) for v in inputs) > 1:
+            raise UnsupportedOperator(MULTIPLIES_INPUTS)
+        source = SourceOperator(node.op_type, node.name) if node.op_type in TAIL_OPERATORS.values() else None
+        reason = MUST_BE_LAST if source else ""
+        depends = any(_depends_on_input(v) for v in inputs)
+        return [DependentValue(UnusableValue(reason, source, depends), (), False)] * node.output_count
+
+    def _report_unusable(self, value: UnusableValue) -> UnusableValue:
+        """Reject the node that makes a value nothing may use, unless it is reported already."""
+        if value.smooth_source and value.reason:
+            self.recorder.begin_node(_shorten(value.smooth_source.path))
+            self.recorder.reject(value.smooth_source.name, value.reason)
+        return UnusableValue("")
 
     def _count_folded(self, results: Sequence[Value], inputs: Sequence[Value]) -> None:
         """Count the numbers in constants that a node computed; views of its inputs take no memory."""
@@ -248,27 +402,6 @@ class _GraphReader:
         self.folded_numbers += sum(v.numel() for v in new)
         what = "numbers in constants that nodes compute"
         limits.check_limit(self.folded_numbers, limits.MAX_FOLDED_NUMBERS, what, self.where)
-
-    def _check_after_rejection(self, node: OnnxNode, inputs: list[Value]) -> DependentValue | None:
-        """Check a node whose inputs include the output of an unsupported one: its shape is not known.
-
-        Returns None where there is no such input.
-        """
-        dependent = [v.value for v in inputs if isinstance(v, DependentValue)]
-        unusable = [v for v in dependent if isinstance(v, UnusableValue) and not v.reason]
-        if not unusable:
-            return None
-        for value in unusable:
-            if value.smooth_source:
-                self.recorder.begin_node(value.smooth_source.path)
-                self.recorder.reject(value.smooth_source.name, MUST_BE_LAST)
-        self.recorder.begin_node(_shorten(node.name))
-        if node.op_type in UNSUPPORTED_REASONS:
-            raise UnsupportedOperator(UNSUPPORTED_REASONS[node.op_type])
-        if node.op_type in ("Mul", "MatMul", "Gemm", "Div") and len(dependent) > 1:
-            raise UnsupportedOperator(MULTIPLIES_INPUTS)
-        source = SourceOperator(node.op_type, node.name) if node.op_type in TAIL_OPERATORS else None
-        return DependentValue(UnusableValue("", smooth_source=source), (), False)
 
     def _find_value(self, name: str) -> Value:
         if name not in self.values:
@@ -296,6 +429,13 @@ class _GraphReader:
             limits.check_limit(len(value), limits.MAX_TENSOR_NUMBERS, what, self.where)
             return list(value)
         return value
+
+
+def _depends_on_input(value: Value) -> bool:
+    """Whether a value depends on the network's input; an unsupported node of constants makes one that does not."""
+    if not isinstance(value, DependentValue):
+        return False
+    return not isinstance(value.value, UnusableValue) or value.value.depends_on_input
 
 
 def _shorten(name: str) -> str:

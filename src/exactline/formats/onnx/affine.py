@@ -41,8 +41,23 @@ def matmul(node: OnnxNode, inputs: list[Value]) -> Value:
         column = node.reshape(x, (*x.shape, 1))
         product = node.make_unbatched(node.call("matmul", weight, node.as_unbatched(column)))
         return node.reshape(product, product.shape[:-1])
+    if len(x.shape) < weight.dim() and weight.dim() > 2:  # the batch must not be broadcast with the weight's dimensions
+        return _multiply_stack(node, x, weight, is_left)
     args = (node.as_unbatched(x), weight) if is_left else (weight, node.as_unbatched(x))
     return node.make_unbatched(node.call("matmul", *args))
+
+
+def _multiply_stack(node: OnnxNode, x: DependentValue, weight: Tensor, is_left: bool) -> Value:
+    """The product of a matrix or vector and a stack of matrices."""
+    is_vector = len(x.shape) == 1
+    matrix = ((1, *x.shape) if is_left else (*x.shape, 1)) if is_vector else x.shape
+    stacked = node.as_unbatched(node.reshape(x, (1,) * (weight.dim() - len(matrix)) + matrix))
+    product = node.make_unbatched(node.call("matmul", *((stacked, weight) if is_left else (weight, stacked))))
+    if not is_vector:
+        return product
+    shape = list(product.shape)
+    del shape[-2 if is_left else -1]
+    return node.reshape(product, shape)
 
 
 @operator("Gemm")
@@ -117,36 +132,58 @@ def conv_transpose(node: OnnxNode, inputs: list[Value]) -> Value:
     sizes, mode = node.get_ints("output_shape"), node.get_attribute("auto_pad", "NOTSET")
     if sizes or mode in ("SAME_UPPER", "SAME_LOWER"):
         sizes = sizes[-spatial:] or [n * s for n, s in zip(x.shape[1:], strides, strict=True)]
-        totals = [f - n for f, n in zip(full, sizes, strict=True)]
-        if any(t < 0 for t in totals):
-            raise UnsupportedOperator("has an output_shape larger than its kernel reaches")
+        totals = [max(0, f - n) for f, n in zip(full, sizes, strict=True)]
         half, rest = [t // 2 for t in totals], [t - t // 2 for t in totals]
         before, after = (half, rest) if mode == "SAME_UPPER" else (rest, half)
     else:
         pads = node.get_ints("pads", [0] * (2 * spatial)) if mode == "NOTSET" else [0] * (2 * spatial)
         before, after = pads[:spatial], pads[spatial:]
+        sizes = [f - b - a for f, b, a in zip(full, before, after, strict=True)]
     if any(p < 0 for p in (*before, *after)) or any(v < 1 for v in (*strides, *dilations)):
         raise node.make_error("A stride or dilation is less than 1, or a padding less than 0.")
     if any(b + a >= n for b, a, n in zip(before, after, full, strict=True)):
         raise node.make_error("Its padding cuts off the whole output.")
-    if any(n > limits.MAX_VALUE_ELEMENTS for n in full):
+    if any(n >= f + s for n, f, s in zip(sizes, full, strides, strict=True)):
+        raise node.make_error("Its output_shape is a stride or more larger than its kernel reaches.")
+    if any(n > limits.MAX_VALUE_ELEMENTS for n in (*full, *sizes)):
         raise node.make_error("A kernel, stride or dilation is too large.")
+    node.check_result_size([weight.shape[1] * group, *sizes])
+    # zeros at the end, where the output is larger than the kernel reaches: then the bias is added last
+    is_extended = any(o >= s for o, s in zip(output_padding, strides, strict=True)) or any(
+        n > f for n, f in zip(sizes, full, strict=True)
+    )
+    inner_padding = [0] * spatial if is_extended else output_padding
     # without padding, and then cut: ONNX allows padding that differs at the two ends
-    if any(o >= s for o, s in zip(output_padding, strides, strict=True)):
-        raise UnsupportedOperator("has an output_padding of a stride or more")
-    args: list[Any] = [x, weight, bias, strides, [0] * spatial, output_padding, group, dilations]
+    args: list[Any] = [
+        x,
+        weight,
+        None if is_extended else bias,
+        strides,
+        [0] * spatial,
+        inner_padding,
+        group,
+        dilations,
+    ]
     names = {1: "conv_transpose1d", 2: "conv_transpose2d.input", 3: "conv_transpose3d.input"}
     output = node.call(names[spatial], *args)
     for d in range(spatial):
         size = output.shape[d + 1]
-        if before[d] or after[d]:
-            output = node.call("slice.Tensor", output, d + 2, before[d], size - after[d], 1)
+        end = min(size, before[d] + sizes[d])
+        if before[d] or end < size:
+            output = node.call("slice.Tensor", output, d + 2, before[d], end, 1)
+    missing = [n - m for n, m in zip(sizes, output.shape[1:], strict=True)]
+    if any(missing):
+        output = node.call("constant_pad_nd", output, _to_torch_padding([0] * spatial, missing), 0.0)
+    if is_extended and bias is not None:
+        output = node.call("add.Tensor", output, bias.reshape(1, -1, *[1] * spatial))
     return node.make_batched(output)
 
 
 @operator("BatchNormalization")
 def batch_norm(node: OnnxNode, inputs: list[Value]) -> Value:
     if node.get_attribute("training_mode", 0):
+        raise UnsupportedOperator("uses the statistics of the batch: the file is in training mode")
+    if node.opset < 7 and not node.get_attribute("is_test", 0) and node.output_count > 1:
         raise UnsupportedOperator("uses the statistics of the batch: the file is in training mode")
     if node.get_attribute("spatial", 1) != 1:
         raise UnsupportedOperator("has separate statistics for every pixel, which is not supported")

@@ -1,11 +1,10 @@
-"""Read pools, resizing and TopK."""
+"""Read pools and TopK."""
 
 from __future__ import annotations
 
-from math import floor, prod
-from typing import Any, NamedTuple
+from math import prod
+from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -13,11 +12,8 @@ from ...network.builder import NodeOutput, UnsupportedOperator
 from ...ops import windows
 from ...ops.maximum import Maximum
 from .. import limits
-from .shapes import select_along_axis
-from .values import OnnxNode, Value, get_input, operator
+from .values import OnnxNode, Value, operator
 from .windows import compute_pool_sizes, resolve_padding
-
-MAX_RESIZE_SCALE = 1e9  # of one axis; the size of the result is limited too
 
 
 class _PoolSettings:
@@ -123,119 +119,6 @@ def global_pool(node: OnnxNode, inputs: list[Value]) -> Value:
         raise node.make_error("There is nothing to pool.")
     name = "mean.dim" if node.op_type == "GlobalAveragePool" else "amax"
     return node.make_batched(node.call(name, x, dims, keepdim=True))
-
-
-class _ResizeTarget(NamedTuple):
-    """How one axis is resized."""
-
-    axis: int
-    scale: float
-    size: int  # after resizing
-
-
-@operator("Resize", "Upsample")
-def resize(node: OnnxNode, inputs: list[Value]) -> Value:
-    value = node.require_dependent(inputs[0])
-    mode = node.get_attribute("mode", "nearest")
-    is_linear = mode in ("linear", "bilinear", "trilinear")
-    if not is_linear and mode != "nearest":
-        raise UnsupportedOperator(f"interpolates in mode {str(mode)[:40]!r}, which is not supported")
-    if node.get_attribute("antialias", 0) or node.get_attribute("keep_aspect_ratio_policy", "stretch") != "stretch":
-        raise UnsupportedOperator("resizes in a way that is not supported")
-    is_old = node.op_type == "Upsample" or node.opset < 11
-    coordinates = "asymmetric" if is_old else node.get_attribute("coordinate_transformation_mode", "half_pixel")
-    rounding = "floor" if is_old else node.get_attribute("nearest_mode", "round_prefer_floor")
-    for target in _read_resize_targets(node, inputs, value.shape):
-        axis, length = target.axis, value.shape[target.axis]
-        if target.size == length and target.scale == 1:
-            continue
-        if is_linear:
-            weights = target.size * length
-            limits.check_limit(weights, limits.MAX_VALUE_ELEMENTS, "weights of an interpolation", node.recorder.where)
-        positions = _compute_source_positions(coordinates, length, target)
-        if is_linear:
-            matrix = _make_interpolation_matrix(positions, length)
-            value = node.apply_along_axes(value, [axis], lambda x, d, m=matrix: _multiply_along(node, x, d[0], m))
-        else:
-            value = select_along_axis(node, value, axis, _round_positions(node, positions, length, rounding))
-    return value
-
-
-def _read_resize_targets(node: OnnxNode, inputs: list[Value], shape: tuple[int, ...]) -> list[_ResizeTarget]:
-    """The scale and the new size of every axis that is resized."""
-    rank = len(shape)
-    scales_index = 1 if node.op_type == "Upsample" or node.opset < 11 else 2
-    scales, sizes = get_input(inputs, scales_index), get_input(inputs, 3) if scales_index == 2 else None
-    axes = node.resolve_axes(node.get_ints("axes", range(rank)), rank)
-    if node.op_type == "Upsample" and scales is None:
-        scales = torch.tensor(node.get_attribute("scales", []), dtype=torch.float64)
-    if sizes is not None:
-        new_sizes = node.require_whole_numbers(sizes, "its sizes")
-        ratios = [n / max(shape[a], 1) for n, a in zip(new_sizes, axes, strict=True)]
-    else:
-        ratios = node.require_constant(scales, "its scales").to(torch.float64).reshape(-1).tolist()
-        new_sizes = [floor(shape[a] * r) for a, r in zip(axes, ratios, strict=True)]
-    if any(not 0 < r < MAX_RESIZE_SCALE for r in ratios):
-        raise node.make_error("A scale is not positive, or too large.")
-    node.check_result_size(new_sizes)
-    if any(n < 1 for n in new_sizes):
-        raise node.make_error("It resizes to nothing.")
-    return [_ResizeTarget(*target) for target in zip(axes, ratios, new_sizes, strict=True)]
-
-
-def _compute_source_positions(coordinates: str, length: int, target: _ResizeTarget) -> np.ndarray[Any, Any]:
-    """The position of each new element among the ``length`` old ones, (size,), by a coordinate_transformation_mode."""
-    size, scale = target.size, target.scale
-    new = np.arange(size, dtype=np.float64)
-    if coordinates == "asymmetric":
-        return new / scale
-    if coordinates == "align_corners":
-        return new * ((length - 1) / (size - 1)) if size > 1 else new * 0.0
-    if coordinates == "half_pixel" or (coordinates == "pytorch_half_pixel" and size > 1):
-        return (new + 0.5) / scale - 0.5
-    if coordinates == "pytorch_half_pixel":
-        return new * 0.0
-    if coordinates == "half_pixel_symmetric":
-        shift = length / 2 * (1 - size / (scale * length))
-        return shift + (new + 0.5) / scale - 0.5
-    raise UnsupportedOperator(f"uses the coordinates {str(coordinates)[:40]!r}, which are not supported")
-
-
-def _round_positions(
-    node: OnnxNode,
-    positions: np.ndarray[Any, Any],  # (size,)
-    length: int,
-    rounding: str,
-) -> np.ndarray[Any, Any]:  # (size,)
-    """The nearest old element of each new one, by a nearest_mode."""
-    functions = {
-        "floor": np.floor,
-        "ceil": np.ceil,
-        "round_prefer_floor": lambda x: np.ceil(x - 0.5),
-        "round_prefer_ceil": lambda x: np.floor(x + 0.5),
-    }
-    if rounding not in functions:
-        raise node.make_error(f"nearest_mode {str(rounding)[:40]!r} does not exist.")
-    return np.clip(functions[rounding](positions), 0, length - 1).astype(np.int64)
-
-
-def _make_interpolation_matrix(positions: np.ndarray[Any, Any], length: int) -> Tensor:  # (size,) -> (size, length)
-    """The weights of the two neighbours of each position."""
-    left = np.floor(positions).astype(np.int64)
-    part = positions - left
-    matrix = np.zeros((len(positions), length))
-    rows = np.arange(len(positions))
-    np.add.at(matrix, (rows, np.clip(left, 0, length - 1)), 1 - part)
-    np.add.at(matrix, (rows, np.clip(left + 1, 0, length - 1)), part)
-    return torch.from_numpy(matrix)
-
-
-def _multiply_along(node: OnnxNode, x: NodeOutput, dim: int, matrix: Tensor) -> Any:
-    """Multiply one dimension of a value by a matrix (new, old)."""
-    last = len(x.shape)
-    transposed = x if dim == last else node.call("transpose.int", x, dim, last)
-    product = node.call("linear", transposed, matrix, None)
-    return product if dim == last else node.call("transpose.int", product, dim, last)
 
 
 @operator("TopK")

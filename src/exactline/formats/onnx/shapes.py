@@ -14,7 +14,7 @@ from torch import Tensor
 from ...humanize import count_noun
 from ...network.builder import NodeOutput, UnsupportedOperator
 from .. import limits
-from .values import DependentValue, OnnxNode, Value, get_input, operator
+from .values import DependentValue, OnnxNode, Value, drop_equal_rows, get_input, operator
 
 ValueShape = tuple[int, ...]
 
@@ -33,6 +33,7 @@ def select_along_axis(node: OnnxNode, value: Value, axis: int, indices: range | 
     limits.count_elements([*shape[:axis], len(indices), *shape[axis + 1 :]], "the result", node.recorder.where, limit)
     array = np.arange(indices.start, indices.stop, indices.step) if isinstance(indices, range) else indices
     index = torch.from_numpy(array.astype(np.int64))
+    node.check_keeps_batch(value, keeps=axis != 0)
     if bool(((index < 0) | (index >= size)).any()):
         raise node.make_error(f"An index is outside of a dimension of size {size}.")
     if isinstance(value, Tensor):
@@ -49,7 +50,7 @@ def reshape(node: OnnxNode, inputs: list[Value]) -> Value:
     old = get_shape(value)
     if any(d < -1 for d in target) or target.count(-1) > 1:
         raise node.make_error(f"{target} is not a shape.")
-    shape = list(target)
+    shape = _read_batch_target(node, value, target)
     if not node.get_attribute("allowzero", 0):
         if any(d == 0 and i >= len(old) for i, d in enumerate(shape)):
             raise node.make_error(f"Shape {target} copies a dimension that the input does not have.")
@@ -59,7 +60,19 @@ def reshape(node: OnnxNode, inputs: list[Value]) -> Value:
         if rest == 0 or prod(old) % rest:
             raise node.make_error(f"A value of shape {list(old)} cannot become {target}.")
         shape[shape.index(-1)] = prod(old) // rest
-    return _reshape_value(node, value, shape)
+    return reshape_value(node, value, shape)
+
+
+def _read_batch_target(node: OnnxNode, value: Value, target: list[int]) -> list[int]:
+    """A shape whose first dimension is the file's fixed batch, for a batch of one point.
+
+    Raises UnsupportedOperator where the first dimension is not the batch.
+    """
+    is_batched = node.batch_size > 1 and isinstance(value, DependentValue) and value.has_batch_dim
+    if not is_batched:
+        return list(target)
+    node.check_keeps_batch(value, keeps=bool(target) and target[0] in (0, -1, node.batch_size))
+    return [1 if target[0] == node.batch_size else target[0], *target[1:]]
 
 
 @operator("Flatten")
@@ -69,7 +82,8 @@ def flatten(node: OnnxNode, inputs: list[Value]) -> Value:
     if not -len(shape) <= axis <= len(shape):
         raise node.make_error(f"Axis {axis} does not exist.")
     axis = axis + len(shape) if axis < 0 else axis
-    return _reshape_value(node, inputs[0], [prod(shape[:axis]), prod(shape[axis:])])
+    node.check_keeps_batch(inputs[0], keeps=axis == 1)
+    return reshape_value(node, inputs[0], [prod(shape[:axis]), prod(shape[axis:])])
 
 
 @operator("Squeeze")
@@ -77,11 +91,14 @@ def squeeze(node: OnnxNode, inputs: list[Value]) -> Value:
     shape = get_shape(inputs[0])
     axes = _read_input_or_attribute(node, inputs, "axes")
     dropped = node.resolve_axes(axes, len(shape)) if axes else [d for d, n in enumerate(shape) if n == 1]
+    if node.batch_size > 1 and not axes and isinstance(inputs[0], DependentValue) and inputs[0].has_batch_dim:
+        dropped.remove(0)  # the batch has another size in the file
+    node.check_keeps_batch(inputs[0], keeps=0 not in dropped)
     if any(shape[d] != 1 for d in dropped):
         raise node.make_error(
             f"Shape {list(shape)} cannot be squeezed along axes {axes}: only dimensions of size 1 can."
         )
-    return _reshape_value(node, inputs[0], [n for d, n in enumerate(shape) if d not in dropped])
+    return reshape_value(node, inputs[0], [n for d, n in enumerate(shape) if d not in dropped])
 
 
 @operator("Unsqueeze")
@@ -89,9 +106,11 @@ def unsqueeze(node: OnnxNode, inputs: list[Value]) -> Value:
     shape = list(get_shape(inputs[0]))
     axes = _read_input_or_attribute(node, inputs, "axes")
     limits.check_limit(len(axes), limits.MAX_DIMS, "dimensions of the result", node.recorder.where)
-    for axis in sorted(node.resolve_axes(axes, len(shape) + len(axes))):
+    dims = sorted(node.resolve_axes(axes, len(shape) + len(axes)))
+    node.check_keeps_batch(inputs[0], keeps=0 not in dims)
+    for axis in dims:
         shape.insert(axis, 1)
-    return _reshape_value(node, inputs[0], shape)
+    return reshape_value(node, inputs[0], shape)
 
 
 def _read_input_or_attribute(node: OnnxNode, inputs: list[Value], key: str) -> list[int]:
@@ -101,7 +120,7 @@ def _read_input_or_attribute(node: OnnxNode, inputs: list[Value], key: str) -> l
     return node.require_whole_numbers(inputs[1], f"its {key}")
 
 
-def _reshape_value(node: OnnxNode, value: Value, shape: Sequence[int]) -> Value:
+def reshape_value(node: OnnxNode, value: Value, shape: Sequence[int]) -> Value:
     """Reshape a constant or a value that depends on the input."""
     if isinstance(value, Tensor):
         limits.count_elements(shape, "the result", node.recorder.where)
@@ -125,9 +144,11 @@ def transpose(node: OnnxNode, inputs: list[Value]) -> Value:
 @operator("Concat")
 def concat(node: OnnxNode, inputs: list[Value]) -> Value:
     ranks = {len(get_shape(v)) for v in inputs}
-    if len(ranks) != 1 or "axis" not in node.attributes:
+    if len(ranks) != 1 or ("axis" not in node.attributes and node.opset >= 4):
         raise node.make_error("Its inputs must have equally many dimensions, and it needs an axis.")
-    (axis,) = node.resolve_axes([int(node.get_number("axis", 0))], ranks.pop())
+    (axis,) = node.resolve_axes([int(node.get_number("axis", 1))], ranks.pop())
+    if node.batch_size > 1 and axis and any(isinstance(v, DependentValue) for v in inputs):
+        inputs = [drop_equal_rows(node, v) for v in inputs]
     if all(isinstance(v, Tensor) for v in inputs):
         elements = sum(v.numel() for v in inputs)
         limits.check_limit(elements, limits.MAX_VALUE_ELEMENTS, "elements of the result", node.recorder.where)
@@ -188,12 +209,14 @@ def gather(node: OnnxNode, inputs: list[Value]) -> Value:
     limits.check_limit(index.numel(), limits.MAX_VALUE_ELEMENTS, "indices", node.name)
     indices = torch.where(index < 0, index + shape[axis], index).reshape(-1).numpy()
     selected = select_along_axis(node, value, axis, indices)
-    return _reshape_value(node, selected, [*shape[:axis], *index.shape, *shape[axis + 1 :]])
+    return reshape_value(node, selected, [*shape[:axis], *index.shape, *shape[axis + 1 :]])
 
 
 @operator("Expand")
 def expand(node: OnnxNode, inputs: list[Value]) -> Value:
     target = node.require_whole_numbers(inputs[1], "its shape")
+    if node.batch_size > 1 and len(target) == len(get_shape(inputs[0])):
+        target = [1 if target[0] == node.batch_size else target[0], *target[1:]]
     shape = torch.broadcast_shapes(get_shape(inputs[0]), target)
     node.check_result_size(shape)
     if isinstance(inputs[0], Tensor):
@@ -207,8 +230,13 @@ def expand(node: OnnxNode, inputs: list[Value]) -> Value:
 
 @operator("Tile")
 def tile(node: OnnxNode, inputs: list[Value]) -> Value:
-    value, repeats = inputs[0], node.require_whole_numbers(inputs[1], "its repeats")
-    shape = get_shape(value)
+    value, shape = inputs[0], get_shape(inputs[0])
+    if node.opset < 6:  # one axis and how often it is repeated
+        count, axis = (int(node.require_constant(v, "its repeats").reshape(-1)[0]) for v in inputs[1:3])
+        (axis,) = node.resolve_axes([axis], len(shape))
+        repeats = [count if d == axis else 1 for d in range(len(shape))]
+    else:
+        repeats = node.require_whole_numbers(inputs[1], "its repeats")
     if len(repeats) != len(shape) or any(r < 0 for r in repeats):
         raise node.make_error(f"Repeats {repeats} do not fit shape {list(shape)}.")
     node.check_result_size([n * r for n, r in zip(shape, repeats, strict=True)])
@@ -273,7 +301,9 @@ def depth_to_space(node: OnnxNode, inputs: list[Value]) -> Value:
         if height % block or width % block:
             raise node.make_error("The block does not divide the image.")
         split_shape = [1, depth, height // block, block, width // block, block]
-        order, shape = [0, 3, 5, 1, 2, 4], [1, depth * block * block, height // block, width // block]
+        is_dcr = node.get_attribute("mode", "DCR") == "DCR"
+        order = [0, 3, 5, 1, 2, 4] if is_dcr else [0, 1, 3, 5, 2, 4]
+        shape = [1, depth * block * block, height // block, width // block]
     else:
         if depth % (block * block):
             raise node.make_error("The block does not divide the channels.")
@@ -309,16 +339,23 @@ def constant_of_shape(node: OnnxNode, inputs: list[Value]) -> Value:
     return value.reshape(()).expand(shape).clone()
 
 
+def _get_declared_shape(node: OnnxNode, value: Value) -> ValueShape:
+    """The shape of a value for the batch size that the file declares."""
+    shape = get_shape(value)
+    is_batched = isinstance(value, DependentValue) and value.has_batch_dim
+    return (node.batch_size, *shape[1:]) if is_batched else shape
+
+
 @operator("Shape")
 def shape(node: OnnxNode, inputs: list[Value]) -> Value:
-    sizes = list(get_shape(inputs[0]))
+    sizes = list(_get_declared_shape(node, inputs[0]))
     start, end = int(node.get_number("start", 0)), node.get_attribute("end", None)
     return torch.tensor(sizes[start : None if end is None else int(end)], dtype=torch.int64)
 
 
 @operator("Size")
 def size(node: OnnxNode, inputs: list[Value]) -> Value:
-    return torch.tensor(prod(get_shape(inputs[0])))
+    return torch.tensor(prod(_get_declared_shape(node, inputs[0])))
 
 
 @operator("Range")

@@ -21,7 +21,7 @@ SMOOTH_OPERATORS = (
         "Swish",
     ),
     *("Sin", "Cos", "Tan", "Asin", "Acos", "Atan", "Sinh", "Cosh", "Asinh", "Acosh", "Atanh", "ReduceLogSumExp"),
-    *("ReduceLogSum", "Pow", "Det"),
+    *("ReduceLogSum", "Pow", "Det", "SoftmaxCrossEntropyLoss", "SwiGLU"),
 )
 NORM_OPERATORS = (
     *("LayerNormalization", "InstanceNormalization", "GroupNormalization", "RMSNormalization", "LRN"),
@@ -29,7 +29,7 @@ NORM_OPERATORS = (
 )
 DISCONTINUOUS_OPERATORS = (
     *("Sign", "Round", "Floor", "Ceil", "ArgMax", "ArgMin", "Mod", "ThresholdedRelu", "Hardmax", "OneHot", "NonZero"),
-    *("QuantizeLinear", "DynamicQuantizeLinear", "Binarizer"),
+    *("QuantizeLinear", "DynamicQuantizeLinear", "Binarizer", "Unique", "NonMaxSuppression"),
 )
 PRODUCT_OPERATORS = ("Attention", "ReduceProd", "ReduceSumSquare", "HardSwish", "LSTM", "GRU", "RNN", "CumProd")
 UNSUPPORTED_REASONS = {

@@ -2,13 +2,14 @@
 
 A file describes the network for one point, most often as a batch of one. The network that is read takes any number of
 points: where the first dimension of a value has size 1, it is the *batch dimension*; otherwise all dimensions belong to
-the point, and the value is *unbatched*.
+the point, and the value is *unbatched*. A file for a fixed batch of more than one point is read as if its batch had
+size 1, and any operator that mixes the points is refused.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -16,7 +17,7 @@ import torch
 from torch import Tensor
 
 from ...errors import FileError
-from ...network.builder import NodeOutput, SmoothOutput, UnsupportedOperator, UnusableValue
+from ...network.builder import MIXES_BATCH, NodeOutput, SmoothOutput, UnsupportedOperator, UnusableValue
 from ...network.scalar_functions import ScalarFunction
 from ...ops.affine import Reshape
 from .. import limits
@@ -38,6 +39,10 @@ class DependentValue:
 Value: TypeAlias = Any  # DependentValue, a constant Tensor, or None for an optional input that is left out
 
 
+class ConstantData(Exception):
+    """Raised by a reader whose data input is a constant: the node is then evaluated instead."""
+
+
 @dataclass
 class OnnxNode:
     """One node of an ONNX graph: its attributes, and helpers to record it as torch operators."""
@@ -48,6 +53,7 @@ class OnnxNode:
     name: str
     attributes: dict[str, Any]
     output_count: int
+    batch_size: int = 1  # that the file declares; values are read for a batch of 1
 
     def get_attribute(self, key: str, default: Any = None) -> Any:
         """An attribute of any type."""
@@ -106,13 +112,23 @@ class OnnxNode:
 
     def as_unbatched(self, value: DependentValue) -> NodeOutput:
         """A node output in which all dimensions in the file belong to the point."""
+        self.check_keeps_batch(value)
         return self._reshape_output(self.as_node_output(value), value.shape)
 
+    def check_keeps_batch(self, value: Value, keeps: bool = False) -> None:
+        """Raise UnsupportedOperator where the points of a fixed batch would be mixed, unless ``keeps``."""
+        if not keeps and self.batch_size > 1 and isinstance(value, DependentValue) and value.has_batch_dim:
+            raise UnsupportedOperator(MIXES_BATCH)
+
     def require_dependent(self, value: Value) -> DependentValue:
-        """The value, if it depends on the network's input; raises FileError otherwise."""
+        """The value, if it depends on the network's input.
+
+        Raises ConstantData for a constant, FileError for an input that is left out.
+        """
+        if value is None:
+            raise self.make_error("An input is missing.")
         if not isinstance(value, DependentValue):
-            missing = "An input is missing."
-            raise self.make_error(missing if value is None else "An input is a constant and must not be.")
+            raise ConstantData
         return value
 
     def as_node_output(self, value: DependentValue) -> NodeOutput:
@@ -136,6 +152,7 @@ class OnnxNode:
     ) -> DependentValue:
         """Apply a torch operator along some axes in the file; ``apply`` gets them as torch's dimensions."""
         dims = self.resolve_axes(axes, len(value.shape))
+        self.check_keeps_batch(value, keeps=0 not in dims)
         if value.has_batch_dim and 0 not in dims:
             return self.make_batched(apply(self.as_node_output(value), dims))
         return self.make_unbatched(apply(self.as_unbatched(value), [d + 1 for d in dims]))
@@ -158,13 +175,55 @@ class OnnxNode:
         if torch.Size(shape).numel() != torch.Size(value.shape).numel():
             raise self.make_error(f"A value of shape {list(value.shape)} cannot become {list(shape)}.")
         has_batch_dim = bool(shape) and shape[0] == 1
-        output = self._reshape_output(self.as_node_output(value), shape[1:] if has_batch_dim else shape)
-        return DependentValue(output, shape, has_batch_dim)
+        self.check_keeps_batch(value, keeps=has_batch_dim)
+        point_shape = shape[1:] if has_batch_dim else shape
+        if isinstance(value.value, ScalarFunction):
+            return DependentValue(self.reshape_function(value.value, point_shape), shape, has_batch_dim)
+        return DependentValue(self._reshape_output(self.as_node_output(value), point_shape), shape, has_batch_dim)
+
+    def reshape_function(self, function: ScalarFunction, shape: Shape) -> ScalarFunction:
+        """An elementwise function of a node as the same function of the node reshaped or expanded to a shape."""
+        x = NodeOutput(function.node, _find_shape(function, self.recorder))
+        return replace(function, node=self._reshape_output(x, shape).index)
 
     def _reshape_output(self, x: NodeOutput, shape: Shape) -> NodeOutput:
-        if x.shape == tuple(shape):
+        """Reshape or expand one point; if repeated, it is one node, so that functions of it can be combined."""
+        shape = tuple(shape)
+        if x.shape == shape:
             return x
-        return self.recorder.graph.add_node(Reshape(tuple(shape)), [x], shape)
+        known = self.recorder.reshaped.get((x.index, shape))
+        if known is None:
+            is_reshape = torch.Size(shape).numel() == torch.Size(x.shape).numel()
+            graph = self.recorder.graph
+            known = graph.add_node(Reshape(shape), [x], shape) if is_reshape else graph.expand(x, shape)
+            self.recorder.reshaped[x.index, shape] = known
+        return known
+
+    def rearrange(self, values: Sequence[Value], apply: Callable[..., Tensor], name: str = "") -> Value:
+        """Apply a function that only moves elements, or fills in constants, to values with their shapes in the file.
+
+        Args:
+            values: some depend on the input; constants are passed to ``apply`` as they are.
+            apply: takes one tensor for each value.
+            name: of the node, in tables; by default that of the operator.
+        """
+        dependent = [v for v in values if isinstance(v, DependentValue)]
+        if not dependent:
+            return apply(*values)
+        for value in dependent:
+            self.check_keeps_batch(value)
+        shapes: list[Shape] = []
+
+        def call(*xs: Tensor) -> Tensor:
+            tensors = iter(x.reshape(v.shape) for x, v in zip(xs, dependent, strict=True))
+            out = apply(*(next(tensors) if isinstance(v, DependentValue) else v.to(torch.float64) for v in values))
+            shapes.append(tuple(out.shape))
+            return out if out.dim() and out.shape[0] == 1 else out[None]
+
+        outputs = [self.as_node_output(v) for v in dependent]
+        output = self.recorder.graph.rearrange(call, outputs, name or self.op_type.lower())
+        shape = shapes[0]
+        return DependentValue(output, shape, bool(shape) and shape[0] == 1)
 
 
 def _find_shape(output: Any, recorder: OperatorRecorder) -> Shape:
@@ -172,6 +231,13 @@ def _find_shape(output: Any, recorder: OperatorRecorder) -> Shape:
     if isinstance(output, SmoothOutput):
         output = output.before
     return recorder.graph.nodes[output.node].shape if isinstance(output, ScalarFunction) else output.shape
+
+
+def drop_equal_rows(node: OnnxNode, value: Value) -> Value:
+    """A constant that is the same for all points of a fixed batch, for one point; any other value unchanged."""
+    if not isinstance(value, Tensor) or not value.dim() or value.shape[0] != node.batch_size:
+        return value
+    return value[:1] if bool((value == value[:1]).all()) else value
 
 
 OperatorReader: TypeAlias = Callable[[OnnxNode, list[Value]], Any]  # returns a value, or a tuple for several outputs

@@ -1,0 +1,210 @@
+"""The onnx package's own node tests, sorted by what they are as functions of their data input.
+
+``python -m tests.formats.node_tests`` prints how many are read correctly, and what is refused and why.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+import onnx
+import torch
+from onnx import numpy_helper
+from onnx.reference import ReferenceEvaluator
+
+from exactline.errors import ExactlineError
+from exactline.formats.onnx import read_onnx
+
+FLOAT_TYPES = (1, 10, 11, 16)  # TensorProto.DataType
+PROBED_POINTS = 65  # on each line, in float64
+PROBED_LINES = 2
+PROBED_ELEMENTS = 40  # of the outputs
+MAX_BENT = 0.5  # share of the second differences that a piecewise-linear function may have
+BISECTIONS = 40
+JUMP = 1e-3  # of the range of values, over an interval of 2**-40 of the line
+QUANTIZED = {"DequantizeLinear", "QLinearConv", "QLinearMatMul", "ConvInteger", "MatMulInteger"}
+PIECEWISE_LINEAR, CONSTANT, OTHER, NOT_REAL, NOT_RUN = "piecewise linear", "constant", "other", "not real", "not run"
+
+
+@dataclass(frozen=True)
+class NodeTest:
+    """One test of the package, as a file whose only input is the data."""
+
+    name: str
+    model: onnx.ModelProto  # all other inputs are constants, and the outputs are real
+    point: np.ndarray[Any, Any]  # the stored data
+    outputs: tuple[np.ndarray[Any, Any], ...]  # the stored outputs
+    rtol: float  # that the test allows
+
+    @property
+    def op_type(self) -> str:
+        """The operator that is tested."""
+        return self.model.graph.node[0].op_type
+
+
+@cache
+def collect() -> tuple[list[NodeTest], Counter[str]]:
+    """All tests with a real data input, and how many tests there are in all."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        import numpy.testing  # noqa: F401  (onnx's test of Attention needs it loaded)
+        import onnx.backend.test.case.node as cases
+
+        collected = cases.collect_testcases(None)  # type: ignore[arg-type]
+    found, counts = [], Counter[str]()
+    for case in collected:
+        counts["all"] += 1
+        test = _prepare(case)
+        if test is None:
+            counts[NOT_REAL] += 1
+        else:
+            found.append(test)
+    return found, counts
+
+
+def _prepare(case: Any) -> NodeTest | None:
+    """A test with all inputs but the data as constants; None where no input or no output is a real tensor."""
+    model = onnx.ModelProto()
+    model.CopyFrom(case.model)
+    inputs, outputs = case.data_sets[0]
+    if model.graph.node[0].op_type in QUANTIZED or any(n.domain for n in model.graph.node[:1]):
+        return None
+    named = [(info, _to_array(value)) for info, value in zip(model.graph.input, inputs, strict=False)]
+    if any(not isinstance(value, np.ndarray) for _, value in named):
+        return None
+    data = next((i for i, v in named if i.type.tensor_type.elem_type in FLOAT_TYPES and v.size), None)
+    real = [k for k, o in enumerate(model.graph.output) if o.type.tensor_type.elem_type in FLOAT_TYPES]
+    if data is None or not real or any(k >= len(outputs) for k in real):
+        return None
+    for info, value in named:
+        if info.name != data.name:
+            model.graph.initializer.append(numpy_helper.from_array(value, info.name))
+    kept_outputs = [model.graph.output[k] for k in real]
+    del model.graph.input[:]
+    del model.graph.output[:]
+    model.graph.input.append(data)
+    model.graph.output.extend(kept_outputs)
+    point = next(v for i, v in named if i.name == data.name)
+    stored = tuple(np.asarray(_to_array(outputs[k]), dtype=np.float64) for k in real)
+    return NodeTest(case.name, model, np.asarray(point, dtype=np.float64), stored, case.rtol)
+
+
+def _to_array(value: Any) -> Any:
+    if isinstance(value, (np.generic, int, float)):
+        return np.asarray(value)
+    return numpy_helper.to_array(value) if isinstance(value, onnx.TensorProto) else value
+
+
+def classify(test: NodeTest) -> str:
+    """What ONNX's reference says that a test is as a function of its data."""
+    run = _make_function(test)
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        try:
+            return _classify_function(run, test.point)
+        except Exception:  # noqa: BLE001  (the reference fails in many ways)
+            return NOT_RUN
+
+
+def _make_function(test: NodeTest) -> Callable[[np.ndarray[Any, Any]], np.ndarray[Any, Any]]:
+    """All outputs as one vector."""
+    session = ReferenceEvaluator(test.model)
+    name = test.model.graph.input[0].name
+
+    def run(x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        outputs = session.run(None, {name: x})
+        return np.concatenate([np.asarray(o, dtype=np.float64).reshape(-1) for o in outputs])
+
+    return run
+
+
+def _classify_function(run: Callable[[Any], np.ndarray[Any, Any]], point: np.ndarray[Any, Any]) -> str:
+    random = np.random.default_rng(0)
+    scale = float(np.abs(point).mean()) + 0.1
+    kinds = set[str]()
+    for _ in range(PROBED_LINES):
+        start = point + scale * random.standard_normal(point.shape)
+        end = point + scale * random.standard_normal(point.shape)
+
+        def at(t: float, start: Any = start, end: Any = end) -> np.ndarray[Any, Any]:
+            return run(start + t * (end - start))
+
+        values = np.stack([at(t) for t in np.linspace(0, 1, PROBED_POINTS)])
+        if not np.isfinite(values).all():
+            return OTHER
+        varying = np.flatnonzero(np.ptp(values, axis=0) > 1e-9 * (1 + np.abs(values).max(axis=0)))
+        chosen = random.permutation(varying)[:PROBED_ELEMENTS]
+        kinds |= {_classify_element(lambda t, e=e: float(at(t)[e]), values[:, e]) for e in chosen}
+    if OTHER in kinds:
+        return OTHER
+    return PIECEWISE_LINEAR if kinds else CONSTANT
+
+
+def _classify_element(at: Callable[[float], float], values: np.ndarray[Any, Any]) -> str:  # (points,)
+    """Whether one output is continuous, and bent at few places only."""
+    spread = float(np.ptp(values))
+    bent = np.abs(np.diff(values, 2)) > 3e-6 * np.abs(values).max()  # some of the reference computes in float32
+    if bent.mean() > MAX_BENT:
+        return OTHER
+    step = int(np.argmax(np.abs(np.diff(values))))
+    if np.abs(np.diff(values)).max() < 3 * spread / (len(values) - 1):
+        return PIECEWISE_LINEAR
+    left, right = step / (len(values) - 1), (step + 1) / (len(values) - 1)
+    below, above = float(values[step]), float(values[step + 1])
+    for _ in range(BISECTIONS):
+        middle = (left + right) / 2
+        value = at(middle)
+        if abs(value - below) > abs(above - value):
+            right, above = middle, value
+        else:
+            left, below = middle, value
+    return OTHER if abs(above - below) > JUMP * spread else PIECEWISE_LINEAR
+
+
+def try_to_read(test: NodeTest) -> str:
+    """Read a test and compare it with the stored outputs; an empty text where they agree, otherwise the problem."""
+    try:
+        network = read_onnx(test.model.SerializeToString(), test.name, folder=None)
+    except ExactlineError as problem:
+        nodes = getattr(problem, "nodes", ())
+        return f"{type(problem).__name__}: {'; '.join(nodes) if nodes else str(problem).splitlines()[0]}"
+    shape = network.input_shape
+    found = network(torch.from_numpy(test.point).reshape(-1, *shape), tail=True)  # type: ignore[arg-type]
+    for value, stored in zip(found if isinstance(found, tuple) else (found,), test.outputs, strict=True):
+        if value.numel() != stored.size:
+            return f"differs in shape: {tuple(value.shape)} and {stored.shape}"
+        elem = test.model.graph.output[0].type.tensor_type.elem_type
+        close = {"rtol": 3e-2 if elem in (10, 16) else test.rtol, "atol": 3e-2 if elem in (10, 16) else 1e-5}
+        numbers = value.numpy().reshape(-1)
+        if not np.allclose(numbers, stored.reshape(-1), equal_nan=True, **close):
+            return f"differs by {np.nanmax(np.abs(numbers - stored.reshape(-1))):.2g}"
+    return ""
+
+
+def run_all() -> Iterator[tuple[NodeTest, str, str]]:
+    """Every test with its kind and the problem of reading it, if any."""
+    for test in collect()[0]:
+        problem = try_to_read(test)
+        yield test, classify(test), problem
+
+
+def main() -> None:
+    """Print the counts and what is refused."""
+    counts, failures = collect()[1], []
+    for test, kind, problem in run_all():
+        counts[kind] += 1
+        counts[f"{kind}, read"] += not problem
+        if problem:
+            failures.append(f"{kind:17s} {test.name}: {problem[:200]}")
+    print("\n".join(sorted(failures)))
+    print(*(f"{count:5d} {name}" for name, count in sorted(counts.items())), sep="\n")
+
+
+if __name__ == "__main__":
+    main()
