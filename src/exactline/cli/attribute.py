@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..console.inputs import PointReader, parse_bytes, parse_output, parse_shape
+from ..console.inputs import PointReader, parse_bytes, parse_output, parse_shapes
 from ..console.options import (
     POINT_HELP,
     AsJson,
@@ -106,7 +106,7 @@ def attribute(
     memory_bytes = None if memory is None else parse_bytes(memory)
     from ..formats import load
 
-    network = load(file, normalize=normalize, shape=parse_shape(shape))
+    network = load(file, normalize=normalize, shape=parse_shapes(shape))
     explained, name = _choose_output(network, parse_output(output), tail=tail)
     reader = PointReader.make(network, options)
     lines = _read_line(reader, given, baseline or ["0"])

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from ..console.inputs import parse_shape
+from ..console.inputs import parse_shapes
 from ..console.options import NETWORK_SUFFIXES, Normalize, Shape
 from ..console.output import print_json, print_text, require_writable
 from ..errors import FileError
@@ -32,7 +32,7 @@ def convert(
     require_writable(target, "DST")
     if target.exists() and not force:
         raise FileError("The file exists already.", where=str(target), hint="Add --force to overwrite it.")
-    network = load(source, normalize=normalize, shape=parse_shape(shape))
+    network = load(source, normalize=normalize, shape=parse_shapes(shape))
     network.save(target)
     layers = len(network.nodes) - len(network.inputs)
     weights, size = count_weights(network), target.stat().st_size

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..console.exit import wrap_unexpected_errors
-from ..console.inputs import parse_shape
+from ..console.inputs import parse_shapes
 from ..console.options import Normalize, Shape
 from ..console.output import print_json, print_rich, print_text
 from ..errors import ExactlineError, FileError, UnsupportedError
@@ -18,6 +18,7 @@ from ..humanize import count_noun
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from ..formats.onnx.inputs import PointShapes
     from ..network import Network
     from ..network.listing import LayerSummary
 
@@ -56,7 +57,7 @@ def info(
     """
     paths = [file for path in files for file in _find_files(path)]
     is_single = len(files) == 1 and not files[0].is_dir()
-    summaries = [_summarize_file(path, normalize, parse_shape(shape)) for path in paths]
+    summaries = [_summarize_file(path, normalize, parse_shapes(shape)) for path in paths]
     if as_json:
         print_json([_build_entry(summary) for summary in summaries])
     elif is_single:
@@ -79,7 +80,7 @@ def _find_files(path: Path) -> list[Path]:
     return files
 
 
-def _summarize_file(path: Path, normalize: bool, shape: tuple[int, ...] | None) -> FileSummary:
+def _summarize_file(path: Path, normalize: bool, shape: PointShapes | None) -> FileSummary:
     from ..formats import load
 
     try:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..console.inputs import PointReader, check_choice, parse_bytes, parse_labels, parse_output, parse_shape
+from ..console.inputs import PointReader, check_choice, parse_bytes, parse_labels, parse_output, parse_shapes
 from ..console.options import (
     POINT_HELP,
     AsJsonTables,
@@ -115,7 +115,7 @@ def plane(
     memory_bytes = None if memory is None else parse_bytes(memory)
     from ..formats import load
 
-    network = load(file, normalize=normalize, shape=parse_shape(shape))
+    network = load(file, normalize=normalize, shape=parse_shapes(shape))
     chosen = parse_output(output)
     network = network if chosen is None else network.output(chosen)
     names = _parse_output_names(labels, network, threshold)

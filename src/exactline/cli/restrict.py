@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..console.inputs import PointReader, parse_bytes, parse_output, parse_shape
+from ..console.inputs import PointReader, parse_bytes, parse_output, parse_shapes
 from ..console.options import (
     AsJson,
     Device,
@@ -77,7 +77,7 @@ def restrict(
     from ..api import restrict
     from ..formats import load
 
-    network = load(file, normalize=normalize, shape=parse_shape(shape))
+    network = load(file, normalize=normalize, shape=parse_shapes(shape))
     reader = PointReader.make(network, options)
     ends = reader.read(start, "--from"), reader.read(end, "--to")
     reader.compare_ranges(*ends, ("--from", "--to"))

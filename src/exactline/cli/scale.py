@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..console.inputs import parse_bytes, parse_shape
+from ..console.inputs import parse_bytes, parse_shapes
 from ..console.options import AsJson, NetworkFile, Normalize, Shape
 from ..console.output import print_json, print_rich
 from ..errors import ArgumentError
@@ -71,7 +71,7 @@ class RunOptions:
                 "Only Ray has workers and GPUs for each.", where="--workers, --gpus", hint="Give --ray auto too."
             )
         memory = None if self.memory is None else parse_bytes(self.memory)
-        network = load(file, normalize=self.normalize, shape=parse_shape(self.shape))
+        network = load(file, normalize=self.normalize, shape=parse_shapes(self.shape))
         if self.ray is not None:
             options |= {"backend": "ray", "gpus_per_worker": self.gpus, "workers": self.workers}
             options["address"] = None if self.ray == "auto" else self.ray

@@ -22,6 +22,31 @@ MAX_POINT_CHARACTERS = 60  # of a point in notes
 BYTE_UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 
 
+def parse_shapes(text: str | None) -> tuple[int, ...] | list[tuple[int, ...]] | dict[str, tuple[int, ...]] | None:
+    """Parse the shapes of one or several inputs.
+
+    Args:
+        text: one shape such as 12,12,3; for several inputs one for each, as 3,32,32;5 in the order of the file, or by
+            name, as image=3,32,32;age=5.
+
+    Raises ArgumentError for anything but sizes of at least 1, and where only some inputs are named.
+    """
+    if text is None or (";" not in text and "=" not in text):
+        return parse_shape(text)
+    parts = [part.rpartition("=") for part in text.split(";") if part.strip()]
+    names = [name.strip() for name, _, _ in parts]
+    shapes = [parse_shape(shape) or () for _, _, shape in parts]
+    if not any(names):
+        return shapes
+    if not all(names) or len(set(names)) != len(names):
+        raise ArgumentError(
+            f"{text!r} does not name every input once.",
+            where="option --shape",
+            hint="Give shapes such as 3,32,32;5 in the order of the file, or image=3,32,32;age=5 by name.",
+        )
+    return dict(zip(names, shapes, strict=True))
+
+
 def parse_shape(text: str | None, option: str = "--shape", example: str = "12,12,3") -> tuple[int, ...] | None:
     """Parse a shape such as 12,12,3.
 

@@ -18,7 +18,11 @@ NetworkFile = Annotated[Path, typer.Argument(metavar="FILE", help=f"A network: {
 Start = Annotated[list[str], typer.Option("--from", metavar="POINT", help=f"Where the line starts: {POINT_HELP}")]
 End = Annotated[list[str], typer.Option("--to", metavar="POINT", help="Where the line ends, in the same formats.")]
 Shape = Annotated[
-    str | None, typer.Option(metavar="12,12,3", help="Shape of one input, for ONNX files that leave it open.")
+    str | None,
+    typer.Option(
+        metavar="12,12,3",
+        help="Shape of one input, for ONNX files that leave it open; of several: image=3,32,32;age=5.",
+    ),
 ]
 Normalize = Annotated[bool, typer.Option(help="Apply the normalization of inputs and outputs in a .nnet file.")]
 Device = Annotated[str | None, typer.Option(help="Where to compute: cpu, cuda.")]

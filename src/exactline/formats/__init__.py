@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,6 +11,7 @@ from .open_file import read_file
 
 if TYPE_CHECKING:
     from ..network.graph import Network
+    from .onnx.inputs import PointShapes
 
 ERAN_SUFFIXES = (".eran", ".tf", ".pyt")
 PICKLE_SUFFIXES = (
@@ -32,7 +32,7 @@ PICKLE_SUFFIXES = (
 READABLE_FORMATS = "one of .onnx, .nnet, .eran, .tf, .pyt; text formats also as .gz"
 
 
-def load(path: str | os.PathLike[str], *, normalize: bool = True, shape: Sequence[int] | None = None) -> Network:
+def load(path: str | os.PathLike[str], *, normalize: bool = True, shape: PointShapes | None = None) -> Network:
     """Read a network from a file.
 
     Nothing in a file is ever run, and sizes are checked before memory is allocated.
@@ -41,7 +41,9 @@ def load(path: str | os.PathLike[str], *, normalize: bool = True, shape: Sequenc
         path: ends in .onnx, .nnet or, for ERAN text, in .eran, .tf or .pyt; text formats may be packed as .gz.
         normalize: for .nnet, include the normalization of inputs and outputs that the file describes. The network
             then works in physical units, such as feet and radians for ACAS Xu; otherwise it is the bare layers.
-        shape: of one input point, for ONNX files with dynamic dimensions.
+        shape: of one input point, for ONNX files with dynamic dimensions; for several inputs a list of shapes in the
+            order of the file, or a dict of shapes by the names of the inputs. It also decides whether a fixed first
+            dimension is a batch: leave it out for a batch, include it if it belongs to the point.
 
     >>> import tempfile, torch
     >>> from exactline.network import as_network

@@ -232,6 +232,9 @@ class _GraphReader:
                 raise make_damaged_error(f"No node produces the output {output.name[:80]!r}.", self.where)
             value = self.values[output.name]
             value = value.value if isinstance(value, DependentValue) else value
+            if isinstance(value, ScalarFunction) and (value.is_boolean or value.find_jump() is not None):
+                self._report_jump(value)
+                value = UnusableValue("")
             outputs.append(self._report_unusable(value) if isinstance(value, UnusableValue) else value)
         return outputs
 
@@ -313,10 +316,14 @@ class _GraphReader:
         functions = [v.value for v in inputs if isinstance(v, DependentValue)]
         for function in functions:
             if isinstance(function, ScalarFunction) and (function.is_boolean or function.find_jump() is not None):
-                self.recorder.begin_node(_shorten(function.source.path))
-                self.recorder.reject(
-                    function.source.name, UNSUPPORTED_REASONS.get(function.source.name, "is discontinuous")
-                )
+                self._report_jump(function)
+
+    def _report_jump(self, function: ScalarFunction) -> None:
+        """Reject the source of a discontinuous function."""
+        knot = function.find_jump()
+        at = "" if knot is None else f" (it jumps at {float(knot):g})"
+        self.recorder.begin_node(_shorten(function.source.path))
+        self.recorder.reject(function.source.name, f"is discontinuous{at}")
 
     def _name_source(self, value: Value, node: OnnxNode) -> Value:
         """A value that keeps the node to blame where it is a function with a jump."""

@@ -1,0 +1,144 @@
+"""A refusal of an ONNX file names every node that is not piecewise linear, and no other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+import torch
+from onnx import TensorProto, helper, numpy_helper
+
+import exactline as xl
+from exactline.formats.onnx import read_onnx
+
+
+def node(kind: str, inputs: str, outputs: str, **attributes: Any) -> onnx.NodeProto:
+    """A node that is called like its first output."""
+    names = outputs.split(" ")
+    return helper.make_node(kind, inputs.split(" "), names, name=names[0], **attributes)
+
+
+def make_model(
+    nodes: Sequence[onnx.NodeProto],
+    shape: Sequence[Any] = (1, 4),
+    outputs: Sequence[str] = ("y",),
+    opset: int = 18,
+    **constants: Any,
+) -> onnx.ModelProto:
+    """A model of one input x and constants by their names."""
+    info = helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)
+    results = [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in outputs]
+    weights = [numpy_helper.from_array(np.asarray(value), name) for name, value in constants.items()]
+    graph = helper.make_graph(list(nodes), "graph", [info], results, weights)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=10)
+
+
+def read(model: onnx.ModelProto, **options: Any) -> xl.Network:
+    return read_onnx(model.SerializeToString(), "file.onnx", folder=None, **options)
+
+
+def refuse(model: onnx.ModelProto) -> list[str]:
+    """The nodes that a refusal names, each as its name and its operator."""
+    with pytest.raises(xl.UnsupportedError) as caught:
+        read(model)
+    return [" ".join(line.split()[:2]) for line in caught.value.nodes]
+
+
+def test_the_second_output_of_a_node_after_a_refused_one_does_not_make_a_file_damaged():
+    nodes = [node("Exp", "x", "e"), node("Split", "e", "a b", axis=1, num_outputs=2), node("Reshape", "b target", "y")]
+    assert refuse(make_model(nodes, target=np.array([2, 1]))) == ["e: Exp"]
+
+
+def test_the_second_output_of_a_refused_node_does_not_make_a_file_damaged():
+    nodes = [node("GRU", "x w r", "h last"), node("Reshape", "last target", "s"), node("Relu", "s", "y")]
+    model = make_model(nodes, (1, 1, 4), w=np.zeros((1, 6, 4)), r=np.zeros((1, 6, 2)), target=np.array([2]))
+    assert refuse(model) == ["h: GRU"]
+
+
+def test_a_refused_node_of_constants_does_not_make_its_user_a_product():
+    nodes = [node("Custom", "c", "w"), node("MatMul", "x w", "y")]
+    assert refuse(make_model(nodes, c=np.ones((4, 4), np.float32))) == ["w: Custom"]
+
+
+def test_a_quantised_weight_is_no_offence():
+    nodes = [node("DequantizeLinear", "q s z", "w", axis=1), node("MatMul", "x w", "y")]
+    weight, scale, zero = np.arange(8, dtype=np.int8).reshape(4, 2), np.float32([0.5, 2]), np.int8([1, -1])
+    network = read(make_model(nodes, q=weight, s=scale, z=zero))
+    x = torch.tensor([[1.0, -2.0, 0.5, 3.0]], dtype=torch.float64)
+    expected = x @ torch.from_numpy((weight.astype(float) - zero) * scale)
+    assert torch.equal(network(x), expected)  # type: ignore[arg-type]
+
+
+def test_every_gate_is_refused_for_the_same_reasons():
+    """x * sigmoid(x) three times: three sigmoids inside, three products, no convolution or sum."""
+    nodes: list[onnx.NodeProto] = []
+    last = "x"
+    for i in range(3):
+        nodes += [
+            node("Conv", f"{last} w", f"c{i}"),
+            node("Sigmoid", f"c{i}", f"s{i}"),
+            node("Mul", f"c{i} s{i}", f"m{i}"),
+        ]
+        last = f"m{i}"
+    nodes.append(node("Identity", last, "y"))
+    named = refuse(make_model(nodes, (1, 2, 4, 4), w=np.ones((2, 2, 1, 1), np.float32)))
+    assert named == [line for i in range(3) for line in (f"s{i}: Sigmoid", f"m{i}: Mul")]
+
+
+def test_a_curve_after_a_refused_node_is_no_offence():
+    """relu(exp(x)), written as z * (z > 0)."""
+    nodes = [
+        node("Exp", "x", "z"),
+        node("Greater", "z zero", "g"),
+        node("Cast", "g", "c", to=TensorProto.FLOAT),
+        node("Mul", "z c", "y"),
+    ]
+    assert refuse(make_model(nodes, zero=np.float32(0))) == ["z: Exp"]
+
+
+def test_a_function_that_jumps_is_refused_where_it_is_made():
+    nodes = [node("Greater", "x zero", "g"), node("Cast", "g", "c", to=TensorProto.FLOAT), node("MatMul", "c w", "y")]
+    assert refuse(make_model(nodes, zero=np.float32(0), w=np.ones((4, 1), np.float32))) == ["c: Cast"]
+
+
+@pytest.mark.parametrize("kind", ["TopK", "MaxPool"])
+def test_indices_are_refused_where_they_are_used_and_only_there(kind: str):
+    nodes = {
+        "TopK": [node("TopK", "x k", "v i", axis=2)],
+        "MaxPool": [node("MaxPool", "x", "v i", kernel_shape=[2], strides=[2])],
+    }[kind]
+    model = make_model([*nodes, node("Relu", "v", "y")], (1, 1, 4), k=np.array([2]))
+    assert read(model).output_shape == (1, 2)
+    used = make_model([*nodes, node("Cast", "i", "y", to=TensorProto.FLOAT)], (1, 1, 4), k=np.array([2]))
+    assert refuse(used) == [f"v: {kind}"]
+    returned = make_model(nodes, (1, 1, 4), outputs=("v", "i"), k=np.array([2]))
+    assert refuse(returned) == [f"v: {kind}"]
+
+
+def test_products_of_unknown_shape_are_judged_by_their_inputs():
+    nodes = [
+        node("NonZero", "x", "n"),
+        node("Custom", "x", "u"),
+        node("MatMul", "u w", "one"),
+        node("MatMul", "u u", "two"),
+        node("Add", "one two", "y"),
+    ]
+    assert refuse(make_model(nodes, w=np.ones((4, 4), np.float32))) == ["u: Custom", "two: MatMul"]
+
+
+def test_a_mask_of_infinities_does_not_hide_the_rest():
+    nodes = [node("Add", "x mask", "a"), node("Softmax", "a", "s"), node("MatMul", "s w", "y")]
+    named = refuse(make_model(nodes, mask=np.float32([0, 0, 0, -np.inf]), w=np.ones((4, 1), np.float32)))
+    assert named == ["a: Add", "s: Softmax"]
+    with pytest.raises(xl.NumberError):
+        read(make_model([node("Add", "x mask", "y")], mask=np.float32([0, 0, 0, -np.inf])))
+
+
+def test_a_pool_of_a_constant_is_computed():
+    nodes = [node("MaxPool", "c", "m", kernel_shape=[2], strides=[2]), node("Add", "x m", "y")]
+    network = read(make_model(nodes, (1, 1, 2), c=np.float32([[[1, 5, 2, 0]]])))
+    assert network(torch.zeros(1, 1, 2)).flatten().tolist() == [5, 2]  # type: ignore[union-attr]
+    assert not network.units
