@@ -95,7 +95,12 @@ LABELS = {  # labels of rules whose names say little
 ONNX_GROUPS = {  # ONNX rules by their module
     "affine": "products and BatchNormalization",
     "arithmetic": "by element, and reductions",
-    "pools": "pools, interpolation, TopK",
+    "linear": "further linear operators",
+    "pools": "pools, TopK",
+    "resize": "interpolation",
+    "regions": "pools of constant boxes",
+    "gathering": "by constant indices",
+    "quantized": "quantised weights",
     "shapes": "shapes",
 }
 CONSTANT_RULES = ("fold_constant", "modulo", "power")  # ONNX rules that need constants; a power may have exponent 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,7 +12,6 @@ from .open_file import read_file
 
 if TYPE_CHECKING:
     from ..network.graph import Network
-    from .onnx.inputs import PointShapes
 
 ERAN_SUFFIXES = (".eran", ".tf", ".pyt")
 PICKLE_SUFFIXES = (
@@ -32,7 +32,12 @@ PICKLE_SUFFIXES = (
 READABLE_FORMATS = "one of .onnx, .nnet, .eran, .tf, .pyt; text formats also as .gz"
 
 
-def load(path: str | os.PathLike[str], *, normalize: bool = True, shape: PointShapes | None = None) -> Network:
+def load(
+    path: str | os.PathLike[str],
+    *,
+    normalize: bool = True,
+    shape: Sequence[int] | Sequence[Sequence[int]] | Mapping[str, Sequence[int]] | None = None,
+) -> Network:
     """Read a network from a file.
 
     Nothing in a file is ever run, and sizes are checked before memory is allocated.
