@@ -175,7 +175,7 @@ def try_to_read(test: NodeTest) -> str:
         nodes = getattr(problem, "nodes", ())
         return f"{type(problem).__name__}: {'; '.join(nodes) if nodes else str(problem).splitlines()[0]}"
     shape = network.input_shape
-    found = network(torch.from_numpy(test.point).reshape(-1, *shape), tail=True)  # type: ignore[arg-type]
+    found = network(torch.tensor(test.point).reshape(-1, *shape), tail=True)  # type: ignore[arg-type]
     for value, stored in zip(found if isinstance(found, tuple) else (found,), test.outputs, strict=True):
         if value.numel() != stored.size:
             return f"differs in shape: {tuple(value.shape)} and {stored.shape}"

@@ -42,6 +42,30 @@ def test_a_fixed_batch_is_read_for_any_number_of_points():
     found = network(torch.from_numpy(x)).numpy()  # type: ignore[union-attr]
     assert np.allclose(found, expected, rtol=1e-4, atol=1e-5)
     assert read(model, shape=(3, 4, 4)).input_shape == (3, 4, 4)
+    with pytest.raises(xl.ArgumentError, match="does not fit"):
+        read(model, shape=(3, 5, 5))
+
+
+@pytest.mark.parametrize(
+    "middle",
+    [
+        [node("Shape", "r", "q"), node("Reshape", "r q", "m")],
+        [node("Resize", "r   sizes", "m", mode="linear")],
+        [node("Add", "r rows", "m")],
+        [node("Flatten", "r", "q"), node("Reshape", "q back", "m")],
+    ],
+    ids=lambda nodes: nodes[0].op_type,
+)
+def test_operators_that_name_the_batch_size_keep_the_batch(middle: list[onnx.NodeProto]):
+    model = make_classifier(10, *middle)
+    rows = np.broadcast_to(np.float32([[[1]], [[2]]]), (10, 2, 1, 1))
+    for name, value in {"sizes": np.array([10, 2, 3, 3]), "rows": rows, "back": np.array([10, 2, 3, 3])}.items():
+        model.graph.initializer.append(numpy_helper.from_array(np.ascontiguousarray(value), name))
+    network = read(model)
+    assert network.input_shape == (3, 4, 4)
+    x = np.random.default_rng(2).standard_normal((10, 3, 4, 4)).astype(np.float32)
+    (expected,) = ReferenceEvaluator(model).run(None, {"x": x})
+    assert np.allclose(network(torch.from_numpy(x)).numpy(), expected, rtol=1e-4, atol=1e-5)  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize(
@@ -90,6 +114,15 @@ def test_a_dimension_of_minus_one_is_dynamic():
         read(model)
     assert "--shape 3,224,224" in str(caught.value)
     assert read(make_model([node("Relu", "x", "y")], (-1, 3))).input_shape == (3,)
+
+
+def test_a_hint_names_the_inputs_where_there_are_several():
+    with pytest.raises(xl.ArgumentError) as caught:
+        read(two_inputs())
+    assert '--shape "x=10;age=10"' in str(caught.value)
+    with pytest.raises(xl.ArgumentError) as caught:
+        read(make_model([node("Relu", "x", "y")], ("n", "d")))
+    assert caught.value.hint.endswith("load(path, shape=(10,)), or --shape 10.")
 
 
 def test_a_hint_fits_the_layout_of_the_file():

@@ -142,3 +142,22 @@ def test_a_pool_of_a_constant_is_computed():
     network = read(make_model(nodes, (1, 1, 2), c=np.float32([[[1, 5, 2, 0]]])))
     assert network(torch.zeros(1, 1, 2)).flatten().tolist() == [5, 2]  # type: ignore[union-attr]
     assert not network.units
+
+
+def test_an_input_of_whole_numbers_is_named_with_the_other_nodes():
+    model = make_model([node("Exp", "x", "e"), node("Gather", "e rate", "y", axis=1)])
+    model.graph.input.append(helper.make_tensor_value_info("rate", TensorProto.INT64, [1]))
+    assert refuse(model) == ["rate: Input", "e: Exp"]
+
+
+def test_control_flow_with_several_outputs_is_named_alone():
+    body = make_model([node("Relu", "x", "y")]).graph
+    flow = helper.make_node("If", ["c"], ["a", "b"], name="a", then_branch=body, else_branch=body)
+    nodes = [node("ReduceMax", "x", "m", keepdims=0), node("Greater", "m zero", "c"), flow]
+    model = make_model(
+        [*nodes, node("Unsqueeze", "b axes", "u"), node("MatMul", "u w", "y")],
+        zero=np.float32(0),
+        axes=np.array([0]),
+        w=np.ones((4, 1), np.float32),
+    )
+    assert refuse(model) == ["a: If"]

@@ -126,7 +126,7 @@ class _GraphReader:
         self.opset = self._read_opset(model)
         self.values: dict[str, Value] = {"": None}
         self.after_rejection: set[str] = set()  # names of values that depend on an unsupported node
-        self.number_problem: NumberError | None = None  # the first one
+        self.number_problems: list[NumberError] = []
         self.judged_nodes = 0  # that depend on an unsupported node
         self.node_names: set[str] = set()  # of the nodes read so far
         self.folded_numbers = 0  # in all constants that nodes computed
@@ -153,8 +153,8 @@ class _GraphReader:
         for number in order:
             self._read_node(self.graph.node[number], number)
         outputs = self._find_outputs()
-        if self.number_problem is not None and len(self.recorder.rejections) == 1:
-            raise self.number_problem
+        if self.number_problems and len(self.recorder.rejections) <= len(self.number_problems):
+            raise self.number_problems[0]
         return self.recorder.build_network(outputs, [_shorten(o.name) for o in self.graph.output])
 
     def _sort_nodes(self) -> list[int]:
@@ -214,11 +214,11 @@ class _GraphReader:
             if not info.type.HasField("tensor_type") or not tensor_type.HasField("shape"):
                 raise make_damaged_error(f"Input {info.name[:80]!r} has no shape.", self.where)
             if tensor_type.elem_type not in FLOAT_TYPES:
-                raise UnsupportedError(
-                    f"Input {info.name[:80]!r} is not a floating-point tensor.",
-                    where=self.where,
-                    hint="Only networks of real inputs are piecewise linear.",
-                )
+                self.recorder.begin_node(_shorten(info.name))
+                self.recorder.reject("Input", "is not a floating-point tensor")
+                self.values[info.name] = DependentValue(UnusableValue(""), (), False)
+                self.after_rejection.add(info.name)
+                continue
             shape = self.input_shapes[info.name]
             has_batch_dim = bool(shape) and shape[0] == 1
             output = self.recorder.add_input(info.name[:80], shape[has_batch_dim:])
@@ -260,9 +260,9 @@ class _GraphReader:
             self._report_jumps(node, inputs)
             self.recorder.begin_node(_shorten(problem.path or name))
             self.recorder.reject(TAIL_OPERATORS.get(problem.name, problem.name) or node.op_type, str(problem))
-            results, follows_rejection = self._replace_outputs(onnx_node, inputs), True
+            results, follows_rejection = self._replace_outputs(onnx_node, inputs, node.domain), True
         except NumberError as problem:
-            self.number_problem = self.number_problem or problem
+            self.number_problems.append(problem)
             self.recorder.begin_node(_shorten(name))
             self.recorder.reject(node.op_type, "has a constant that is NaN or infinite")
             results, follows_rejection = self._replace_outputs(onnx_node, inputs), True
@@ -311,7 +311,7 @@ class _GraphReader:
 
     def _report_jumps(self, node: Any, inputs: list[Value]) -> None:
         """Reject the sources of discontinuous functions that an unsupported operator takes."""
-        if node.op_type not in UNSUPPORTED_REASONS:
+        if node.op_type not in UNSUPPORTED_REASONS or node.op_type in ("If", "Loop", "Scan"):  # these take conditions
             return
         functions = [v.value for v in inputs if isinstance(v, DependentValue)]
         for function in functions:
@@ -365,13 +365,13 @@ class _GraphReader:
         output = self.recorder.graph.add_node(Input(), [], shape[has_batch_dim:])
         return DependentValue(output, shape, has_batch_dim)
 
-    def _replace_outputs(self, node: OnnxNode, inputs: list[Value]) -> list[Value]:
+    def _replace_outputs(self, node: OnnxNode, inputs: list[Value], domain: str = "") -> list[Value]:
         """Values for all outputs of an unsupported node."""
         depends = not inputs or any(_depends_on_input(v) for v in inputs)
         unknown = DependentValue(UnusableValue("", depends_on_input=depends), (), False)
         results: list[Value] = [unknown] * node.output_count
         is_known = all(not isinstance(v, DependentValue) or not isinstance(v.value, UnusableValue) for v in inputs)
-        shape = infer_shape(node, inputs) if depends and is_known else None
+        shape = infer_shape(node, inputs) if depends and is_known and domain in ONNX_DOMAINS else None
         if shape is not None and results:
             results[0] = self._make_placeholder(shape)
         return results
@@ -385,6 +385,8 @@ class _GraphReader:
         """Judge a node of inputs whose shapes are not known by its type alone; its outputs are unknown too."""
         for value in unknown:
             self._report_unusable(value)
+        if node.op_type not in TAKES_SMOOTH:
+            inputs = [self._replace_smooth(v) for v in inputs]
         self.recorder.begin_node(_shorten(node.name))
         if node.op_type in UNSUPPORTED_REASONS:
             raise UnsupportedOperator(UNSUPPORTED_REASONS[node.op_type])

@@ -312,7 +312,7 @@ def modulo(node: OnnxNode, inputs: list[Value]) -> Value:
     return elementwise(node, name, dividend, divisor)
 
 
-@operator("Identity")
+@operator("Identity", "OptionalGetElement")
 def identity(node: OnnxNode, inputs: list[Value]) -> Value:
     return inputs[0]
 
@@ -322,7 +322,9 @@ def dropout(node: OnnxNode, inputs: list[Value]) -> Value:
     if node.opset < 7 and not node.get_attribute("is_test", 0):
         raise UnsupportedOperator("drops units at random: the file is in training mode")
     training = get_input(inputs, 2)
-    if training is not None and bool(node.require_constant(training, "its mode").any()):
+    ratio = get_input(inputs, 1)
+    drops_none = isinstance(ratio, Tensor) and not bool(ratio.any())
+    if training is not None and bool(node.require_constant(training, "its mode").any()) and not drops_none:
         raise UnsupportedOperator("drops units at random: the file is in training mode")
     return inputs[0]
 

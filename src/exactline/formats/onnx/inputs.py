@@ -60,7 +60,10 @@ def resolve_inputs(graph: Any, where: str, given: PointShapes | None) -> InputSh
     is_batch = leaves_out_batch or (may_be_batch and not points)
     if is_batch:
         declared = {name: [1, *dims[1:]] for name, dims in declared.items()}
-    shapes = {name: _resolve_shape(name, dims, points.get(name), where) for name, dims in declared.items()}
+    missing = [name for name, dims in declared.items() if 0 in dims and name not in points]
+    if missing:
+        raise _make_missing_error(declared, missing, where)
+    shapes = {name: _resolve_shape(name, dims, points.get(name)) for name, dims in declared.items()}
     return InputShapes(shapes, size if is_batch else 1, leaves_out_batch)
 
 
@@ -99,28 +102,37 @@ def _match_shapes(declared: dict[str, list[int]], given: PointShapes | None) -> 
     return {name: tuple(int(n) for n in part) for name, part in zip(names, parts, strict=True)}
 
 
-def _resolve_shape(name: str, dims: list[int], point: Shape | None, where: str) -> Shape:
+def _resolve_shape(name: str, dims: list[int], point: Shape | None) -> Shape:
     """The shape of one input; a first dimension of size 1, or of any size, is the batch dimension."""
     has_batch_dim = bool(dims) and dims[0] == 1
-    if point is not None:
-        wanted = [1, *point] if has_batch_dim else [*point]
-        if len(wanted) != len(dims) or any(n not in (0, w) for n, w in zip(dims, wanted, strict=True)):
-            raise ArgumentError(
-                f"{list(point)} does not fit input {name[:80]!r} of shape {_format_dims(dims[has_batch_dim:])}.",
-                where="argument shape",
-                hint="Give the shape of one point, without a batch dimension; for several inputs one for each.",
-            )
-        return tuple(wanted)
-    if any(n < 1 for n in dims):
-        example = _complete_shape(dims[has_batch_dim:])
-        text = ",".join(map(str, example))
+    if point is None:
+        return tuple(dims)
+    wanted = [1, *point] if has_batch_dim else [*point]
+    if len(wanted) != len(dims) or any(n not in (0, w) for n, w in zip(dims, wanted, strict=True)):
         raise ArgumentError(
-            f"Input {name[:80]!r} has a dynamic dimension besides the first: {_format_dims(dims[has_batch_dim:])}.",
-            where=where,
-            hint=f"Give the size of one point, for instance: load(path, shape={example}), or --shape {text}; for "
-            f"several inputs by name: load(path, shape={{{name[:80]!r}: {example}}}), or --shape {name[:80]}={text}.",
+            f"{list(point)} does not fit input {name[:80]!r} of shape {_format_dims(dims[has_batch_dim:])}.",
+            where="argument shape",
+            hint="Give the shape of one point, without a batch dimension; for several inputs one for each.",
         )
-    return tuple(dims)
+    if any(n < 1 for n in wanted):
+        raise ArgumentError(f"{list(point)} is not a shape.", where="argument shape", hint="Give sizes of at least 1.")
+    return tuple(wanted)
+
+
+def _make_missing_error(declared: dict[str, list[int]], missing: list[str], where: str) -> ArgumentError:
+    """An error about inputs whose shapes the user has to give, with an example that fits them."""
+    points = {name: dims[1:] if dims[:1] == [1] else dims for name, dims in declared.items()}
+    examples = {name[:80]: _complete_shape(points[name]) for name in missing[:8]}
+    first = next(iter(examples.values()))
+    argument, option = f"{first}", ",".join(map(str, first))
+    if len(declared) > 1:
+        argument = "{" + ", ".join(f"{name!r}: {shape}" for name, shape in examples.items()) + "}"
+        option = '"' + ";".join(f"{name}={','.join(map(str, shape))}" for name, shape in examples.items()) + '"'
+    return ArgumentError(
+        f"Input {missing[0][:80]!r} has a dynamic dimension besides the first: {_format_dims(points[missing[0]])}.",
+        where=where,
+        hint=f"Give the size of one point, for instance: load(path, shape={argument}), or --shape {option}.",
+    )
 
 
 def _complete_shape(dims: list[int]) -> Shape:

@@ -45,7 +45,7 @@ def resize(node: OnnxNode, inputs: list[Value]) -> Value:
     rounding = "floor" if is_old else node.get_attribute("nearest_mode", "round_prefer_floor")
     if mode == "nearest" and node.get_attribute("antialias", 0):
         raise node.make_error("antialias does not go with mode 'nearest'.")
-    for target in _read_targets(node, inputs, value.shape):
+    for target in _read_targets(node, inputs, value):
         length = value.shape[target.axis]
         if target.size == length and target.is_identity:
             continue
@@ -80,9 +80,9 @@ def multiply_along(node: OnnxNode, x: NodeOutput, dim: int, matrix: Tensor, bias
     return product if dim == last else node.call("transpose.int", product, dim, last)
 
 
-def _read_targets(node: OnnxNode, inputs: list[Value], shape: tuple[int, ...]) -> list[_Target]:
+def _read_targets(node: OnnxNode, inputs: list[Value], value: DependentValue) -> list[_Target]:
     """The scale, the new size and the region of every axis that is resized."""
-    rank = len(shape)
+    shape, rank = value.shape, len(value.shape)
     scales_index = 1 if node.op_type == "Upsample" or node.opset < 11 else 2
     scales, sizes = get_input(inputs, scales_index), get_input(inputs, 3) if scales_index == 2 else None
     axes = node.resolve_axes(node.get_ints("axes", range(rank)), rank)
@@ -90,6 +90,8 @@ def _read_targets(node: OnnxNode, inputs: list[Value], shape: tuple[int, ...]) -
         scales = torch.tensor(_read_legacy_scales(node, rank), dtype=torch.float64)
     if sizes is not None:
         new_sizes = node.require_whole_numbers(sizes, "its sizes")
+        if value.has_batch_dim and axes[:1] == [0] and new_sizes[:1] == [node.batch_size]:
+            new_sizes[0] = 1
         ratios = [n / max(shape[a], 1) for n, a in zip(new_sizes, axes, strict=True)]
         policy = node.get_attribute("keep_aspect_ratio_policy", "stretch")
         if policy in ("not_larger", "not_smaller"):
