@@ -63,6 +63,34 @@ def test_a_file_for_any_batch_means_the_same(case: Case):
     assert torch.equal(fixed(x), free(x))  # type: ignore[arg-type]
 
 
+SWEPT = (
+    *(
+        "GatherND",
+        "ScatterND max",
+        "CumSum both",
+        "Einsum ij,j,jk->ik",
+        "Col2Im pads",
+        "MaxRoiPool",
+        "Where by channel",
+    ),
+    *("Resize crop linear", "ConvTranspose larger output", "GridSample linear zeros", "RotaryEmbedding"),
+)
+
+
+@pytest.mark.parametrize("case", [c for c in CASES if c.name in SWEPT], ids=lambda c: c.name)
+def test_a_line_through_an_operator_has_the_breaks_of_rational_arithmetic_and_can_be_written(case: Case, tmp_path):
+    network = read(case.model(max(opsets(case, NEWEST))))
+    generator = torch.Generator().manual_seed(0)
+    start, end = (torch.randn(network.input_shape, generator=generator, dtype=torch.float64) for _ in range(2))  # type: ignore[arg-type]
+    line, exact = xl.restrict(network, start, end), xl.exact.restrict(network, start, end)
+    assert len(line.alphas) == len(exact.alphas)
+    assert np.allclose(line.alphas.numpy(), [float(a) for a in exact.alphas], rtol=0, atol=1e-12)
+    network.save(tmp_path / "again.onnx")
+    points = torch.stack([start, end])
+    again, found = xl.load(tmp_path / "again.onnx")(points), network(points)
+    assert torch.allclose(again.reshape(2, -1), found.reshape(2, -1), rtol=1e-5, atol=1e-5)  # type: ignore[union-attr]
+
+
 def test_every_operator_that_is_read_has_a_case():
     tried = {n.op_type for case in CASES for v in opsets(case, NEWEST) for n in case.model(v).graph.node}
     rest = {"Greater", "GreaterOrEqual", "LessOrEqual", "Equal", "And", "Or", "Not", "Pow", "Mod", "ReduceProd"}

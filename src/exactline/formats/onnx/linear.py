@@ -236,9 +236,9 @@ def rotary_embedding(node: OnnxNode, inputs: list[Value]) -> Value:
         return elementwise(node, sign, elementwise(node, "mul.Tensor", one, a), elementwise(node, "mul.Tensor", two, b))
 
     real, imaginary = rotate(cosines, sines, "sub.Tensor"), rotate(sines, cosines, "add.Tensor")
-    rest = select_along_axis(node, value, -1, range(rotated, size))
+    rest = [select_along_axis(node, value, -1, range(rotated, size))] if rotated < size else []
     order = torch.from_numpy(np.argsort(np.concatenate([first, second, np.arange(rotated, size)])))
-    joined = node.rearrange([real, imaginary, rest], lambda *parts: torch.cat(parts, -1).index_select(-1, order))
+    joined = node.rearrange([real, imaginary, *rest], lambda *parts: torch.cat(parts, -1).index_select(-1, order))
     return reshape_value(node, joined, shape)
 
 
