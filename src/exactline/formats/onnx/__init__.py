@@ -270,9 +270,9 @@ class _GraphReader:
             if not follows_rejection:  # otherwise the shapes may be wrong, and the file sound
                 raise
             results = self._replace_outputs(onnx_node, [])
-        except (AttributeError, IndexError) as problem:
+        except (AttributeError, IndexError, KeyError) as problem:
             raise make_damaged_error("An input is missing or of the wrong kind.", self._locate(node, name)) from problem
-        except (ValueError, TypeError, OverflowError, RuntimeError) as problem:
+        except (ValueError, TypeError, ArithmeticError, RuntimeError) as problem:
             text = (str(problem).strip().splitlines() or [type(problem).__name__])[0][:200]
             message = f"Its attributes or inputs are invalid: {text}"
             raise make_damaged_error(message, self._locate(node, name)) from problem
