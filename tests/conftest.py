@@ -32,6 +32,7 @@ FOLDERS_WITHOUT_COVERAGE = {
     "oracle",
 }
 FOLDERS_WITHOUT_COVERAGE |= {"paper", "plot", "rpc", "scale", "verification", "zoo"}
+FOLDERS_IN_ONE_PROCESS = {"demo", "browser"}  # one run of the demo, or one browser, serves all tests of the folder
 REFUSAL_TESTS = "test_refused.py"  # networks that are refused before a sweep
 
 
@@ -48,6 +49,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
                 item.add_marker("slow")
             cases[test] += 1
         inside = item.path.relative_to(here).parts if item.path.is_relative_to(here) else ()
+        if inside and inside[0] in FOLDERS_IN_ONE_PROCESS:
+            item.add_marker(pytest.mark.xdist_group(inside[0]))
         if core_only and inside and (inside[0] in FOLDERS_WITHOUT_COVERAGE or inside[-1] == REFUSAL_TESTS):
             item.add_marker("no_cover")
 

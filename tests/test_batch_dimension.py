@@ -30,6 +30,7 @@ def same_lines(one, other):
 
 
 @pytest.mark.parametrize(("model", "shape"), [(convolutional(), (3, 8, 8)), (pooled, (3, 8, 8)), (dense(), (5,))])
+@pytest.mark.every(3)
 def test_a_point_with_a_batch_dimension_is_that_point(model, shape):
     g = torch.Generator().manual_seed(0)
     start, end = torch.randn(2, *shape, generator=g)

@@ -95,7 +95,7 @@ def network_of(name: str) -> xl.Network:
 
 @pytest.mark.parametrize("ends", ENDS)
 @pytest.mark.parametrize("name", MODELS)
-@pytest.mark.every(2)
+@pytest.mark.every(20)
 def test_the_sum_is_the_change_within_the_estimate(name: str, ends: str):
     start, end = (torch.tensor(e, dtype=torch.float64) for e in ENDS[ends])
     network = network_of(name)

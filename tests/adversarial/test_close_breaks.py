@@ -23,6 +23,7 @@ def random_line(side: int = 6) -> tuple[Tensor, Tensor]:
 
 
 @pytest.mark.parametrize("gap", GAPS)
+@pytest.mark.every(3)
 def test_channels_that_nearly_cross_together(gap):
     first = nn.Conv2d(1, 4, 3, padding=1).double()
     with torch.no_grad():
@@ -36,6 +37,7 @@ def test_channels_that_nearly_cross_together(gap):
 
 
 @pytest.mark.parametrize("gap", GAPS)
+@pytest.mark.every(4)
 def test_units_that_nearly_cross_where_an_earlier_unit_breaks(gap):
     first, second = nn.Conv2d(1, 2, 3, padding=1).double(), nn.Conv2d(2, 2, 1).double()
     with torch.no_grad():
@@ -64,6 +66,7 @@ def test_segments_with_too_many_numbers_are_halved(monkeypatch):
 
 
 @pytest.mark.parametrize("failures", [1, 3])
+@pytest.mark.every(2)
 def test_a_device_that_runs_out_of_memory(monkeypatch, failures):
     """Segments, error estimates and forecasts of segments all continue with less at a time."""
     left = {"segment": failures, "probes": failures, "forecast": failures}

@@ -20,6 +20,7 @@ def line_of(model: nn.Module) -> xl.Restriction:
 
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("order", ["max", "min"])
+@pytest.mark.every(3)
 def test_decisions_of_a_line_in_a_plane_agree_with_the_plane(seed: int, order: str):
     torch.manual_seed(seed)
     model = mlp(3, 10, 10, 5, dtype=torch.float64)

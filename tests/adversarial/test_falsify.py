@@ -39,6 +39,7 @@ WIDE = [(-1.0, 1.0), (-1.0, 1.0)]
 
 
 @pytest.mark.parametrize("seed", range(8))
+@pytest.mark.every(2)
 def test_strict_counterexamples_hold_in_rational_arithmetic(seed: int, tmp_path: Path):
     """A constraint near its minimum on the box, so that many counterexamples are narrow."""
     ort = pytest.importorskip("onnxruntime")

@@ -100,12 +100,14 @@ def test_a_residual_around_an_in_place_relu_on_the_input_matches_torch():
     ],
     ids=["slice", "view", "column", "chunk"],
 )
+@pytest.mark.every(4)
 def test_writing_to_a_view_changes_the_tensor_it_aliases(forward):
     layer = linear_layer(torch.randn(3, 3, dtype=torch.float64), torch.randn(3, dtype=torch.float64))
     restrict_and_verify(nn.Sequential(layer, Function(forward)), START, END)
 
 
 @pytest.mark.parametrize("forward", [lambda h: (h.t().relu_(), h)[1], lambda h: (h.unbind(1)[1].relu_(), h)[1]])
+@pytest.mark.every(2)
 def test_writing_to_an_unusual_view_is_exact_or_refused(forward):
     layer = linear_layer(torch.randn(3, 3, dtype=torch.float64), torch.randn(3, dtype=torch.float64))
     try:
@@ -277,6 +279,7 @@ class Answer(NamedTuple):
         "batch-constant",
     ],
 )
+@pytest.mark.every(3)
 def test_unsupported_outputs_are_refused_with_a_hint(function):
     assert_refused(xl.CaptureError, xl.restrict, Function(function), START, END)
 
@@ -351,6 +354,7 @@ def test_data_dependent_control_flow_is_refused(function):
         "norm",
     ],
 )
+@pytest.mark.every(3)
 def test_nodes_that_mix_the_batch_are_refused(function):
     assert_refused(xl.CaptureError, xl.restrict, Function(function), START, END)
 

@@ -23,7 +23,7 @@ START, END = vector(-2.0, 1.5, 0.5), vector(2.5, -1.0, -3.0)
 
 
 @pytest.mark.parametrize(("depth", "max_breaks"), [(60, 2), (40, 101), (30, 3000)])
-@pytest.mark.every(2)
+@pytest.mark.every(4)
 def test_max_breaks_stops_a_deep_tent_with_a_correct_partial_result(depth, max_breaks):
     line = xl.restrict(tent(depth), [0.0], [1.0], max_breaks=max_breaks)
     assert not line.complete
@@ -216,6 +216,7 @@ print(len(line), (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) *
 
 
 @pytest.mark.parametrize("alpha", [-0.1, 1.1, float("nan"), float("inf"), [0.5, 2.0], -5e-324, 1 + 2**-52])
+@pytest.mark.every(2)
 def test_alphas_off_the_line_are_refused(alpha):
     assert_refused(xl.ArgumentError, xl.restrict(mlp(3, 4, 2), START, END).at, alpha)
 

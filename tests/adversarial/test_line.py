@@ -160,6 +160,7 @@ def test_points_too_large_for_float32_are_refused_with_dtype_float32():
     [torch.int8, torch.uint8, torch.int16, torch.int32, torch.int64, torch.float16, torch.bfloat16, torch.float32],
     ids=str,
 )
+@pytest.mark.every(5)
 def test_integers_and_low_precision_points_are_read_exactly(dtype):
     model, start, end = mlp(2, 8, 8, 2), torch.tensor([1, 5]).to(dtype), torch.tensor([7, 2]).to(dtype)
     line = restrict_and_verify(model, start, end)
@@ -337,6 +338,7 @@ def test_a_device_that_does_not_exist_is_refused(device):
 
 @pytest.mark.parametrize("widths", [(784, 256, 256, 256, 256, 10), (5, 50, 50, 50, 50, 50, 50, 5)], ids=str)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@pytest.mark.every(3)
 def test_a_bias_free_net_through_the_origin_has_exactly_three_breaks(widths, dtype):
     x = torch.randn(widths[0], dtype=torch.float64)
     line = xl.restrict(mlp(*widths, bias=False, dtype=dtype), -x, 2 * x)
@@ -371,6 +373,7 @@ def test_a_bias_free_residual_net_through_the_origin_has_exactly_three_breaks():
 
 
 @pytest.mark.parametrize("seed", range(5))
+@pytest.mark.every(3)
 def test_a_small_bias_free_net_through_the_origin_counts_what_the_oracle_counts(seed):
     torch.manual_seed(seed)
     model, x = mlp(4, 12, 12, 12, 3, bias=False), torch.randn(4, dtype=torch.float64)
@@ -389,6 +392,7 @@ def test_a_line_inside_a_hyperplane_is_not_broken_by_it():
 
 
 @pytest.mark.parametrize("seed", range(4))
+@pytest.mark.every(3)
 def test_a_line_inside_many_hyperplanes_of_deeper_layers_is_not_broken_by_them(seed):
     # pairs of equal rows with opposite weights: every second-layer unit is zero along the whole line, up to rounding
     torch.manual_seed(seed)
@@ -405,6 +409,7 @@ def test_a_line_inside_many_hyperplanes_of_deeper_layers_is_not_broken_by_them(s
 
 
 @pytest.mark.parametrize("offset", [1e-17, 1e-16, -3e-16, 1e-15])
+@pytest.mark.every(2)
 def test_a_line_within_rounding_of_a_hyperplane_has_no_breaks_from_rounding(offset):
     # 0.1 x + 0.2 y - 0.3 + offset never crosses zero by more than rounding, along a line with many other breaks
     torch.manual_seed(1)
@@ -461,6 +466,7 @@ def test_a_break_at_one_third_is_the_nearest_float():
 
 
 @pytest.mark.parametrize("seed", range(5))
+@pytest.mark.every(3)
 def test_the_reversed_line_mirrors_the_breaks(seed):
     torch.manual_seed(seed)
     model, start, end = mlp(3, 20, 20, 2), torch.randn(3), torch.randn(3) * 4

@@ -96,6 +96,7 @@ def test_thirty_thousand_windows_of_three_bit_numbers_match_the_envelope():
 
 
 @pytest.mark.parametrize("size", [2, 3, 4, 9])
+@pytest.mark.every(3)
 def test_fused_windows_of_small_numbers_are_the_envelope_with_zero(size):
     starts, ends = random_windows(800, size, 8, seed=size)
     starts, ends = starts - 4, ends - 4
@@ -130,6 +131,7 @@ def test_overlapping_windows_of_small_numbers_match_the_oracle():
     ],
     ids=["sort", "down", "top2", "low2", "median", "second", "amin", "cummax", "cummin", "minimum", "maximum", "range"],
 )
+@pytest.mark.every(5)
 def test_order_statistics_of_tied_windows_match_the_oracle(function):
     model, (starts, ends) = Function(function), random_windows(25, 4, 3, seed=5)
     lines = xl.restrict_many(model, starts, ends)
@@ -161,6 +163,7 @@ def test_order_statistics_of_tied_windows_match_the_oracle(function):
     ],
     ids=str,
 )
+@pytest.mark.every(4)
 def test_ties_of_a_maximum_go_to_the_steepest(start, end, truth):
     line = restrict_and_verify(ROW_MAXIMUM, vector(*start), vector(*end))
     assert breaks(line)[1:-1] == [pytest.approx(float(a), abs=1e-15) for a in truth]
@@ -212,6 +215,7 @@ def test_padding_before_an_activation_counts_as_minus_infinity(rewrite):
     ],
     ids=str,
 )
+@pytest.mark.every(4)
 def test_one_dimensional_pools_match_torch_and_the_oracle(pool):
     restrict_and_verify(pool, torch.randn(2, 7), torch.randn(2, 7))
     restrict_and_verify(nn.Sequential(nn.ReLU(), pool), torch.randn(2, 7), torch.randn(2, 7))
@@ -233,6 +237,7 @@ def test_one_dimensional_pools_match_torch_and_the_oracle(pool):
     ],
     ids=str,
 )
+@pytest.mark.every(2)
 def test_two_dimensional_pools_match_torch_and_the_oracle(pool):
     restrict_and_verify(pool, torch.randn(2, 5, 5), torch.randn(2, 5, 5))
 
@@ -279,6 +284,7 @@ def test_a_maximum_over_a_dim_of_size_one_is_the_identity():
 
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("first", ["relu", "max"])
+@pytest.mark.every(4)
 def test_fused_and_unfused_are_the_same_function(first, seed):
     torch.manual_seed(seed)
     parts = [nn.ReLU(), nn.MaxPool2d(2, 2, 1)] if first == "relu" else [nn.MaxPool2d(3, 1, 1), nn.ReLU()]
@@ -343,6 +349,7 @@ def test_indices_of_a_maximum_are_refused_if_used_and_ignored_otherwise():
 
 
 @pytest.mark.parametrize("slope", [0.0, 1.0, 2.5, -0.5, -1.0, 1e-30, 1e30])
+@pytest.mark.every(4)
 def test_leaky_units_of_any_slope_break_at_zero_and_only_there(slope):
     line = restrict_and_verify(nn.LeakyReLU(slope), [-1.0, 3.0], [3.0, 3.0])
     assert breaks(line) == [0.0, 0.25, 1.0]  # a unit breaks even if its slope does not change
@@ -401,6 +408,7 @@ def test_rrelu_in_eval_mode_has_the_mean_slope(rrelu):
         (lambda x: torch.maximum(x, 2 - x), [0.5]),
     ],
 )
+@pytest.mark.every(10)
 def test_clamps_and_similar_functions_break_at_their_knots(function, truth):
     line = restrict_and_verify(Function(function), [0.0], [2.0])
     assert breaks(line)[1:-1] == truth
@@ -479,6 +487,7 @@ def test_clamps_with_tensor_bounds_for_each_unit():
         "exp",
     ],
 )
+@pytest.mark.every(9)
 def test_discontinuous_and_curved_operators_are_refused_by_node(module):
     model = nn.Sequential(nn.Linear(3, 3), module, nn.Identity())
     before = copy.deepcopy(model.state_dict())
@@ -503,6 +512,7 @@ def test_attention_is_refused():
 @pytest.mark.parametrize(
     "tail", [nn.Softmax(1), nn.LogSoftmax(1), nn.Sigmoid(), nn.Tanh()], ids=lambda m: type(m).__name__
 )
+@pytest.mark.every(3)
 def test_a_smooth_last_operator_becomes_the_tail(tail):
     model = nn.Sequential(*mlp(3, 8, 4), tail).eval()
     line = restrict_and_verify(model, torch.randn(3) * 3, torch.randn(3) * 3)

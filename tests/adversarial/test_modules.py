@@ -128,6 +128,7 @@ def model_with_hook(where: str, kind: str) -> nn.Module:
 
 @pytest.mark.parametrize("where", ["top", "inner"])
 @pytest.mark.parametrize("kind", ["forward", "pre", "silent"])
+@pytest.mark.every(4)
 def test_hooks_are_part_of_the_function_and_remain_registered(where, kind):
     model = model_with_hook(where, kind)
     before = snapshot(model)
@@ -175,7 +176,7 @@ class ConstantsOutsideParameters(nn.Module):
 
 
 @pytest.mark.parametrize("change", ["tensor", "tensor in place", "list", "dict", "function", "forward"])
-@pytest.mark.every(4)
+@pytest.mark.every(8)
 def test_constants_changed_after_a_first_call_are_noticed(change):
     model = ConstantsOutsideParameters().eval()
     restrict_and_verify(model, START, END)
@@ -195,6 +196,7 @@ def test_constants_changed_after_a_first_call_are_noticed(change):
 
 
 @pytest.mark.parametrize("attribute", ["stride", "padding", "kernel_size", "ceil_mode"])
+@pytest.mark.every(3)
 def test_tuple_settings_changed_after_a_first_call_are_noticed(attribute):
     model = nn.Sequential(nn.MaxPool2d((3, 3), (2, 2), (0, 0)))
     start, end = torch.randn(1, 6, 6), torch.randn(1, 6, 6)
@@ -318,6 +320,7 @@ def test_the_refusal_of_an_unknown_submodule_names_the_existing_ones():
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64], ids=str)
+@pytest.mark.every(2)
 def test_weights_of_every_precision_are_read_exactly(dtype):
     model = mlp(3, 8, 8, 2).to(dtype)
     before = snapshot(model)
@@ -377,6 +380,7 @@ def test_the_module_is_left_unchanged():
 
 
 @pytest.mark.parametrize("fault", ["operator", "shape", "number", "dict", "branch", "error", "training"])
+@pytest.mark.every(6)
 def test_the_module_is_left_unchanged_after_an_error(fault):
     def fail(x):
         raise RuntimeError("the module itself fails")

@@ -150,6 +150,7 @@ def test_along_every_edge_the_unit_of_its_origin_is_on_its_knot():
 
 
 @pytest.mark.parametrize("memory", [1, 30_000])
+@pytest.mark.every(2)
 def test_the_memory_limit_changes_only_the_order_of_polygons(memory: int):
     model = mlp(2, 30, 30, 4, dtype=torch.float64)
     free, bound = xl.restrict_plane(model, SQUARE), xl.restrict_plane(model, SQUARE, memory=memory)
@@ -378,6 +379,7 @@ def test_damaged_files_are_refused_or_harmless(tmp_path: Path):
 
 
 @pytest.mark.parametrize("size", ["1e200", "1e-200"])
+@pytest.mark.every(2)
 def test_the_command_writes_valid_json_and_pages_for_planes_of_any_size(size: str, tmp_path: Path, monkeypatch: Any):
     from typer.testing import CliRunner
 

@@ -26,6 +26,7 @@ def rank_of_integer_units(seed: int):
 
 
 @pytest.mark.parametrize("seed", [None, *range(30)])
+@pytest.mark.every(8)
 def test_a_rank_shared_by_identical_functions_has_convex_polygons(seed):
     network = units(ranks(4, 1), X, Y, ZERO, ZERO) if seed is None else rank_of_integer_units(seed)
     vertices = SQUARE * 3
@@ -57,6 +58,7 @@ def test_values_in_a_polygon_of_1e_minus_10_keep_their_digits():
 
 
 @pytest.mark.parametrize("seed", range(0, 57, 3))
+@pytest.mark.every(9)
 def test_points_aligned_with_a_corner_are_located_in_every_direction(seed):
     case = make_case(seed)
     plane = xl.restrict_plane(case.network, case.vertices)

@@ -157,6 +157,7 @@ def test_grad_mode_anomaly_detection_and_determinism_do_not_change_the_result():
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64], ids=str)
+@pytest.mark.every(3)
 def test_another_default_dtype_does_not_change_the_result(dtype):
     models = [
         mlp(3, 12, 12, 2),
@@ -201,6 +202,7 @@ def test_many_lines_and_many_pieces_with_a_float16_default_are_complete():
 
 
 @pytest.mark.parametrize("device", ["cpu", "meta"])
+@pytest.mark.every(2)
 def test_another_default_device_does_not_change_the_result(device):
     model, image = mlp(3, 12, 12, 2), nn.Sequential(nn.Conv2d(1, 2, 2), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten()).eval()
     pixels = torch.randn(1, 5, 5), torch.randn(1, 5, 5)
@@ -387,6 +389,7 @@ BUDGETS = [1, 1 << 10, 1 << 14, 1 << 30]
 
 
 @pytest.mark.parametrize("seed", range(4))
+@pytest.mark.every(4)
 def test_the_answer_does_not_depend_on_memory_for_tied_networks(seed):
     model, start, end = tied_network(seed)
     truth = restrict_and_verify(model, start, end)
@@ -398,6 +401,7 @@ def test_the_answer_does_not_depend_on_memory_for_tied_networks(seed):
 
 
 @pytest.mark.parametrize("seed", range(7))
+@pytest.mark.every(7)
 def test_the_answer_does_not_depend_on_memory_for_generic_networks(seed):
     model, start, end = generic_network(seed)
     truth = restrict_and_verify(model, start, end)
@@ -414,7 +418,7 @@ def test_the_answer_does_not_depend_on_memory_for_bias_free_nets(memory):
 
 @pytest.mark.parametrize("make_network", [tied_network, generic_network], ids=["tied", "generic"])
 @pytest.mark.parametrize("seed", range(4))
-@pytest.mark.every(2)
+@pytest.mark.every(8)
 def test_the_answer_does_not_depend_on_ninety_nine_other_lines(make_network, seed):
     model, start, end = make_network(seed)
     g = torch.Generator().manual_seed(seed)
@@ -441,6 +445,7 @@ def bytes_per_point(lines) -> int:
 
 
 @pytest.mark.parametrize("seed", range(4))
+@pytest.mark.every(3)
 def test_lines_swept_a_few_points_at_a_time_are_the_same(seed):
     model, start, end = tied_network(4 * seed)
     starts, ends = torch.stack([start, end, start]), torch.stack([end, start, start])
@@ -477,7 +482,7 @@ def test_without_values_the_breaks_and_origins_are_the_same():
 
 @pytest.mark.parametrize("memory", [1, 1 << 10, 1 << 14, None])
 @pytest.mark.parametrize("seed", [0, 1, 2])
-@pytest.mark.every(3)
+@pytest.mark.every(12)
 def test_parts_of_a_stream_come_in_order_and_join_to_the_whole(seed, memory):
     model, start, end = tied_network(seed) if seed else (tent(7), vector(0.0), vector(1.0))
     whole = xl.restrict(model, start, end)

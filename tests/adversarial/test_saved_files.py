@@ -30,6 +30,7 @@ def save_a_line(tmp_path: Path, model: nn.Module | None = None, **options) -> tu
 
 
 @pytest.mark.parametrize("keep", [0, 1, 7, 8, 9, 100, 0.5, 0.99])
+@pytest.mark.every(3)
 def test_a_truncated_file_is_refused(tmp_path, keep):
     _, path = save_a_line(tmp_path)
     data = path.read_bytes()
@@ -62,6 +63,7 @@ def test_foreign_files_are_refused(tmp_path):
 @pytest.mark.parametrize(
     "facts", ["[]", "3", "null", '"text"', "{", '{"values": true}', '{"values": true, "names": 5}', '{"surprise": 1}']
 )
+@pytest.mark.every(3)
 def test_files_with_damaged_facts_are_refused(tmp_path, facts):
     from safetensors.torch import load_file, save_file
 
@@ -109,6 +111,7 @@ def test_missing_files_and_folders_are_refused(tmp_path):
 
 
 @pytest.mark.parametrize("step", ["write", "fsync", "replace"])
+@pytest.mark.every(2)
 def test_a_failed_save_does_not_change_an_existing_file(tmp_path, monkeypatch, step):
     line, path = save_a_line(tmp_path)
     before = path.read_bytes()

@@ -33,6 +33,7 @@ from .truth import (
 
 
 @pytest.mark.parametrize("k", [2, 100, 10_000])
+@pytest.mark.every(3)
 def test_k_units_that_cross_together_are_one_break_that_counts_k(k):
     # c (3 x - 1) for integers c: all cross at 1/3, which is not a float
     c = torch.arange(1, k + 1, dtype=torch.float64)
@@ -80,6 +81,7 @@ def test_crossings_of_several_layers_at_one_alpha_are_one_break_of_the_first_lay
 
 
 @pytest.mark.parametrize("seed", range(8))
+@pytest.mark.every(4)
 def test_origins_match_the_oracle_where_layers_share_breaks(seed):
     # the node, its lowest unit, and the number of units of all layers that cross there
     torch.manual_seed(seed)
@@ -96,6 +98,7 @@ def test_origins_match_the_oracle_where_layers_share_breaks(seed):
 
 
 @pytest.mark.parametrize("seed", range(6))
+@pytest.mark.every(3)
 def test_crossings_of_several_layers_at_one_alpha_make_no_tiny_pieces(seed):
     # the second layer has multiples of the first layer's units: all crossings are shared
     torch.manual_seed(seed)
@@ -330,6 +333,7 @@ def test_absorption_beyond_float64_is_exact_or_ambiguous(size):
 
 
 @pytest.mark.parametrize("size", [2.0**53, 2.0**54, 2.0**60])
+@pytest.mark.every(2)
 def test_a_maximum_hidden_by_absorption_is_exact_or_ambiguous(size):
     # both lines are large sums that cancel: x + size - size against 1/3
     shifted = relu_network(
@@ -366,6 +370,7 @@ def test_sums_that_cancel_are_exact_or_ambiguous(big):
 
 
 @pytest.mark.parametrize("gain", [1e3, 1e-3])
+@pytest.mark.every(2)
 def test_a_hundred_layers_of_growing_or_vanishing_scale(gain):
     torch.manual_seed(0)
     layers = [
@@ -444,6 +449,7 @@ STEEP_RAMPS = {
 
 @pytest.mark.parametrize("kind", STEEP_RAMPS)
 @pytest.mark.parametrize("power", [40, 46, 50, 52])
+@pytest.mark.every(4)
 def test_a_ramp_steeper_than_floats_resolve_does_not_spread_over_the_pieces_beside_it(kind, power):
     # the two ends of the ramp merge into one break at 1/2; far from there the function is constant
     model = STEEP_RAMPS[kind](2.0**power)
@@ -458,6 +464,7 @@ def test_a_ramp_steeper_than_floats_resolve_does_not_spread_over_the_pieces_besi
 
 @pytest.mark.parametrize("power", [46, 48, 50, 56])
 @pytest.mark.parametrize("factors", [[1.0, 1.0], [1.0, -1.0, 2.0]], ids=["twins", "mixed"])
+@pytest.mark.every(3)
 def test_several_such_ramps_at_one_alpha_do_not_spread_either(power, factors):
     # in order of alpha the two knots of a unit are not neighbours: those of other units are between them
     w = 2.0**power * vector(*factors)
@@ -472,6 +479,7 @@ def test_several_such_ramps_at_one_alpha_do_not_spread_either(power, factors):
 
 @pytest.mark.parametrize("kind", STEEP_RAMPS)
 @pytest.mark.parametrize("power", [52, 54, 56, 60])
+@pytest.mark.every(4)
 def test_a_ramp_narrower_than_one_float_still_gives_ascending_alphas(kind, power):
     line = xl.restrict(STEEP_RAMPS[kind](2.0**power), [0.0], [1.0])
     assert (line.alphas[1:] > line.alphas[:-1]).all(), breaks(line)
@@ -623,6 +631,7 @@ def test_the_minimal_partition_is_the_same_function_with_exactly_the_true_bends(
 
 
 @pytest.mark.parametrize("floats", [64, 256])
+@pytest.mark.every(2)
 def test_more_knots_than_floats_between_two_breaks(floats):
     # the knots are in a piece that is only so many floats wide: some get a break, the others fall on the next point
     gap = floats * 2.0**-52

@@ -117,7 +117,7 @@ CASES: dict[str, tuple[Any, dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("name", CASES)
-@pytest.mark.every(4)
+@pytest.mark.every(24)
 def test_integrated_gradients_are_complete_and_the_limit_of_captum(name: str):
     make, call = CASES[name]
     model = build(make)

@@ -71,6 +71,7 @@ def test_integrals_are_complete_and_equal_the_sum_over_pieces(part: int):
 
 @pytest.mark.parametrize("memory", [1, 20_000])
 @pytest.mark.parametrize("seeds", [range(0, 28, 4), pytest.param(range(28, SEEDS, 4), marks=pytest.mark.slow)], ids=str)
+@pytest.mark.every(2)
 def test_integrals_do_not_depend_on_memory_or_other_lines(memory: int, seeds: range):
     for seed in seeds:
         family, network, start, end = random_case(seed)
@@ -137,6 +138,7 @@ TAILS = {"softmax": nn.Softmax(1), "log_softmax": nn.LogSoftmax(1), "sigmoid": n
 
 @pytest.mark.parametrize("tail", TAILS)
 @pytest.mark.parametrize("scale", [0.3, 3.0, 30.0])
+@pytest.mark.every(4)
 def test_probabilities_are_complete(tail: str, scale: float):
     torch.manual_seed(1)
     model = nn.Sequential(nn.Linear(4, 20), nn.ReLU(), nn.Linear(20, 3), TAILS[tail]).double().eval()
@@ -151,6 +153,7 @@ def test_probabilities_are_complete(tail: str, scale: float):
 
 
 @pytest.mark.parametrize("tail", ["softmax", "log_softmax", "sigmoid"])
+@pytest.mark.every(3)
 def test_probabilities_equal_quadrature_in_thirty_digits(tail: str):
     mpmath = pytest.importorskip("mpmath")
     torch.manual_seed(2)

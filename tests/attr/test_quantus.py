@@ -73,6 +73,7 @@ def test_the_softmax_is_explained_by_default():
         (3.0, [0], {}, LineError),
     ],
 )
+@pytest.mark.every(2)
 def test_invalid_arguments_are_refused(model, inputs, targets, options, error):
     with pytest.raises(error):
         explain_func(model, inputs, targets, **options)

@@ -159,6 +159,7 @@ def test_several_inputs_are_given_and_saved_in_their_order(run, tmp_path):
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
+@pytest.mark.every(3)
 def test_invalid_arguments_are_refused(run, arguments, status, said):
     found, out, err = run("attribute", "loan.nnet", *arguments)
     assert (found, out) == (status, "")

@@ -170,6 +170,7 @@ def test_a_memory_bound_changes_no_result(run):
         ((*GRID, "--html", "none/a.html"), 6, "Its folder does not exist."),
     ],
 )
+@pytest.mark.every(5)
 def test_invalid_options_are_refused_and_nothing_is_written(run, tmp_path, arguments, status, message):
     before = sorted(p.name for p in tmp_path.iterdir())
     found, _, err = run("plane", "loan.nnet", *arguments)

@@ -51,6 +51,7 @@ RESIZED = "resized from 64 by 64 to 8 by 8 pixels (height by width)"
     ],
     ids=lambda value: str(value)[:20],
 )
+@pytest.mark.every(5)
 def test_conversions_of_images_are_told_and_in_the_document(run, images, network, file, expected):
     expected = [*expected, "divided by 255"]
     status, out, err = run("restrict", network, "--from", file, "--to", file, "--json")
@@ -61,6 +62,7 @@ def test_conversions_of_images_are_told_and_in_the_document(run, images, network
 
 
 @pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.every(3)
 def test_all_commands_tell_conversions(run, images, command):
     arguments = [part.format("colour.onnx") for part in COMMANDS[command]]
     status, out, err = run(*arguments, "large.png", "--json")
@@ -75,6 +77,7 @@ def test_all_commands_tell_conversions(run, images, command):
 @pytest.mark.parametrize(
     ("file", "option"), [("hwc.npy", "--layout hwc"), ("bytes.npy", "--scale 255"), ("large.npy", "--resize")]
 )
+@pytest.mark.every(8)
 def test_arrays_are_refused_until_the_option_is_given(run, images, command, file, option):
     arguments = [part.format("colour.onnx") for part in COMMANDS[command]]
     status, out, err = run(*arguments, file)
@@ -83,6 +86,7 @@ def test_arrays_are_refused_until_the_option_is_given(run, images, command, file
 
 
 @pytest.mark.parametrize(("file", "options"), [("hwc.npy", ("--layout", "hwc")), ("bytes.npy", ("--scale", "255"))])
+@pytest.mark.every(2)
 def test_options_make_the_same_point(run, images, file, options):
     plain = run("attribute", "colour.onnx", "--input", "chw.npy", "--json", "--target", "1")[1]
     status, out, err = run("attribute", "colour.onnx", "--input", file, "--json", "--target", "1", *options)

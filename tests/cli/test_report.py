@@ -121,6 +121,7 @@ def test_an_error_names_the_option(run):
         ("several_outputs", "no"),
     ],
 )
+@pytest.mark.every(4)
 def test_a_file_with_invalid_facts_is_refused(run, tmp_path, name, value):
     run(*LINE)
     tensors = load_file("line.safetensors")

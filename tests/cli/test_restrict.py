@@ -94,6 +94,7 @@ def test_restrict_saves_draws_and_prints_json_alone(run, tmp_path):
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
+@pytest.mark.every(2)
 def test_restrict_refuses_invalid_options(run, arguments, status, message):
     found, out, err = run("restrict", "loan.nnet", *arguments)
     assert (found, out) == (status, "")

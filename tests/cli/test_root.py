@@ -129,6 +129,7 @@ def test_help_lists_every_command_with_its_whole_first_sentence(run):
 
 
 @pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.every(4)
 def test_every_command_has_help_with_an_example(run, name):
     status, out, err = run(*name.split()[1:], "--help")
     assert (status, err) == (0, "")

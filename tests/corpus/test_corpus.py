@@ -41,6 +41,7 @@ def corpus(tmp_path_factory):
     return folder, manifest
 
 
+@pytest.mark.every(12)
 def test_a_bad_file_gets_its_error(corpus, bad, monkeypatch):
     monkeypatch.setattr(limits, "MAX_FILE_BYTES", UNPACKED)
     folder, manifest = corpus

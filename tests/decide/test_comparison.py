@@ -130,6 +130,7 @@ def test_a_single_rival_is_compared_with_a_threshold():
 
 
 @pytest.mark.parametrize("rivals", [[], [4], [-1], [0, 0], [True], "01", [0.5]])
+@pytest.mark.every(3)
 def test_invalid_rivals_are_refused(rivals):
     line = xl.restrict(random_network(4), START, END)
     with pytest.raises(xl.ArgumentError, match="rivals is"):

@@ -126,6 +126,7 @@ def test_saved_lines_keep_their_error(tmp_path):
 
 
 @pytest.mark.parametrize("weights", [2, -1, True, "a", [1.0], [[[1.0, 2.0]]], [1.0, float("nan")], [1j, 2], None])
+@pytest.mark.every(3)
 def test_invalid_weights_are_refused(weights):
     with pytest.raises(xl.ArgumentError):
         tent().extrema(weights)

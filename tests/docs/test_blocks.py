@@ -36,7 +36,7 @@ NNET = """// four inputs, three hidden units, two outputs
 
 
 @pytest.mark.parametrize("page", [p for p in PAGES if any(b.language == "python" for b in blocks(p))], ids=name)
-@pytest.mark.every(4)
+@pytest.mark.every(16)
 def test_the_blocks_of_a_page_run_one_after_another(page, tmp_path, monkeypatch, capfd):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "net.nnet").write_text(NNET)

@@ -223,7 +223,7 @@ def rank_breaks(starts: list[int], ends: list[int], ranks: list[int]) -> list[Fr
 
 @pytest.mark.parametrize("ranks", [[0, 1, 2, 3, 4], [2], [0, 1], [4]], ids=["sort", "median", "topk", "smallest"])
 @pytest.mark.parametrize("seed", range(20))
-@pytest.mark.every(3)
+@pytest.mark.every(6)
 def test_order_statistics_agree_with_brute_force(seed, ranks):
     torch.manual_seed(seed)
     start, end = torch.randint(-4, 5, (2, 5)).tolist()

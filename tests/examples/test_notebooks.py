@@ -84,7 +84,7 @@ def test_answers_show_themselves_as_tables():
 
 
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.every(3)
+@pytest.mark.slow
 def test_a_notebook_runs_and_shows_what_is_stored(script: dict[str, Any], name: str, tmp_path: Path):
     before, notebook = stored(name), stored(name)
     script["execute"](notebook, tmp_path)

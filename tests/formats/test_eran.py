@@ -238,6 +238,7 @@ def test_odd_chains_read_back_bit_by_bit(module, shape):
         (nn.Sequential(nn.ReflectionPad2d(1), nn.Flatten(), nn.Linear(16, 2)), (1, 2, 2)),
     ],
 )
+@pytest.mark.every(3)
 def test_what_does_not_fit_is_named(module, shape):
     with pytest.raises(UnsupportedError, match=r"\.onnx") as caught:
         encode_eran(graph(module, shape))

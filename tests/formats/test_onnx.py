@@ -45,6 +45,7 @@ def truth(case: Case, opset: int, points: np.ndarray) -> tuple[np.ndarray, float
 
 
 @pytest.mark.parametrize(("case", "opset"), TRIED)
+@pytest.mark.every(3)
 def test_an_operator_is_onnxs_own(case: Case, opset: int):
     model = case.model(opset)
     network = read(model)

@@ -169,7 +169,7 @@ def round_trip(network: Network, path: Path) -> None:
 
 @EVEN
 @pytest.mark.parametrize("name", MODELS)
-@pytest.mark.every(12)
+@pytest.mark.every(24)
 def test_a_captured_network_is_written(name, tmp_path):
     network = captured(name, double=False)
     model = check(network)
@@ -179,7 +179,7 @@ def test_a_captured_network_is_written(name, tmp_path):
 
 @EVEN
 @pytest.mark.parametrize("name", sorted(DOUBLES))
-@pytest.mark.every(5)
+@pytest.mark.every(10)
 def test_weights_that_float32_cannot_hold_make_a_double_model(name, tmp_path):
     network = captured(name, double=True)
     assert kind_of(check(network)) is np.float64

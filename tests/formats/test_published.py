@@ -154,6 +154,7 @@ def lines_in_the_box(network: xl.Network, count: int) -> tuple[np.ndarray, np.nd
     return starts, ends
 
 
+@pytest.mark.slow
 def test_all_acas_xu_pairs_have_the_same_breaks(data: Path):
     pairs = list(zip(files(data / "acasxu" / "nnet", ".nnet"), files(data / "acasxu" / "onnx", ".onnx"), strict=True))
     assert len(pairs) == 45
@@ -170,6 +171,7 @@ def test_all_acas_xu_pairs_have_the_same_breaks(data: Path):
 
 
 @pytest.mark.parametrize("most", [1 << 18, pytest.param(1 << 30, marks=pytest.mark.slow)])
+@pytest.mark.slow
 def test_a_round_trip_through_onnx_changes_no_break(data: Path, tmp_path: Path, most: int):
     chosen = [p for p in files(data, ".onnx") if p.stat().st_size < most and p.stem not in REFUSED]
     chosen = [p for p in chosen if "ACASXU" not in p.name or "_1_1_" in p.name]

@@ -116,6 +116,7 @@ def test_an_operator_is_affine_between_its_breaks(sample):
 
 
 @every_sample
+@pytest.mark.every(3)
 def test_breaks_and_values_match_the_rational_oracle(sample):
     found = study(sample)
     for answer in found.lines:
@@ -187,6 +188,7 @@ def test_the_minimal_partition_has_the_same_values(sample):
 
 
 @samples_of([s for s in ALL if s.dyadic])
+@pytest.mark.every(3)
 def test_ties_make_neither_more_breaks_nor_fewer(sample):
     found = study(sample)
     for ends in found.tied_lines():

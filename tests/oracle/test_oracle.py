@@ -84,6 +84,7 @@ def test_bias_free_networks_through_the_origin_have_three_breaks(widths):
         assert float(line.alphas[1]) == pytest.approx(1 / 3, abs=1e-15)
 
 
+@pytest.mark.slow
 def test_the_sweep_and_the_certificate_agree():
     for seed in range(0, 40, 2):
         generator = torch.Generator().manual_seed(seed)

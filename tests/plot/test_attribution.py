@@ -19,7 +19,7 @@ def _no_open_figures():
 
 
 @pytest.mark.parametrize("shape", [(1, 4, 6), (3, 4, 6), (4, 6), (4, 6, 3), (4, 6, 1), (1, 1, 4, 6), (7, 4, 6)])
-@pytest.mark.every(3)
+@pytest.mark.every(9)
 def test_an_image_becomes_a_heat_map_beside_its_input(shape, tmp_path):
     values = np.random.default_rng(0).normal(size=shape)
     ax = plot_attribution(values, np.abs(values))

@@ -157,6 +157,7 @@ def test_a_picture_that_cannot_be_saved_says_so_and_leaves_nothing(bent, tmp_pat
 
 
 @pytest.mark.parametrize("suffix", ["svg", "pdf"])
+@pytest.mark.every(2)
 def test_the_same_line_is_the_same_file(bent, tmp_path, suffix):
     one, two = (save_picture(plot_line(bent), tmp_path / f"{i}.{suffix}").read_bytes() for i in range(2))
     assert one == two

@@ -56,6 +56,7 @@ def test_the_check_is_small_and_the_certificate_complete_on_small_nets(model, st
 @pytest.mark.parametrize(
     ("model", "start", "end"), [n[1:] for n in SMALL_NETWORKS[::3]], ids=[n[0] for n in SMALL_NETWORKS[::3]]
 )
+@pytest.mark.every(4)
 def test_the_certificate_is_not_complete_when_a_break_is_missing_or_added(model, start, end):
     line = restrict_and_verify(model, start, end)
     if len(line) < 3:

@@ -74,6 +74,7 @@ def test_one_line_is_that_of_the_library(client, network, name):
 
 
 @pytest.mark.parametrize("name", NAMES)
+@pytest.mark.every(7)
 def test_many_lines_are_those_of_the_library(client, network, name):
     net = network(name)
     starts, ends = random_lines(net, 7)
@@ -105,7 +106,7 @@ def test_options_have_the_effect_they_have_in_the_library(client, network, optio
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=str)
 @pytest.mark.parametrize("engine", ["dense", "patches"])
-@pytest.mark.every(3)
+@pytest.mark.every(6)
 def test_both_engines_can_be_chosen(client, network, engine, dtype):
     net = network("digits")
     starts, ends = random_lines(net, 2, seed=1)
@@ -148,7 +149,7 @@ def test_a_sweep_has_the_parts_of_the_library(client, network, options):
 
 @pytest.mark.parametrize("name", SINGLE)
 @pytest.mark.parametrize("options", [{}, {"order": "min"}, {"top": 2}], ids=str)
-@pytest.mark.every(4)
+@pytest.mark.every(8)
 def test_decisions_are_those_of_the_library(client, network, name, options):
     net = network(name)
     starts, ends = random_lines(net, 4, seed=2)

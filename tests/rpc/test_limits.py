@@ -58,6 +58,12 @@ def kinks(dims: int, count: int = 170) -> list[tuple[np.ndarray, np.ndarray]]:
     return [(weight, -np.arange(1.0, count + 1)), (np.ones((1, count)), np.zeros(1))]
 
 
+def rivals() -> list[tuple[np.ndarray, np.ndarray]]:
+    """Return the layers of `kinks` with a second output, which is always smaller."""
+    first, (weight, bias) = kinks(1)
+    return [first, (np.vstack([weight, 0 * weight]), np.append(bias, -1.0))]
+
+
 def write_padded(path: Path, size: int) -> None:
     """Write a model's file of so many bytes."""
     write_nnet(path, kinks(1, 3))
@@ -70,6 +76,7 @@ def write_padded(path: Path, size: int) -> None:
 def tight(tmp_path_factory):
     folder = tmp_path_factory.mktemp("few")
     write_nnet(folder / "kinks.nnet", kinks(1))
+    write_nnet(folder / "rivals.nnet", rivals())
     write_nnet(folder / "strips.nnet", kinks(2, 20))
     write_nnet(folder / "tent30.nnet", tent_layers(30))
     for name, size in (("under", 19_999), ("at", 20_000), ("over", 20_001)):
@@ -100,7 +107,7 @@ def check_limit(name: str, ask: Callable[[int], object], limit: int) -> None:
 
 CALLS = {
     "restrict": lambda client, starts, ends: client.restrict_many("kinks", starts, ends),
-    "decide": lambda client, starts, ends: client.decide_many("kinks", starts, ends),
+    "decide": lambda client, starts, ends: client.decide_many("rivals", starts, ends),
     "attribute": lambda client, starts, ends: client.attribute("kinks", ends, starts),
 }
 
@@ -116,13 +123,14 @@ def test_lines_per_call(client: Client, call_name: str):
 
 
 @pytest.mark.parametrize("call_name", ["restrict", "decide", "sweep"])
+@pytest.mark.every(3)
 def test_breaks_per_line(client: Client, call_name: str):
     def ask(breaks: int) -> None:
         end = [breaks - 1.5]
         if call_name == "sweep":
             assert sum(len(part) for part in client.sweep("kinks", [0.0], end)) == breaks - 1
         elif call_name == "decide":
-            client.decide("kinks", [0.0], end)
+            client.decide("rivals", [0.0], end)
         else:
             assert len(client.restrict("kinks", [0.0], end).alphas) == breaks
 

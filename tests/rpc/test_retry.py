@@ -77,6 +77,7 @@ class FlakyServer:
 
 
 @pytest.mark.parametrize("after", [0, 1, 2])
+@pytest.mark.every(2)
 def test_an_answer_that_breaks_off_is_requested_again(after):
     with FlakyServer(2, after=after) as server, Client(server.address) as client:
         line = client.restrict("any", [0.0], [1.0], values=False)

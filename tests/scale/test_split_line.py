@@ -51,7 +51,7 @@ def test_a_tent_is_bit_for_bit_the_same(max_points):
 
 @pytest.mark.parametrize("ties", [False, True])
 @pytest.mark.parametrize("seeds", [range(7), pytest.param(range(7, 140), marks=pytest.mark.slow)])
-@pytest.mark.every(2)
+@pytest.mark.slow
 def test_networks_of_every_kind_are_the_same_split_after_two_points(ties, seeds):
     split_lines = 0
     for seed in seeds:

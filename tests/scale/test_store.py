@@ -66,6 +66,7 @@ def test_a_second_run_does_nothing(copy):
         ({"resume": False}, "a store already"),
     ],
 )
+@pytest.mark.every(3)
 def test_another_network_job_or_lines_are_refused_and_change_nothing(copy, change, word):
     before = content(copy)
     options = {"network": small_network(), "lines": pairs(), "out": copy}
@@ -86,7 +87,7 @@ def test_other_lines_in_a_gap_leave_no_trace(copy, complete_store):
 
 
 @pytest.mark.parametrize("harm", ["flip", "cut", "empty", "remove", "replace"])
-@pytest.mark.every(2)
+@pytest.mark.every(6)
 def test_damaged_shards_are_named_and_computed_again(copy, complete_store, harm):
     store = xl.scale.open(copy)
     names = list(store.index.records)

@@ -24,6 +24,7 @@ ACAS_SIZES |= {"9": (4, 4), "10": (4, 4)}  # disjuncts and constraints of the AC
 
 
 @pytest.mark.parametrize("name", sorted(BAD))
+@pytest.mark.every(2)
 def test_a_bad_file_gets_its_error_and_its_place(name: str, tmp_path: Path):
     data, says, place = BAD[name]
     (tmp_path / name).write_bytes(data)

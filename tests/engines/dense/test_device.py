@@ -108,7 +108,7 @@ def assert_same(one: xl.Restrictions, two: xl.Restrictions) -> None:
 @pytest.mark.parametrize("lines", [1, 9])
 @pytest.mark.parametrize("memory", [None, 1 << 17])
 @pytest.mark.parametrize("name", NETWORKS)
-@pytest.mark.every(3)
+@pytest.mark.every(12)
 def test_the_same_bits(name, memory, lines, pretend_device):
     model, shape = build(name)
     starts, ends = torch.randn(2, lines, *shape, dtype=torch.float64) * 2
@@ -124,6 +124,7 @@ def test_the_same_bits(name, memory, lines, pretend_device):
 
 
 @pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.every(3)
 def test_the_same_in_single_precision(name, pretend_device):
     model, shape = build(name)
     starts, ends = torch.randn(2, 5, *shape)
@@ -153,6 +154,7 @@ def test_the_same_gradients(name, memory, pretend_device):
 
 
 @pytest.mark.parametrize("seed", range(6))
+@pytest.mark.every(3)
 def test_ties_are_left_to_the_host(seed, pretend_device):
     """Small integers: units that cross together, or on a break, or stay on zero."""
     g = torch.Generator().manual_seed(seed)
@@ -170,7 +172,7 @@ def test_ties_are_left_to_the_host(seed, pretend_device):
 
 
 @pytest.mark.parametrize("seed", range(25))
-@pytest.mark.every(4)
+@pytest.mark.every(24)
 def test_random_graphs(seed, pretend_device):
     model, start, end = random_graph(seed)
 
@@ -187,6 +189,7 @@ def test_random_graphs(seed, pretend_device):
 
 
 @pytest.mark.parametrize("scale", [1e300, 1e200, 1e-300])
+@pytest.mark.every(3)
 def test_enormous_and_tiny_values(scale, pretend_device):
     for name in ("relu", "residual"):
         model, shape = build(name)
@@ -209,6 +212,7 @@ def test_overflow_is_an_error(pretend_device):
 
 
 @pytest.mark.parametrize("capacity", [9, 40, 150])
+@pytest.mark.every(2)
 def test_a_device_that_runs_out_of_memory(capacity, pretend_device, monkeypatch):
     model, shape = build("residual")
     starts, ends = torch.randn(2, 5, *shape, dtype=torch.float64) * 3
@@ -251,6 +255,7 @@ def count_reads_per_node(monkeypatch, run: Callable[[], object]) -> list[int]:
     ("name", "max_reads"), [("relu", 3), ("leaky", 4), ("prelu", 3), ("residual", 3), ("pooled", 10)]
 )
 @pytest.mark.parametrize("lines", [1, 9])
+@pytest.mark.every(9)
 def test_a_node_synchronizes_a_few_times_at_most(name, max_reads, lines, pretend_device, monkeypatch):
     """The range of the input, the number of crossings for each knot, and whether any are close; maxima read more."""
     model, shape = build(name)
@@ -268,6 +273,7 @@ def test_a_node_synchronizes_a_few_times_at_most(name, max_reads, lines, pretend
 
 
 @pytest.mark.parametrize("points", [2, 7, 50])
+@pytest.mark.every(2)
 def test_parts_and_segments(points, pretend_device):
     """A line in parts, and one that is split into segments first, each swept by itself."""
     model, shape = build("residual")

@@ -58,7 +58,7 @@ def assert_same(one: xl.Restrictions, two: xl.Restrictions) -> None:
 
 
 @pytest.mark.parametrize("widths", [(5, 50, 50, 50, 5), (2, 7, 3, 11, 2), (30, 200, 100, 1), (1, 64, 64, 64, 3)])
-@pytest.mark.every(2)
+@pytest.mark.every(4)
 def test_the_same_bits(widths, used_fused_path, monkeypatch):
     model = build_mlp(*widths)
     starts, ends = torch.randn(2, 40, widths[0], dtype=torch.float64) * 3
@@ -91,6 +91,7 @@ def test_the_same_gradients(used_fused_path, monkeypatch):
 
 
 @pytest.mark.parametrize("seed", range(6))
+@pytest.mark.every(3)
 def test_ties_are_left_to_the_general_path(seed, used_fused_path, monkeypatch):
     """Small integers: units that cross together, or on a break, or stay on zero."""
     g = torch.Generator().manual_seed(seed)

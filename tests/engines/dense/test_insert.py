@@ -22,6 +22,7 @@ class Residual(nn.Module):
 
 
 @pytest.mark.parametrize("rows", [1, 3, 50])
+@pytest.mark.every(3)
 def test_the_size_of_a_block_changes_no_bit(rows, monkeypatch):
     torch.manual_seed(0)
     wide = nn.Sequential(nn.Linear(6, 40), nn.ReLU(), nn.Linear(40, 40), nn.LeakyReLU(0.1), nn.Linear(40, 3))

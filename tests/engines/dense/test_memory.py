@@ -16,6 +16,7 @@ from exactline.network import as_network
 
 @pytest.mark.parametrize("capacity", [9, 40, 150])  # points
 @pytest.mark.parametrize("stage", ["advancing", "inserting"])
+@pytest.mark.every(3)
 def test_dense_sweep_continues_with_half_the_points(capacity, stage, monkeypatch):
     monkeypatch.setattr(engine, "insert_relu_breaks", lambda *_: None)  # a device has no fused path
     torch.manual_seed(0)

@@ -33,7 +33,7 @@ def assert_same(
 
 
 @pytest.mark.parametrize("seed", [*range(9), *range(10, 16)])
-@pytest.mark.every(3)
+@pytest.mark.every(15)
 def test_random_graphs(seed):
     assert_same(*random_graph(seed))
 
@@ -58,7 +58,7 @@ def test_a_device_sweeps_small_networks_densely(monkeypatch):
 
 
 @pytest.mark.parametrize("memory", [1, 1 << 12, 1 << 15, 1 << 20])
-@pytest.mark.every(4)
+@pytest.mark.slow
 def test_every_segment_size(memory):
     for seed in (3, 8):
         assert_same(*random_graph(seed), memory=memory)
@@ -76,6 +76,7 @@ def test_says_which_engine_ran_and_why():
 
 
 @pytest.mark.parametrize("seed", [0, 4, 5, 7, 11, 18])
+@pytest.mark.every(6)
 def test_gradients_by_patches(seed):
     """Integrals of gradients agree with the dense engine, also where some segments are swept densely."""
     model, start, end = random_graph(seed)
@@ -90,6 +91,7 @@ def test_gradients_by_patches(seed):
 @pytest.mark.parametrize(
     ("side", "kernel", "stride", "padding"), [(3, 3, 1, 1), (4, 4, 2, 1), (5, 5, 1, 2), (3, 3, 2, 2)]
 )
+@pytest.mark.every(2)
 def test_gradients_where_a_kernel_is_as_large_as_its_map(side, kernel, stride, padding):
     """The gradient of one output is then a patch of the size of the map that is not aligned with it."""
     torch.manual_seed(side + padding)
@@ -144,7 +146,7 @@ def test_streams_with_both_engines():
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.every(3)
+@pytest.mark.every(9)
 def test_every_family(family):
     """Networks of every kind, small as they are; the engine is forced."""
     for seed in range(3):
@@ -155,6 +157,7 @@ def test_every_family(family):
         assert_same(model.eval().double(), start.mul(2).round() if seed else start, end)
 
 
+@pytest.mark.slow
 def test_ties_everywhere_and_every_segment_size():
     """Small integers: crossings coincide, and fall on the ends of segments."""
     for seed in (100, 101):
@@ -183,6 +186,7 @@ def test_ties_in_every_family(family):
 
 
 @pytest.mark.parametrize("pooled", [False, True])
+@pytest.mark.every(2)
 def test_images_of_uniform_blocks_need_no_dense_fallback(pooled):
     """Equal pixels break together and tie in every window, all along the line."""
     pool = [nn.MaxPool2d(2), nn.Conv2d(8, 8, 3, 1, 1)] if pooled else [nn.Conv2d(8, 8, 4, 2, 1)]
@@ -282,6 +286,7 @@ def test_drift_is_not_handed_over_to_the_dense_engine(seed):
 
 
 @pytest.mark.parametrize("scale", [1e12, 1e13, 1e15])
+@pytest.mark.every(2)
 def test_clamps_that_are_steps(scale):
     """Both knots of a unit at one alpha, up to rounding: the value steps from one to the other."""
     model = nn.Sequential(nn.Conv2d(1, 1, 1, bias=False), nn.Hardtanh(0.0, 1.0)).double().eval()

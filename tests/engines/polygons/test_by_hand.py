@@ -79,6 +79,7 @@ def test_polygons_are_those_found_by_hand(name):
 
 
 @pytest.mark.parametrize("name", CASES)
+@pytest.mark.every(2)
 def test_lines_along_edges_and_through_corners_have_the_breaks_of_the_line(name):
     network, _ = CASES[name]
     plane = xl.restrict_plane(network, SQUARE)

@@ -230,6 +230,7 @@ def check_points(study: AdvisoryMaps, m: AdvisoryMap, count: int) -> None:
 
 
 @pytest.mark.parametrize("which", [0, 6])
+@pytest.mark.every(2)
 def test_the_map_agrees_with_the_network_at_random_points(ours: AdvisoryMaps, which: int):
     check_points(ours, ours.maps[which], 100_000)
 

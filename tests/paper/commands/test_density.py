@@ -113,7 +113,7 @@ def test_an_option_may_be_repeated(run, files):
         (("--out", "loan.nnet"), 6, "folder cannot be created"),
     ],
 )
-@pytest.mark.every(6)
+@pytest.mark.every(12)
 def test_invalid_studies_are_refused(run, files, arguments, status, words):
     found, out, err = run("study", "density", *arguments)
     assert (found, out) == (status, ""), err

@@ -90,7 +90,7 @@ def test_all_writes_one_report(run, tmp_path):
         (("all", "--data", "absent"), 6, "convSmallRELU__Point.onnx"),
     ],
 )
-@pytest.mark.every(2)
+@pytest.mark.every(4)
 def test_invalid_studies_are_refused(run, arguments, status, words):
     found, out, err = run("study", *arguments, "--out", "out", "--no-pictures")
     assert (found, out) == (status, "")
