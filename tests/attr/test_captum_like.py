@@ -240,7 +240,7 @@ def layers_agree(kind: str, names: tuple[str, ...], steps: int, most: float) -> 
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.every(2)
+@pytest.mark.slow
 def test_layers_are_the_limit_of_captum(kind: str):
     layers_agree(kind, LAYERS[1::3], 2_000, 1e-3)
 
@@ -252,7 +252,7 @@ def test_layers_agree_with_captum_with_many_steps(kind: str):
 
 
 @pytest.mark.parametrize("inplace", [False, True])
-@pytest.mark.every(2)
+@pytest.mark.slow
 def test_the_flow_through_a_layer_is_the_change_of_the_output(inplace: bool):
     model = seeded(lambda: Residual(inplace)).double().eval()
     change = (model(X) - model(Y))[:, 1].detach()
@@ -276,6 +276,7 @@ def test_the_conductance_of_a_unit_is_the_sum_of_its_neuron_conductances():
         assert torch.allclose(found.flatten(1).sum(1), layer[:, *unit], atol=1e-13)
 
 
+@pytest.mark.slow
 def test_layers_may_return_tuples_and_models_may_end_smoothly_or_be_functions():
     model = nn.Sequential(seeded(dense), Pair()).eval()
     function = lambda x: torch.softmax(sum(model(x)), -1)  # noqa: E731
@@ -286,6 +287,7 @@ def test_layers_may_return_tuples_and_models_may_end_smoothly_or_be_functions():
             assert gap(ours, sample(kind, function, layer, steps=2_000, **call)) < 1e-3
 
 
+@pytest.mark.slow
 def test_layers_with_divisors_held():
     class Divided(nn.Module):
         def __init__(self) -> None:

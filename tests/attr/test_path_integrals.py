@@ -56,7 +56,7 @@ def naive(network: xl.Network, line: xl.Restriction, target: int = 0) -> Tensor:
 
 
 @pytest.mark.parametrize("part", PARTS)
-@pytest.mark.every(3)
+@pytest.mark.slow
 def test_integrals_are_complete_and_equal_the_sum_over_pieces(part: int):
     for seed in range(part * SEEDS // 7, (part + 1) * SEEDS // 7):
         family, network, start, end = random_case(seed)
@@ -71,7 +71,7 @@ def test_integrals_are_complete_and_equal_the_sum_over_pieces(part: int):
 
 @pytest.mark.parametrize("memory", [1, 20_000])
 @pytest.mark.parametrize("seeds", [range(0, 28, 4), pytest.param(range(28, SEEDS, 4), marks=pytest.mark.slow)], ids=str)
-@pytest.mark.every(2)
+@pytest.mark.slow
 def test_integrals_do_not_depend_on_memory_or_other_lines(memory: int, seeds: range):
     for seed in seeds:
         family, network, start, end = random_case(seed)

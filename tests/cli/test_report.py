@@ -64,6 +64,7 @@ def test_missing_values_are_computed_by_the_network(run, tmp_path):
     assert len(data_of(tmp_path / "line.html")["curves"]) == 2
 
 
+@pytest.mark.slow
 def test_invalid_reports_are_refused_and_nothing_is_written(run, tmp_path):
     run(*LINE)
     run(*PLANE)

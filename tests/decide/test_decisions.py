@@ -140,6 +140,7 @@ def test_differences_lost_in_rounding_are_ties_or_true(offset):
         assert {0, 1} >= {i.label for i in found}
 
 
+@pytest.mark.slow
 def test_equal_outputs_that_round_differently_are_tied_everywhere():
     for seed in range(12):
         g = torch.Generator().manual_seed(seed)

@@ -41,6 +41,7 @@ def assert_agrees(seed: int) -> None:
 
 
 @pytest.mark.parametrize("block", range(QUICK // 20))
+@pytest.mark.slow
 def test_functionals_agree_with_rational_arithmetic(block):
     for seed in range(20 * block, 20 * block + 20):
         assert_agrees(seed)

@@ -51,6 +51,7 @@ def test_the_line_between_digits_is_the_library_s(facts, digits):
     ]
 
 
+@pytest.mark.slow
 def test_the_network_changes_its_class_at_the_boundaries(facts, digits):
     network, images, _ = digits
     for interval in facts["digits"]["intervals"]:

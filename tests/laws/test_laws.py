@@ -75,7 +75,7 @@ def test_an_operator_without_samples_is_really_out_of_reach(key, monkeypatch):
 
 
 @every_sample
-@pytest.mark.every(3)
+@pytest.mark.every(6)
 def test_a_sample_brings_its_operator_to_its_rule(sample):
     assert study(sample).calls
 
@@ -90,6 +90,7 @@ def test_a_sample_knows_whether_it_is_rewritten(sample):
 
 
 @every_sample
+@pytest.mark.every(2)
 def test_the_network_is_torchs_own_forward(sample):
     found = study(sample)
     generator = torch.Generator().manual_seed(1)

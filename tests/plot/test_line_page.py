@@ -168,6 +168,7 @@ def test_one_of_several_outputs_is_shown(tmp_path):
         ((300,), None, "table"),
     ],
 )
+@pytest.mark.every(3)
 def test_an_input_is_an_image_or_a_table(shape, image, kind, tmp_path):
     start, end = torch.zeros(shape), torch.rand(shape, generator=torch.Generator().manual_seed(0))
     line = xl.restrict(nn.Flatten(), start, end)

@@ -189,6 +189,7 @@ def test_special_characters_in_names_are_text():
     assert legend_texts(ax)[0].startswith("_under ")
 
 
+@pytest.mark.slow
 def test_many_polygons_become_pixels_in_vector_formats_and_text_stays(tmp_path, monkeypatch):
     for limit, style in ((50_000, "regions"), (3, "regions"), (50_000, "decisions"), (3, "decisions")):
         monkeypatch.setattr(module, "MAX_VECTOR_POLYGONS", limit)

@@ -138,6 +138,7 @@ def test_a_call_without_lines(client, network):
 @pytest.mark.parametrize(
     "options", [{}, {"memory": 1}, {"memory": 2000}, {"seconds": 30.0}, {"values": False}], ids=str
 )
+@pytest.mark.every(3)
 def test_a_sweep_has_the_parts_of_the_library(client, network, options):
     ours = list(client.sweep("tent6", [0.0], [1.0], **options))
     theirs = list(xl.sweep(network("tent6"), [0.0], [1.0], **options))

@@ -113,7 +113,7 @@ CALLS = {
 
 
 @pytest.mark.parametrize("call_name", CALLS)
-@pytest.mark.every(3)
+@pytest.mark.slow
 def test_lines_per_call(client: Client, call_name: str):
     check_limit(
         "lines_per_call",
@@ -137,6 +137,7 @@ def test_breaks_per_line(client: Client, call_name: str):
     check_limit("breaks_per_line", ask, LIMITS["breaks_per_line"])
 
 
+@pytest.mark.slow
 def test_polygons_per_plane(client: Client):
     def ask(polygons: int) -> None:
         right = polygons - 0.5
@@ -240,6 +241,7 @@ def test_legacy_lines_per_call(tight: ServerProcess):
     )
 
 
+@pytest.mark.slow
 def test_legacy_lines_per_call_with_pauses(tight: ServerProcess):
     """A worker that takes over after a pause starts counting at 0, but the server does not."""
 
@@ -391,6 +393,7 @@ def test_queue_length(tight: ServerProcess):
         wait_until(lambda: client.stats().busy == 0, 10)
 
 
+@pytest.mark.slow
 def test_call_seconds(tight: ServerProcess):
     """The server ends a call whose worker hangs, and one whose client sends nothing, and names the limit."""
     found: dict[str, tuple[float, object]] = {}

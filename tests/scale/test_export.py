@@ -30,6 +30,7 @@ def test_parquet(store, tmp_path):
         assert row["start_0"] == decided.line.lines.starts[0][0].tolist()
 
 
+@pytest.mark.slow
 def test_zarr(store, tmp_path):
     zarr = pytest.importorskip("zarr")
     store.export(tmp_path / "all.zarr")

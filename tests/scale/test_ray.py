@@ -31,6 +31,7 @@ def lines_with_errors(count: int):
     return lines
 
 
+@pytest.mark.slow
 def test_ray_answers_as_this_process_does(tmp_path):
     here = xl.scale.run(small_network(), lines_with_errors(400), out=tmp_path / "here")
     there = xl.scale.run(small_network(), lines_with_errors(400), out=tmp_path / "there", backend="ray", workers=2)

@@ -40,7 +40,7 @@ def assert_equal(split: Restriction, whole: Restriction) -> None:
 
 
 @pytest.mark.parametrize("max_points", [1 << 20, 40])
-@pytest.mark.every(2)
+@pytest.mark.slow
 def test_a_tent_is_bit_for_bit_the_same(max_points):
     start, end = torch.zeros(1, dtype=torch.float64), torch.ones(1, dtype=torch.float64)
     split, count = split_here(tent_network(12), start, end, 16, max_points=max_points)

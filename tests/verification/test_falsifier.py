@@ -294,6 +294,7 @@ def test_softmax_changes_no_order_and_other_constraints_of_it_are_refused():
         ({"property": Property.of([0.0], [1.0], [[1.0, 1.0]], [0.0])}, "outputs"),
     ],
 )
+@pytest.mark.every(3)
 def test_what_makes_no_sense_is_refused(change: dict[str, object], says: str):
     given = {"network": as_network(nn.ReLU(), [torch.zeros(1)]), "property": at_least(2.0, [0.0], [1.0]), "lines": 2}
     given |= change

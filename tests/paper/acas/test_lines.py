@@ -219,6 +219,7 @@ def test_published_networks_have_the_known_numbers_of_breaks(data: Path, name: s
     assert found.break_statistics("distance") == (pytest.approx(mean), least, most)
 
 
+@pytest.mark.slow
 def test_strong_left_inside_weak_left_is_seen_exactly_and_missed_by_samples(data: Path, tmp_path: Path):
     found, seconds = run_published(data, "1_1.nnet")
     (line,) = found.lines_of("single distance")

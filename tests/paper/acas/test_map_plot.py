@@ -51,7 +51,7 @@ def pixels(figure: Figure, ax: Axes) -> tuple[np.ndarray, np.ndarray]:
 
 @pytest.mark.parametrize("which", [0, 1])
 @pytest.mark.parametrize("side", [0, 1])
-@pytest.mark.every(6)
+@pytest.mark.slow
 def test_every_pixel_has_the_colour_of_its_advice(ours: AdvisoryMaps, which: int, side: int):
     m = ours.maps[which]
     with rc_context(ACAS_STYLE):

@@ -185,6 +185,7 @@ def test_areas_agree_with_a_fine_numeric_integral(ours: AdvisoryMaps):
     assert weight[edge].sum() < 0.03 * pi * DEFAULT_REACH_FEET**2
 
 
+@pytest.mark.slow
 def test_every_region_has_its_advice_at_its_inner_point(ours: AdvisoryMaps):
     for m in ours.maps:
         places = torch.tensor([(z.rho, z.theta) for z in m.regions], dtype=torch.float64)
@@ -235,6 +236,7 @@ def test_the_map_agrees_with_the_network_at_random_points(ours: AdvisoryMaps, wh
     check_points(ours, ours.maps[which], 100_000)
 
 
+@pytest.mark.slow
 def test_the_tables_agree_with_the_maps(ours: AdvisoryMaps, tmp_path: Path):
     assert [p.name for p in save_report(ours, tmp_path)] == ["areas.csv", "regions.csv", "report.md"]
     areas, regions = rows((tmp_path / "areas.csv").read_text()), rows((tmp_path / "regions.csv").read_text())

@@ -26,6 +26,7 @@ def rings(run, tmp_path):
     return ("--network", "rings.onnx", "--no-normalize")
 
 
+@pytest.mark.slow
 def test_all_pictures_and_tables_are_written(run, tmp_path):
     status, out, err = run("study", "acas", "--out", "deep/folder")
     assert (status, err) == (0, "")

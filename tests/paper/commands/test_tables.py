@@ -66,6 +66,7 @@ def test_json_agrees_with_the_tables(run, tmp_path):
     assert sorted(Path(name).name for name in found["files"]) == IG
 
 
+@pytest.mark.slow
 def test_all_writes_one_report(run, tmp_path):
     status, _, err = run("study", "all", "--out", "out", "--images", 2, "--network", "normal")
     assert (status, err) == (0, "")

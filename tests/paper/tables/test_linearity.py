@@ -81,6 +81,7 @@ def test_breaks_lengths_and_densities_of_a_network_solved_by_hand(hand):
     assert hand.pool_normal_ratios("hand", "PGD", random=True) == pytest.approx([2 if up else 1 for up in ups])
 
 
+@pytest.mark.slow
 def test_the_tangent_plane_of_a_network_solved_by_hand(hand):
     """On the piece after k units the gradient is (1 + k, 1), at the image (1, 1): off by k / (1 + k) and by 0."""
     widths = [Fraction(1, 12), *[Fraction(1, 6)] * 5, Fraction(1, 12)]
@@ -99,6 +100,7 @@ def test_wrong_predictions_are_left_out(study):
     assert linearity_report.build_table3(found).rows[0][2] == "1 of 2"
 
 
+@pytest.mark.slow
 def test_an_image_whose_lines_have_length_0_is_no_error(study):
     """Black pixels never move: all five lines are points and give no ratio."""
     found = study(np.zeros((1, 1, 1, 2)), (3,))
