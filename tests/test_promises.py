@@ -115,7 +115,7 @@ def test_the_answer_does_not_depend_on_memory_or_other_lines(family, tied):
 
 
 @pytest.mark.parametrize("family", ["mlp", "mixed", "residual", "normed"])
-@pytest.mark.slow
+@pytest.mark.every(4)
 def test_origins_equal_those_of_the_oracle_under_ties(family):
     for seed in range(12):
         generator = torch.Generator().manual_seed(seed)

@@ -59,7 +59,6 @@ def test_a_unit_that_falls_from_large_to_tiny_values():
     assert_same(model, torch.zeros(1, 6, 6, dtype=torch.float64), torch.rand(1, 6, 6, dtype=torch.float64) + 0.75)
 
 
-@pytest.mark.slow
 def test_segments_with_too_many_numbers_are_halved(monkeypatch):
     monkeypatch.setattr(segmentation, "MIN_SEGMENT_BREAKS", 2)
     patches, _ = assert_same(*random_graph(3), memory=1)

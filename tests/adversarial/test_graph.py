@@ -311,7 +311,6 @@ def test_a_named_tuple_is_a_tuple_or_refused():
     ],
     ids=["branch", "mask", "item", "slice", "numpy", "loop"],
 )
-@pytest.mark.every(3)
 def test_data_dependent_control_flow_is_refused(function):
     assert_refused(xl.CaptureError, xl.restrict, Function(function), START, END)
 

@@ -63,7 +63,6 @@ def test_max_breaks_of_one_and_of_all_breaks():
     assert breaks(almost) == [k / 8 for k in range(8)]
 
 
-@pytest.mark.slow
 def test_seconds_stop_a_tent_of_depth_60_with_a_correct_partial_result():
     model = tent(60)
     xl.restrict(model, [0.0], [2.0**-70])  # the capture is not timed
@@ -191,7 +190,6 @@ def test_whole_numbers_given_as_floats_are_read_or_refused():
             assert line.complete
 
 
-@pytest.mark.slow
 def test_the_sweep_of_a_wide_layer_stays_within_its_memory():
     # 3,000 units with distinct crossings: all points at once would be 3,000 x 3,000 numbers, 72 MB a copy
     code = """

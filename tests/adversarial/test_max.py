@@ -82,7 +82,6 @@ def test_max_then_relu_unfused_has_an_additional_break_at_one_third():
     assert breaks(line) == [0.0, 0.25, pytest.approx(1 / 3, abs=1e-15), 0.5, 1.0]
 
 
-@pytest.mark.slow
 def test_thirty_thousand_windows_of_three_bit_numbers_match_the_envelope():
     starts, ends = random_windows(30_000, 4, 7)
     lines = xl.restrict_many(ROW_MAXIMUM, starts, ends, values=False)
@@ -505,7 +504,6 @@ def test_all_unsupported_nodes_are_listed_at_once():
     assert [node.split(":")[0] for node in error.nodes] == ["1", "3", "4"]
 
 
-@pytest.mark.slow
 def test_attention_is_refused():
     layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True).eval()
     assert_refused(xl.UnsupportedError, xl.restrict, layer, torch.zeros(3, 8), torch.ones(3, 8))

@@ -81,7 +81,6 @@ def test_tf32_is_off_during_a_sweep_and_restored_after_it():
 
 
 @pytest.mark.skipif(not hasattr(torch.backends, "fp32_precision"), reason="this torch has only the old switches")
-@pytest.mark.slow
 def test_the_new_switches_for_tf32_work_and_are_restored():
     # torch refuses to read its old switches once a new one was set; torch.export works with both of these settings
     code = """
@@ -297,7 +296,6 @@ def test_four_threads_may_capture_four_modules_at_once():
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.slow
 def test_concurrent_calls_restore_the_precision_of_the_caller():
     # a call that ends while another one runs must not turn TF32 on for it
     model = tent(9)

@@ -203,7 +203,7 @@ def test_images_of_uniform_blocks_need_no_dense_fallback(pooled):
 
 
 @pytest.mark.parametrize("name", ["eran/mnist/mnist_conv_maxpool.onnx", "eran/mnist/convSmallRELU__Point.onnx"])
-@pytest.mark.slow
+@pytest.mark.every(2)
 def test_digits_on_black_need_no_dense_fallback(data, name):
     """Most pixels of such images are equal, and some units of trained networks have tiny weights."""
     pixels = gzip.decompress((data / "images/t10k-images-idx3-ubyte.gz").read_bytes())[16:]
