@@ -1,0 +1,387 @@
+"""Read the graph of an ONNX model node by node into a network."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ...errors import FileError, NumberError, UnsupportedError
+from ...network.builder import (
+    MULTIPLIES_INPUTS,
+    MUST_BE_LAST,
+    SmoothOutput,
+    UnsupportedOperator,
+    UnusableValue,
+)
+from ...network.graph import Network
+from ...network.scalar_functions import ScalarFunction, SourceOperator
+from ...ops.base import Input
+from .. import limits
+from ..graph_builder import OperatorRecorder
+from .inputs import InputShapes
+from .rejection import infer_shape
+from .tensors import FLOAT_TYPES, TensorReader, make_damaged_error
+from .unsupported import UNSUPPORTED_REASONS, explain_unsupported
+from .values import OPERATORS, ConstantData, DependentValue, OnnxNode, OperatorReader, Shape, Value
+
+OLDEST_OPSET, NEWEST_OPSET = 1, 28
+ONNX_DOMAINS = ("", "ai.onnx")
+STRING_ATTRIBUTE, TENSOR_ATTRIBUTE, GRAPH_ATTRIBUTE, GRAPHS_ATTRIBUTE = 3, 4, 5, 10  # AttributeProto.AttributeType
+LIST_ATTRIBUTES = (6, 7, 8)  # floats, ints, strings
+ATTRIBUTE_FIELDS = {1: "f", 2: "i", 3: "s", 4: "t", 6: "floats", 7: "ints", 8: "strings"}
+TAIL_OPERATORS = {"softmax": "Softmax", "log_softmax": "LogSoftmax", "sigmoid": "Sigmoid", "tanh": "Tanh"}
+# may follow a smooth operator at the end of a network
+TAKES_SMOOTH = (
+    *("Identity", "Dropout", "Cast", "CastLike", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Shape", "Size"),
+)
+MAX_JUDGED_NODES = 1000  # read in full after an unsupported node; further ones are judged by their type alone
+PRODUCTS = ("Mul", "MatMul", "Gemm", "Div", "Einsum")
+MISSING_OUTPUTS = {
+    "TopK": "has indices that are used, and they are discontinuous",
+    "MaxPool": "has indices that are used, and they are discontinuous",
+    "Dropout": "has a mask that is used, which is not supported",
+}
+
+
+class GraphReader:
+    """Reads the nodes that the outputs depend on, and keeps the value of each name."""
+
+    def __init__(self, model: Any, where: str, folder: Path | None, inputs: InputShapes) -> None:
+        self.graph, self.where, self.input_shapes = model.graph, where, inputs.shapes
+        self.recorder, self.tensors = OperatorRecorder(where), TensorReader(where, folder)
+        self.batch_size = inputs.batch_size
+        if self.batch_size > 1:
+            note = f"the file is for a batch of {self.batch_size}, and is read for any number of points"
+            self.recorder.graph.notes.append(note)
+        self.opset = self._read_opset(model)
+        self.values: dict[str, Value] = {"": None}
+        self.after_rejection: set[str] = set()  # names of values that depend on an unsupported node
+        self.number_problems: list[NumberError] = []
+        self.judged_nodes = 0  # that depend on an unsupported node
+        self.node_names: set[str] = set()  # of the nodes read so far
+        self.folded_numbers = 0  # in all constants that nodes computed
+
+    def _read_opset(self, model: Any) -> int:
+        """The version of ONNX's own operators that the file uses."""
+        versions = [o.version for o in model.opset_import if o.domain in ONNX_DOMAINS]
+        if not versions:
+            raise make_damaged_error("The file does not specify its operator set.", self.where)
+        version = max(versions)
+        if not OLDEST_OPSET <= version <= NEWEST_OPSET:
+            raise UnsupportedError(
+                f"Operator set {version} is not supported.",
+                where=self.where,
+                hint=f"Convert the file to a set from {OLDEST_OPSET} to {NEWEST_OPSET}, with onnx.version_converter.",
+            )
+        return version
+
+    def read_network(self) -> Network:
+        """Read the network; see `read_onnx`."""
+        order = self._sort_nodes()
+        self._read_initializers()
+        self._read_inputs()
+        for number in order:
+            self._read_node(self.graph.node[number], number)
+        outputs = self._find_outputs()
+        if self.number_problems and len(self.recorder.rejections) <= len(self.number_problems):
+            raise self.number_problems[0]
+        return self.recorder.build_network(outputs, [_shorten(o.name) for o in self.graph.output])
+
+    def _sort_nodes(self) -> list[int]:
+        """The indices of the nodes that the outputs depend on, in an order in which they can be evaluated."""
+        if not self.graph.output:
+            raise make_damaged_error("The graph has no output.", self.where)
+        producer: dict[str, int] = {}  # index of the node that makes each value
+        for number, node in enumerate(self.graph.node):
+            for name in filter(None, node.output):
+                limits.check_limit(len(name), limits.MAX_NAME_CHARACTERS, "characters of a name", self.where)
+                if name in producer:
+                    raise make_damaged_error(f"Two nodes produce {name[:80]!r}.", self.where)
+                producer[name] = number
+        order: list[int] = []
+        is_finished: dict[int, bool] = {}  # False while the inputs of a node are visited
+        stack = [producer[o.name] for o in reversed(self.graph.output) if o.name in producer]
+        while stack:
+            number = stack[-1]
+            if number not in is_finished:
+                sources = {producer[i] for i in self.graph.node[number].input if i in producer}
+                is_finished[number] = False
+                if any(is_finished.get(s) is False for s in sources):
+                    name = self.graph.node[number].output[0]
+                    raise make_damaged_error(f"{name[:80]!r} depends on itself.", self.where)
+                stack += sorted((s for s in sources if s not in is_finished), reverse=True)
+                continue
+            stack.pop()
+            if not is_finished[number]:
+                is_finished[number] = True
+                order.append(number)
+        return sorted(order) if self._is_sorted(order, producer) else order
+
+    def _is_sorted(self, order: list[int], producer: dict[str, int]) -> bool:
+        """Whether the order of the file is an evaluation order, as the format requires."""
+        return all(producer.get(i, -1) < n for n in order for i in self.graph.node[n].input)
+
+    def _read_initializers(self) -> None:
+        """Read the weights."""
+        if self.graph.sparse_initializer:
+            raise UnsupportedError(
+                "Sparse weights are not supported.", where=self.where, hint="Store them as dense tensors."
+            )
+        for proto in self.graph.initializer:
+            if proto.name in self.values:
+                raise make_damaged_error(f"Two tensors are called {proto.name[:80]!r}.", self.where)
+            self.values[proto.name] = self.tensors.read_tensor(proto)
+
+    def _read_inputs(self) -> None:
+        """Add the inputs of the network."""
+        weights = set(self.values)
+        for info in self.graph.input:
+            if info.name in weights:
+                continue  # old files list their weights among the inputs
+            if info.name in self.values:
+                raise make_damaged_error(f"Two inputs are called {info.name[:80]!r}.", self.where)
+            tensor_type = info.type.tensor_type
+            if not info.type.HasField("tensor_type") or not tensor_type.HasField("shape"):
+                raise make_damaged_error(f"Input {info.name[:80]!r} has no shape.", self.where)
+            if tensor_type.elem_type not in FLOAT_TYPES:
+                self.recorder.begin_node(_shorten(info.name))
+                self.recorder.reject("Input", "is not a floating-point tensor")
+                self.values[info.name] = DependentValue(UnusableValue(""), (), False)
+                self.after_rejection.add(info.name)
+                continue
+            shape = self.input_shapes[info.name]
+            has_batch_dim = bool(shape) and shape[0] == 1
+            output = self.recorder.add_input(info.name[:80], shape[has_batch_dim:])
+            self.values[info.name] = DependentValue(output, shape, has_batch_dim)
+
+    def _find_outputs(self) -> list[Value]:
+        """The values that the network returns; one that cannot be returned is reported with the node that makes it."""
+        outputs: list[Value] = []
+        for output in self.graph.output:
+            if output.name not in self.values or output.name == "":
+                raise make_damaged_error(f"No node produces the output {output.name[:80]!r}.", self.where)
+            value = self.values[output.name]
+            value = value.value if isinstance(value, DependentValue) else value
+            if isinstance(value, ScalarFunction) and (value.is_boolean or value.find_jump() is not None):
+                self._report_jump(value)
+                value = UnusableValue("")
+            outputs.append(self._report_unusable(value) if isinstance(value, UnusableValue) else value)
+        return outputs
+
+    def _read_node(self, node: Any, number: int) -> None:
+        """Read one node, and store the values of its outputs."""
+        name = node.name or (node.output[0] if node.output else "") or f"{node.op_type}_{number}"
+        name = f"{name}_{number}" if name in self.node_names else name
+        self.node_names.add(name)
+        inputs = [self._find_value(i) for i in node.input]
+        onnx_node = OnnxNode(
+            recorder=self.recorder,
+            opset=self.opset,
+            op_type=node.op_type,
+            name=name,
+            attributes={},
+            output_count=len(node.output),
+            batch_size=self.batch_size,
+        )
+        follows_rejection = any(i in self.after_rejection for i in node.input)
+        try:
+            results = self._read_results(node, onnx_node, inputs)
+        except UnsupportedOperator as problem:
+            self._report_jumps(node, inputs)
+            self.recorder.begin_node(_shorten(problem.path or name))
+            self.recorder.reject(TAIL_OPERATORS.get(problem.name, problem.name) or node.op_type, str(problem))
+            results, follows_rejection = self._replace_outputs(onnx_node, inputs, node.domain), True
+        except NumberError as problem:
+            self.number_problems.append(problem)
+            self.recorder.begin_node(_shorten(name))
+            self.recorder.reject(node.op_type, "has a constant that is NaN or infinite")
+            results, follows_rejection = self._replace_outputs(onnx_node, inputs), True
+        except FileError:
+            if not follows_rejection:  # otherwise the shapes may be wrong, and the file sound
+                raise
+            results = self._replace_outputs(onnx_node, [])
+        except (AttributeError, IndexError, KeyError) as problem:
+            raise make_damaged_error("An input is missing or of the wrong kind.", self._locate(node, name)) from problem
+        except (ValueError, TypeError, ArithmeticError, RuntimeError) as problem:
+            text = (str(problem).strip().splitlines() or [type(problem).__name__])[0][:200]
+            message = f"Its attributes or inputs are invalid: {text}"
+            raise make_damaged_error(message, self._locate(node, name)) from problem
+        for index, output in enumerate(node.output):
+            if output:
+                self.values[output] = results[index] if index < len(results) else self._lack_output(onnx_node, index)
+                if follows_rejection:
+                    self.after_rejection.add(output)
+
+    def _read_results(self, node: Any, onnx_node: OnnxNode, inputs: list[Value]) -> Sequence[Value]:
+        """The values of a node's outputs.
+
+        Raises UnsupportedOperator where the node is not supported.
+        """
+        self.recorder.begin_node(_shorten(onnx_node.name))
+        read = OPERATORS.get(node.op_type) if node.domain in ONNX_DOMAINS else None
+        unknown = [v.value for v in inputs if isinstance(v, DependentValue) and isinstance(v.value, UnusableValue)]
+        self.judged_nodes += any(i in self.after_rejection for i in node.input)
+        if unknown or self.judged_nodes > MAX_JUDGED_NODES:
+            return self._judge_unknown(onnx_node, inputs, unknown)
+        if node.op_type not in TAKES_SMOOTH:
+            inputs = [self._replace_smooth(v) for v in inputs]
+            self.recorder.begin_node(_shorten(onnx_node.name))
+        if read is None:
+            raise UnsupportedOperator(explain_unsupported(node.op_type, node.domain))
+        onnx_node.attributes.update({a.name: self._read_attribute(a, node.op_type) for a in node.attribute})
+        if node.input and inputs[0] is None:
+            raise onnx_node.make_error("An input is missing.")
+        try:
+            result = read(onnx_node, inputs)
+        except ConstantData:
+            result = self._fold_as_network(read, onnx_node, inputs)
+        results = result if isinstance(result, tuple) else (result,)
+        self._count_folded(results, [*inputs, *onnx_node.attributes.values()])
+        return [self._name_source(v, onnx_node) for v in results]
+
+    def _report_jumps(self, node: Any, inputs: list[Value]) -> None:
+        """Reject the sources of discontinuous functions that an unsupported operator takes."""
+        if node.op_type not in UNSUPPORTED_REASONS or node.op_type in ("If", "Loop", "Scan"):  # these take conditions
+            return
+        functions = [v.value for v in inputs if isinstance(v, DependentValue)]
+        for function in functions:
+            if isinstance(function, ScalarFunction) and (function.is_boolean or function.find_jump() is not None):
+                self._report_jump(function)
+
+    def _report_jump(self, function: ScalarFunction) -> None:
+        """Reject the source of a discontinuous function."""
+        knot = function.find_jump()
+        at = "" if knot is None else f" (it jumps at {float(knot):g})"
+        self.recorder.begin_node(_shorten(function.source.path))
+        self.recorder.reject(function.source.name, f"is discontinuous{at}")
+
+    def _name_source(self, value: Value, node: OnnxNode) -> Value:
+        """A value that keeps the node to blame where it is a function with a jump."""
+        function = value.value if isinstance(value, DependentValue) else None
+        if not isinstance(function, ScalarFunction):
+            return value
+        return replace(value, value=replace(function, source=SourceOperator(node.op_type, node.name)))
+
+    def _fold_as_network(self, read: OperatorReader, node: OnnxNode, inputs: list[Value]) -> Value:
+        """Evaluate an operator whose data is a constant: read it as a network, and apply that to the constant."""
+        if any(isinstance(v, DependentValue) for v in inputs):
+            raise UnsupportedOperator("applies weights that depend on the input to a constant")
+        data, recorder = inputs[0].to(torch.float64), OperatorRecorder(self.where)
+        has_batch_dim = data.dim() > 0 and data.shape[0] == 1
+        recorder.begin_node("constant")
+        x = recorder.add_input("constant", data.shape[has_batch_dim:])
+        inner = replace(node, recorder=recorder, batch_size=1)
+        result = read(inner, [DependentValue(x, tuple(data.shape), has_batch_dim), *inputs[1:]])
+        results = result if isinstance(result, tuple) else (result,)
+        network = recorder.build_network([v.value for v in results])
+        point = data if has_batch_dim else data[None]
+        values = network.evaluate([point], network.outputs)
+        folded = [values[i] for i in network.outputs]
+        folded = [f if t is None else t.apply(f) for f, t in zip(folded, network.tails, strict=True)]
+        return tuple(f.reshape(v.shape) for f, v in zip(folded, results, strict=True))
+
+    def _replace_smooth(self, value: Value) -> Value:
+        """A value that other operators may use: the output of a smooth operator is refused, and a placeholder used."""
+        if not isinstance(value, DependentValue) or not isinstance(value.value, SmoothOutput):
+            return value
+        self.recorder.begin_node(_shorten(value.value.path))
+        self.recorder.reject(TAIL_OPERATORS[value.value.tail.name], MUST_BE_LAST)
+        return self._make_placeholder(value.shape)
+
+    def _make_placeholder(self, shape: Shape) -> DependentValue:
+        """A value of known shape that stands for the output of an unsupported node, to judge the nodes after it."""
+        has_batch_dim = bool(shape) and shape[0] == 1
+        limits.count_elements(shape, "the result", self.where, limits.MAX_VALUE_ELEMENTS)
+        output = self.recorder.graph.add_node(Input(), [], shape[has_batch_dim:])
+        return DependentValue(output, shape, has_batch_dim)
+
+    def _replace_outputs(self, node: OnnxNode, inputs: list[Value], domain: str = "") -> list[Value]:
+        """Values for all outputs of an unsupported node."""
+        depends = not inputs or any(_depends_on_input(v) for v in inputs)
+        unknown = DependentValue(UnusableValue("", depends_on_input=depends), (), False)
+        results: list[Value] = [unknown] * node.output_count
+        is_known = all(not isinstance(v, DependentValue) or not isinstance(v.value, UnusableValue) for v in inputs)
+        shape = infer_shape(node, inputs) if depends and is_known and domain in ONNX_DOMAINS else None
+        if shape is not None and results:
+            results[0] = self._make_placeholder(shape)
+        return results
+
+    def _lack_output(self, node: OnnxNode, index: int) -> DependentValue:
+        """The value of an output that readers do not make, such as the indices of a maximum."""
+        reason = MISSING_OUTPUTS.get(node.op_type, f"has an output {index} that is used, which is not supported")
+        return DependentValue(UnusableValue(reason, smooth_source=SourceOperator(node.op_type, node.name)), (), False)
+
+    def _judge_unknown(self, node: OnnxNode, inputs: list[Value], unknown: list[UnusableValue]) -> Sequence[Value]:
+        """Judge a node of inputs whose shapes are not known by its type alone; its outputs are unknown too."""
+        for value in unknown:
+            self._report_unusable(value)
+        if node.op_type not in TAKES_SMOOTH:
+            inputs = [self._replace_smooth(v) for v in inputs]
+        self.recorder.begin_node(_shorten(node.name))
+        if node.op_type in UNSUPPORTED_REASONS:
+            raise UnsupportedOperator(UNSUPPORTED_REASONS[node.op_type])
+        if node.op_type in PRODUCTS and sum(_depends_on_input(v) for v in inputs) > 1:
+            raise UnsupportedOperator(MULTIPLIES_INPUTS)
+        source = SourceOperator(node.op_type, node.name) if node.op_type in TAIL_OPERATORS.values() else None
+        reason = MUST_BE_LAST if source else ""
+        depends = any(_depends_on_input(v) for v in inputs)
+        return [DependentValue(UnusableValue(reason, source, depends), (), False)] * node.output_count
+
+    def _report_unusable(self, value: UnusableValue) -> UnusableValue:
+        """Reject the node that makes a value nothing may use, unless it is reported already."""
+        if value.smooth_source and value.reason:
+            self.recorder.begin_node(_shorten(value.smooth_source.path))
+            self.recorder.reject(value.smooth_source.name, value.reason)
+        return UnusableValue("")
+
+    def _count_folded(self, results: Sequence[Value], inputs: Sequence[Value]) -> None:
+        """Count the numbers in constants that a node computed; views of its inputs take no memory."""
+        inputs_at = {v.untyped_storage().data_ptr() for v in inputs if isinstance(v, Tensor)}
+        new = [v for v in results if isinstance(v, Tensor) and v.untyped_storage().data_ptr() not in inputs_at]
+        self.folded_numbers += sum(v.numel() for v in new)
+        what = "numbers in constants that nodes compute"
+        limits.check_limit(self.folded_numbers, limits.MAX_FOLDED_NUMBERS, what, self.where)
+
+    def _find_value(self, name: str) -> Value:
+        if name not in self.values:
+            raise make_damaged_error(f"Nothing produces {name[:80]!r}, which a node reads.", self.where)
+        return self.values[name]
+
+    def _locate(self, node: Any, name: str) -> str:
+        """The file and the node, for error messages."""
+        return f"{self.where}: {node.op_type[:80]} {name[:80]}"
+
+    def _read_attribute(self, proto: Any, op_type: str) -> Any:
+        """The value of an attribute: a number, a text, a list or a tensor."""
+        if proto.type in (GRAPH_ATTRIBUTE, GRAPHS_ATTRIBUTE) or proto.ref_attr_name:
+            raise UnsupportedOperator("contains a subgraph, which is not supported")
+        if proto.type not in ATTRIBUTE_FIELDS:
+            where = f"{self.where}: {op_type[:80]}"
+            raise make_damaged_error(f"Attribute {proto.name[:80]!r} has an unknown type.", where)
+        value = getattr(proto, ATTRIBUTE_FIELDS[proto.type])
+        if proto.type == STRING_ATTRIBUTE:
+            return value.decode("utf-8", "replace")
+        if proto.type == TENSOR_ATTRIBUTE:
+            return self.tensors.read_tensor(value)
+        if proto.type in LIST_ATTRIBUTES:
+            what = f"numbers of attribute {proto.name[:80]}"
+            limits.check_limit(len(value), limits.MAX_TENSOR_NUMBERS, what, self.where)
+            return list(value)
+        return value
+
+
+def _depends_on_input(value: Value) -> bool:
+    """Whether a value depends on the network's input; an unsupported node of constants makes one that does not."""
+    if not isinstance(value, DependentValue):
+        return False
+    return not isinstance(value.value, UnusableValue) or value.value.depends_on_input
+
+
+def _shorten(name: str) -> str:
+    """Shorten a name and replace unprintable characters, for messages and tables."""
+    return "".join(c if c.isprintable() else "?" for c in name[:120])
