@@ -109,7 +109,7 @@ class PointErrorBounds(ErrorBounds):
     def alpha_errors(self, rows: Ints) -> Floats:
         """(rows,) refined alpha errors of some points, cached in the point table."""
         points = self.state.points
-        unknown = rows[points.refined[rows] == 0]
+        unknown = rows[points.is_refined[rows] == 0]
         nodes = points.node[unknown]
         for node in np.unique(nodes).tolist():
             some = unknown[nodes == node]
@@ -118,7 +118,7 @@ class PointErrorBounds(ErrorBounds):
                 errors = self._errors(self.network.nodes[node].inputs[0], to_device(self.state.device, some))
                 crossing = points.element[some], points.partner[some], points.slope[some]
                 points.alpha_error[some] = alpha_errors(errors, *crossing)
-        points.refined[unknown] = 1
+        points.is_refined[unknown] = 1
         return points.alpha_error[rows]
 
     def _errors(self, node: int, rows: Tensor) -> Tensor:

@@ -97,7 +97,7 @@ class Insertion:
             inserted = RoundoffProbes(network, *state.points_at(new.line, self.alpha))
             probes = probes.insert(self.source_index, self.new_index, inserted)
             new.alpha_error[:] = alpha_errors(inserted.advance_to(source), new.element, new.partner, new.slope)
-            new.refined[:] = 1
+            new.is_refined[:] = 1
         elif probes is not None:
             probes = probes.select(self.source_index)
         return self._merge_points(state.points, new), None, probes
@@ -108,7 +108,7 @@ class Insertion:
         representative = breaks.representative[self.selected]
         split = self.state.points.integers.take(self.piece, 0)  # line and ambiguous units of the piece that is split
         new = PointTable(split, np.empty((len(split), 3)))
-        new.node[:], new.refined[:] = self.state.node, 0
+        new.node[:], new.is_refined[:] = self.state.node, 0
         new.unit[:], new.count[:] = breaks.unit[self.selected], breaks.count[self.selected]
         new.element[:], new.partner[:] = crossings.element[representative], crossings.partner[representative]
         new.alpha[:], new.slope[:] = self.alpha, breaks.slope[self.selected]

@@ -79,7 +79,7 @@ class PointTable:
         return self.integers[:, PARTNER]
 
     @property
-    def refined(self) -> Any:
+    def is_refined(self) -> Any:
         """(n,) 1 where `alpha_error` was estimated for this point, 0 where it is the filter's upper bound."""
         return self.integers[:, REFINED]
 

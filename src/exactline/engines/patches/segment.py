@@ -187,13 +187,11 @@ class Segment:
 
     def _collect_breaks(self) -> SegmentBreaks:
         """The breaks of all nodes in order of alpha; crossings of one alpha share a break."""
-        nodes = list(self.new_breaks)
-        if not nodes:
-            return self._no_breaks()
-        crossings = NewPatchBreaks.join([self.new_breaks[j] for j in nodes])
-        node = torch.cat([torch.full_like(self.new_breaks[j].pixel, j) for j in nodes])
-        pixels = [self.plan.activation_rules[j].map_shape.pixels for j in nodes]
-        area = torch.cat([torch.full_like(self.new_breaks[j].pixel, n) for j, n in zip(nodes, pixels, strict=True)])
+        new_breaks = self.new_breaks or {0: NewPatchBreaks.empty(self.errors.lines.starts[0])}
+        crossings = NewPatchBreaks.join(list(new_breaks.values()))
+        node = torch.cat([torch.full_like(new.pixel, j) for j, new in new_breaks.items()])
+        pixels = {j: self.plan.activation_rules[j].map_shape.pixels for j in self.new_breaks}
+        area = torch.cat([torch.full_like(new.pixel, pixels.get(j, 1)) for j, new in new_breaks.items()])
         unit = crossings.channel * area + crossings.pixel
         crossing_alphas, order = crossings.alpha.sort(stable=True)  # of equals, the first node comes first
         is_first = torch.ones_like(order, dtype=torch.bool)
@@ -213,26 +211,6 @@ class Segment:
             crossing_alphas=crossing_alphas,
             order=order,
             representative=representative,
-            break_alphas=self.break_alphas,
-            tensors=self.tensors,
-            start=self.start,
-            stop=self.stop,
-        )
-
-    def _no_breaks(self) -> SegmentBreaks:
-        integers = torch.zeros(0, dtype=torch.int64, device=self.errors.lines.starts[0].device)
-        reals = integers.to(torch.float64)
-        return SegmentBreaks(
-            alphas=reals,
-            node=integers,
-            unit=integers,
-            count=integers,
-            element=integers,
-            partner=integers,
-            slope=reals,
-            crossing_alphas=reals,
-            order=integers,
-            representative=integers,
             break_alphas=self.break_alphas,
             tensors=self.tensors,
             start=self.start,

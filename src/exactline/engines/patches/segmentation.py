@@ -30,6 +30,8 @@ from .timeline import NeedsDenseFallback
 FORECAST_POINTS = 33  # points per line whose activation patterns forecast the number of breaks
 FORECAST_ROUNDS = 4  # times that intervals with many breaks are refined
 FORECAST_REFINEMENTS = 3  # intervals refined per round
+FORECAST_MARGIN = 1.1  # breaks per forecast break; room for units that cross a knot and return. Empirical
+MIN_FORECAST = 1e-3  # breaks per interval, where none is forecast
 MAX_RETRIES = 12  # failed attempts, plus two per swept segment, before the rest of a line is swept densely
 MAX_CUT_DEPTH = 2  # times that a segment is cut around an undecided alpha before that part is swept densely
 CUT_SHARE = 1 / 12  # of a segment: half the width of the part that is cut out around an undecided alpha
@@ -219,7 +221,8 @@ def forecast_segments(network: Network, lines: Lines, line: int, target_breaks: 
             inner = np.linspace(alphas[k], alphas[k + 1], FORECAST_POINTS // 2)
             counts = np.concatenate([counts[:k], _forecast_breaks(network, lines, line, inner), counts[k + 1 :]])
             alphas = np.concatenate([alphas[:k], inner, alphas[k + 2 :]])
-    cumulative = np.concatenate([[0.0], (counts * 1.1 + 1e-3).cumsum()])  # strictly increasing
+    expected = counts * FORECAST_MARGIN + MIN_FORECAST  # positive, so that the sums increase strictly
+    cumulative = np.concatenate([[0.0], expected.cumsum()])
     segments = max(1, int(np.ceil(cumulative[-1] / target_breaks)))
     edges = np.interp(np.linspace(0, cumulative[-1], segments + 1), cumulative, alphas)
     edges[1:-1] += (edges[2:] - edges[1:-1]) * (END_SHIFT / 16)  # away from round numbers, where ties are likely

@@ -43,7 +43,7 @@ class CornerTable:
         return self._integers.array[:, _DIFFERENCE]
 
     @property
-    def refined(self) -> Any:
+    def is_refined(self) -> Any:
         """(corners,) 1 where `error` was estimated for this corner, 0 where it is the filter's upper bound."""
         return self._integers.array[:, _REFINED]
 

@@ -56,8 +56,8 @@ def separator_errors(network: Network, state: MeshState, node: int, separator: S
 def refine_corner_errors(network: Network, state: MeshState, corners: Ints) -> None:
     """Estimate the position errors of some corners, in the corner table, where that was not done before."""
     table = state.corners
-    unknown = corners[table.refined[corners] == 0]
-    table.refined[unknown] = 1
+    unknown = corners[table.is_refined[corners] == 0]
+    table.is_refined[unknown] = 1
     keys = table.node[unknown] * (1 << 16) + table.separator[unknown]
     for key in np.unique(keys).tolist():
         some = unknown[keys == key]
