@@ -33,6 +33,7 @@ FOLDERS_WITHOUT_COVERAGE = {
 }
 FOLDERS_WITHOUT_COVERAGE |= {"paper", "plot", "rpc", "scale", "verification", "zoo"}
 FOLDERS_IN_ONE_PROCESS = {"demo", "browser"}  # one run of the demo, or one browser, serves all tests of the folder
+FOLDERS_WITH_SERVERS = {"rpc", "corpus"}  # one server serves all tests of a file
 REFUSAL_TESTS = "test_refused.py"  # networks that are refused before a sweep
 
 
@@ -51,6 +52,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         inside = item.path.relative_to(here).parts if item.path.is_relative_to(here) else ()
         if inside and inside[0] in FOLDERS_IN_ONE_PROCESS:
             item.add_marker(pytest.mark.xdist_group(inside[0]))
+        elif inside and inside[0] in FOLDERS_WITH_SERVERS:
+            item.add_marker(pytest.mark.xdist_group("/".join(inside)))
         if core_only and inside and (inside[0] in FOLDERS_WITHOUT_COVERAGE or inside[-1] == REFUSAL_TESTS):
             item.add_marker("no_cover")
 

@@ -20,6 +20,7 @@ from ..errors import CaptureError, TrainingModeError
 from .aten import RULES, UNSUPPORTED_REASONS
 from .graph import Network
 from .reader import IGNORED_OPERATORS, is_overload, operator_name, read_program
+from .sequential import read_sequential
 
 EXAMPLE_BATCH_POINTS = 3  # torch.export specializes on 0 and 1, and 2 may be a size in the model
 MAX_BATCH_POINTS = 1024  # the upper bound of the dynamic batch: some kernels have a limit, and the graph is never run
@@ -40,8 +41,9 @@ def capture_module(model: nn.Module, points: Sequence[Tensor], until: str | None
     Raises CaptureError, UnsupportedError, TrainingModeError or ArgumentError, as `as_network` does.
     """
     check_eval_mode(model)
-    program = export_module(model, points)
-    network = read_program(program, until)
+    network = read_sequential(model, points[0].shape) if len(points) == 1 and until is None else None
+    if network is None:
+        network = read_program(export_module(model, points), until)
     if until is not None:  # part of a model has no forward pass to compare with
         return network
     return network.with_source(weakref.ref(model))
