@@ -31,57 +31,77 @@ def remove_dead_nodes(network: Network) -> Network:
 
 
 def fuse_relu_with_maximum(network: Network) -> Network:
-    """Turn max(relu(..)) and relu(max(..)) into one maximum in which the constant 0 takes part."""
+    """Turn max(relu(..)) and relu(max(..)) into one maximum in which the constant 0 takes part.
+
+    Operators that only move elements, such as permute and reshape, may stand between the two.
+    """
     nodes = list(network.nodes)
     for i in range(len(nodes)):
         node = nodes[i]
         if isinstance(node.op, Maximum) and node.op.sign > 0 and not node.op.floor:
             _fuse_preceding_relu(nodes, i, _list_readers(nodes, network.outputs))
         elif _is_relu(node.op):
-            j = node.inputs[0]
-            inner = nodes[j]
-            if not isinstance(inner.op, Maximum) or inner.op.sign < 0:
-                continue
-            if _list_readers(nodes, network.outputs)[j] == [i]:
-                nodes[i] = Node(inner.name, replace(inner.op, floor=True), inner.inputs, node.shape, inner.path)
-                nodes[j] = replace(inner, name=f"{inner.name}.before")
+            _fuse_preceding_maximum(nodes, i, _list_readers(nodes, network.outputs))
     return replace(network, nodes=tuple(nodes))
+
+
+def _fuse_preceding_maximum(nodes: list[Node], i: int, readers: dict[int, list[int]]) -> None:
+    """Move ReLU ``i`` into the maximum in front of it."""
+    last, reader = nodes[i].inputs[0], i
+    source = last
+    while _only_moves(nodes[source]) and readers[source] == [reader]:
+        source, reader = nodes[source].inputs[0], source
+    inner = nodes[source]
+    if not isinstance(inner.op, Maximum) or inner.op.sign < 0 or readers[source] != [reader]:
+        return
+    nodes[source] = replace(inner, op=replace(inner.op, floor=True))
+    kept = nodes[last]
+    nodes[i] = Node(kept.name, kept.op, kept.inputs, nodes[i].shape, kept.path)
+    nodes[last] = replace(kept, name=f"{kept.name}.before")  # no node reads it any more
+
+
+def _only_moves(node: Node) -> bool:
+    """Whether a node moves the elements of one tensor and adds no constants."""
+    is_rearrangement = isinstance(node.op, Rearrange) and node.op.constant is None and len(node.inputs) == 1
+    return isinstance(node.op, Reshape) or is_rearrangement
 
 
 def _fuse_preceding_relu(nodes: list[Node], i: int, readers: dict[int, list[int]]) -> None:
     """Drop the ReLUs in front of maximum ``i`` if every window contains an element of one of them."""
-    node, op = nodes[i], nodes[i].op
-    source = node.inputs[0]
-    if not isinstance(op, Maximum) or readers[source] != [i]:
+    op = nodes[i].op
+    if not isinstance(op, Maximum):
         return
-    if _is_relu(nodes[source].op):
-        nodes[i] = replace(node, op=replace(op, floor=True), inputs=nodes[source].inputs)
+    source = nodes[i].inputs[0]
+    relus: set[tuple[int, int]] = set()  # each with its reader
+    is_rectified = _find_rectified(nodes, readers, source, i, relus)
+    if not relus or not bool(is_rectified[op.table].any(1).all()):
         return
-    inner = nodes[source].op
-    if isinstance(inner, Reshape):
-        relu = nodes[source].inputs[0]
-        if _is_relu(nodes[relu].op) and readers[relu] == [source]:
-            nodes[i] = replace(node, op=replace(op, floor=True))
-            nodes[source] = replace(nodes[source], inputs=nodes[relu].inputs)
-    elif isinstance(inner, Rearrange):
-        parts = nodes[source].inputs
-        is_relu = [_is_relu(nodes[p].op) and set(readers[p]) == {source} for p in parts]
-        if any(is_relu) and _covers_every_window(op.table, inner, [nodes[p].shape for p in parts], is_relu):
-            nodes[i] = replace(node, op=replace(op, floor=True))
-            inputs = tuple(nodes[p].inputs[0] if relu else p for p, relu in zip(parts, is_relu, strict=True))
-            nodes[source] = replace(nodes[source], inputs=inputs)
+    for relu, reader in relus:
+        inputs = tuple(nodes[relu].inputs[0] if j == relu else j for j in nodes[reader].inputs)
+        nodes[reader] = replace(nodes[reader], inputs=inputs)
+    nodes[i] = replace(nodes[i], op=replace(op, floor=True))
 
 
-def _covers_every_window(
-    table: Tensor,  # (windows, size) of the maximum
-    inner: Rearrange,
-    shapes: list[tuple[int, ...]],  # of the inputs of the rearrangement
-    is_relu: list[bool],  # for each of them
-) -> bool:
-    """Whether every window of a maximum contains an element that comes from a ReLU."""
-    from_relu = torch.cat([torch.full((torch.Size(s).numel(),), r) for s, r in zip(shapes, is_relu, strict=True)])
-    rectified = (inner.index >= 0) & from_relu[inner.index.clamp(min=0)]
-    return bool(rectified[table].any(1).all())
+def _find_rectified(
+    nodes: list[Node],
+    readers: dict[int, list[int]],
+    source: int,
+    reader: int,
+    relus: set[tuple[int, int]],  # gets the ReLUs that were found
+) -> Tensor:
+    """Which elements of a node's output, (elements,), come from a ReLU through operators that only move elements."""
+    node = nodes[source]
+    if set(readers[source]) == {reader}:
+        if _is_relu(node.op):
+            relus.add((source, reader))
+            return torch.ones(torch.Size(node.shape).numel(), dtype=torch.bool)
+        if isinstance(node.op, Reshape):
+            return _find_rectified(nodes, readers, node.inputs[0], source, relus)
+        if isinstance(node.op, Rearrange):
+            parts = [_find_rectified(nodes, readers, j, source, relus) for j in node.inputs]
+            index = node.op.index.flatten()
+            return (index >= 0) & torch.cat(parts)[index.clamp(min=0)]
+    return torch.zeros(torch.Size(node.shape).numel(), dtype=torch.bool)
 
 
 def _list_readers(nodes: list[Node], outputs: tuple[int, ...]) -> dict[int, list[int]]:
