@@ -34,13 +34,15 @@ def progress_reporter(progress: bool | ProgressCallback) -> Generator[ProgressCa
 @contextlib.contextmanager
 def _show_bar() -> Generator[ProgressCallback]:
     try:
+        from rich.console import Console
         from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
     except ImportError as problem:
         raise MissingError(
             "The package rich is not installed.", where="argument progress", hint="pip install rich"
         ) from problem
     columns = (TextColumn("alpha"), BarColumn(), TaskProgressColumn("{task.completed:.4f}"))
-    with Progress(*columns, TextColumn("{task.fields[breaks]:,} breaks"), TimeElapsedColumn(), transient=True) as bar:
+    columns = (*columns, TextColumn("{task.fields[breaks]:,} breaks"), TimeElapsedColumn())
+    with Progress(*columns, transient=True, console=Console(stderr=True)) as bar:  # standard output is for answers
         task = bar.add_task("sweep", total=1.0, breaks=0)
 
         def report(share: float, breaks: int) -> None:

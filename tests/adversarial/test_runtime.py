@@ -361,8 +361,11 @@ def test_progress_reports_increasing_shares_and_counts_up_to_the_total():
     assert reports[-1] == (1.0, len(lines.alphas))
 
 
-def test_a_progress_bar_can_be_shown(capsys):
+def test_a_progress_bar_is_shown_on_standard_error_only(capsys):
     line = xl.restrict(tent(8), [0.0], [1.0], memory=1 << 12, progress=True)
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err
     assert len(line) == 2**8
     assert_refused(xl.ArgumentError, xl.restrict, tent(2), [0.0], [1.0], progress="yes")
 
