@@ -14,7 +14,7 @@ from torch.export import ExportedProgram
 from ..errors import ArgumentError
 from ..fp_context import settings_lock
 from .capture import capture_module, decompose_unknown
-from .fingerprint import fingerprint_module
+from .fingerprint import Fingerprint, fingerprint_module
 from .graph import Network as Network
 from .graph import Node as Node
 from .graph import Tail as Tail
@@ -29,7 +29,7 @@ _captured_networks: weakref.WeakKeyDictionary[nn.Module, _CapturedNetworks] = we
 class _CapturedNetworks:
     """The networks captured from one module while its fingerprint stayed the same."""
 
-    state: tuple[Any, ...]  # the module's fingerprint
+    state: Fingerprint
     networks: dict[Any, Network] = field(default_factory=dict)  # by input shapes, rewrite and until
 
 
@@ -71,7 +71,8 @@ def as_network(
     with settings_lock:  # torch.export is not thread-safe
         state = fingerprint_module(module)  # inside the lock: torch.export replaces the weights while it traces
         captured = _captured_networks.get(module)
-        if captured is None or captured.state != state or len(captured.networks) >= MAX_CACHED_CAPTURES:
+        is_valid = captured is not None and captured.state.proves_unchanged(state)
+        if captured is None or not is_valid or len(captured.networks) >= MAX_CACHED_CAPTURES:
             captured = _captured_networks[module] = _CapturedNetworks(state)
         if key not in captured.networks:
             captured.networks[key] = simplify_network(capture_module(module, points, until), rewrite)

@@ -8,8 +8,7 @@ import io
 import logging
 import operator
 import warnings
-import weakref
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import Any
 
 import torch
@@ -18,13 +17,24 @@ from torch.export import ExportedProgram
 
 from ..errors import CaptureError, TrainingModeError
 from .aten import RULES, UNSUPPORTED_REASONS
+from .fingerprint import GLOBAL_HOOKS, WeakModule
+from .forward_check import (
+    differs_on_single_points,
+    find_batch_difference,
+    find_repeat_difference,
+    raise_not_repeatable,
+    raise_reads_batch_size,
+)
 from .graph import Network
+from .preserve import StateRecorder, preserve_state
 from .reader import IGNORED_OPERATORS, is_overload, operator_name, read_program
 from .sequential import read_sequential
 
 EXAMPLE_BATCH_POINTS = 3  # torch.export specializes on 0 and 1, and 2 may be a size in the model
 MAX_BATCH_POINTS = 1024  # the upper bound of the dynamic batch: some kernels have a limit, and the graph is never run
 STOCHASTIC_MODULES = (nn.modules.dropout._DropoutNd, nn.RReLU)  # pyright: ignore[reportPrivateUsage]
+
+INTERNAL_PACKAGES = ("torch.export", "torch._export", "torch._functorch", "torch._dynamo", "torch.fx")
 
 
 def capture_module(model: nn.Module, points: Sequence[Tensor], until: str | None = None) -> Network:
@@ -43,10 +53,50 @@ def capture_module(model: nn.Module, points: Sequence[Tensor], until: str | None
     check_eval_mode(model)
     network = read_sequential(model, points[0].shape) if len(points) == 1 and until is None else None
     if network is None:
-        network = read_program(export_module(model, points), until)
+        network = _trace_module(model, points, until)
     if until is not None:  # part of a model has no forward pass to compare with
         return network
-    return network.with_source(weakref.ref(model))
+    return network.with_source(WeakModule(model))
+
+
+def _trace_module(model: nn.Module, points: Sequence[Tensor], until: str | None) -> Network:
+    """Trace a module with torch.export, and check that its forward pass is one function."""
+    with preserve_state(model) as state:
+        program = export_module(model, points)
+        state.restore()
+        network = read_program(program, until)
+        with _silence_torch_export(), contextlib.redirect_stdout(io.StringIO()), torch.no_grad(), _disable_autocast():
+            _check_one_function(model, points, until, network, state)
+    return network
+
+
+def _check_one_function(
+    model: nn.Module, points: Sequence[Tensor], until: str | None, network: Network, state: StateRecorder
+) -> None:
+    """Raise CaptureError unless forward computes the same every time and at every batch size.
+
+    Torch calls are compared first, which is quick. Where they differ, the answers decide: a module may fill a cache in
+    its first forward pass, or have a shorter way for a single point.
+    """
+    examples = [_make_example_batch(model, point) for point in points]
+    difference = find_repeat_difference(model, examples)
+    state.restore()
+    if difference:
+        for _ in range(2):
+            model(*examples)
+        if not _is_same_network(network, read_program(export_module(model, points), until)):
+            raise_not_repeatable(difference)
+        state.restore()
+    difference = find_batch_difference(model, examples)
+    state.restore()
+    if difference and (until is not None or differs_on_single_points(model, network, examples)):
+        raise_reads_batch_size(difference)
+
+
+def _is_same_network(one: Network, two: Network) -> bool:
+    """Whether two captures of a module have the same operators and numbers."""
+    nodes = [[(n.op.title, n.inputs, n.shape) for n in network.nodes] for network in (one, two)]
+    return nodes[0] == nodes[1] and one.outputs == two.outputs and one.checksum() == two.checksum()
 
 
 def check_eval_mode(model: nn.Module) -> None:
@@ -71,7 +121,7 @@ def export_module(model: nn.Module, points: Sequence[Tensor]) -> ExportedProgram
     batch = torch.export.Dim("batch", max=MAX_BATCH_POINTS)
     shapes: Any = tuple({0: batch} for _ in examples)
     try:
-        with _silence_torch_export(), torch.no_grad(), _disable_autocast():
+        with _silence_torch_export(), torch.no_grad(), _disable_autocast(), _keep_hooks_out_of_torch():
             try:
                 program = torch.export.export(model, examples, dynamic_shapes=shapes, strict=False)
             except Exception as problem:
@@ -142,6 +192,28 @@ def _silence_torch_export() -> Generator[None]:
             yield
     finally:
         logger.setLevel(level)
+
+
+@contextlib.contextmanager
+def _keep_hooks_out_of_torch() -> Generator[None]:
+    """Keep hooks of all modules from being called for the modules that torch.export puts around the user's."""
+    saved = [(hooks, dict(hooks)) for hooks in GLOBAL_HOOKS if hooks]
+    for hooks, originals in saved:
+        hooks.update({key: _skip_modules_of_export(hook) for key, hook in originals.items() if callable(hook)})
+    try:
+        yield
+    finally:
+        for hooks, originals in saved:
+            hooks.clear()
+            hooks.update(originals)
+
+
+def _skip_modules_of_export(hook: Callable[..., Any]) -> Callable[..., Any]:
+    def call(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
+        is_internal = type(module).__module__.startswith(INTERNAL_PACKAGES)
+        return None if is_internal else hook(module, *args, **kwargs)
+
+    return call
 
 
 @contextlib.contextmanager

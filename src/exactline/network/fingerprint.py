@@ -1,107 +1,95 @@
-"""A fingerprint of a module that changes with its weights, structure, settings and hooks."""
+"""A fingerprint of everything that a module's forward pass can read, to tell whether a capture is still valid."""
 
 from __future__ import annotations
 
-import zlib
-from collections import OrderedDict
-from typing import Any
+import weakref
+from typing import Any, NamedTuple
 
-import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..errors import CaptureError
+from .state_walk import StateWalk
 
-PLAIN_TYPES = (bool, int, float, complex, str, bytes, type(None))
-PLAIN_TYPE_SET = frozenset(PLAIN_TYPES)
-DICT_TYPES = frozenset((dict, OrderedDict))  # most attributes of a module are dicts of hooks, and empty
-CHECKSUM_CHUNK_WORDS = 1 << 24  # 8-byte words of a weight that are summed at a time on a device
-MAX_NESTING_DEPTH = 8  # containers in containers; anything deeper counts only by its type
-PendingChecksums = dict[torch.device, list[Tensor]]  # fetched once per device at the end
-NUMPY_DTYPES = frozenset((torch.float32, torch.float64))  # that NumPy has too
+GLOBAL_HOOKS: list[dict[Any, Any]] = [  # hooks of all modules
+    hooks for name, hooks in sorted(vars(nn.modules.module).items()) if name.startswith("_global_") and "hook" in name
+]
 
 
-def fingerprint_module(module: nn.Module) -> tuple[Any, ...]:
-    """Summarize every attribute of a module and its submodules that a forward pass can read.
+class Fingerprint(NamedTuple):
+    """The summary of a module, and whether it covers everything that the forward pass can read."""
+
+    content: tuple[Any, ...]
+    is_complete: bool
+
+    def proves_unchanged(self, other: Fingerprint) -> bool:
+        """Whether a module with these two fingerprints certainly computes the same function."""
+        try:
+            return self.is_complete and other.is_complete and self.content == other.content
+        except (RuntimeError, TypeError, ValueError):  # objects that cannot be compared, such as two arrays
+            return False
+
+
+def fingerprint_module(module: nn.Module) -> Fingerprint:
+    """Summarize the data and the code that a forward pass can read, by content.
+
+    Compared are: all attributes of the module and of whatever they refer to, with weights by checksum; classes,
+    functions and hooks by their code, their defaults, their closures and the global names that they read; hooks of
+    all modules; torch's default precision; replaced functions of torch. Objects whose state Python cannot show,
+    such as iterators, locks and random generators in C, make the fingerprint incomplete.
 
     >>> layer = nn.Linear(2, 2)
     >>> before = fingerprint_module(layer)
+    >>> before.proves_unchanged(fingerprint_module(layer))
+    True
     >>> layer.weight.data[0, 0] += 1
-    >>> fingerprint_module(layer) == before
+    >>> before.proves_unchanged(fingerprint_module(layer))
     False
 
     Raises CaptureError for a lazy module that has no weights yet.
     """
-    pending: PendingChecksums = {}
-    parts = tuple((name, type(part), _summarize(vars(part), 0, pending)) for name, part in module.named_modules())
-    return (*parts, *((device, *torch.stack(sums).tolist()) for device, sums in pending.items()))
+    walk = StateWalk()
+    try:
+        content = _summarize_module(walk, module)
+    except RecursionError:  # a chain of objects that is longer than Python's stack
+        return Fingerprint((), False)
+    return Fingerprint(content, walk.is_complete and not _has_function_mode())
 
 
-def _summarize(value: Any, depth: int, pending: PendingChecksums) -> Any:
-    """Summarize a plain value by itself, an array by a checksum and any other object by its identity.
+def _summarize_module(walk: StateWalk, module: nn.Module) -> tuple[Any, ...]:
+    return (
+        walk.summarize_tree(module),
+        tuple(walk.summarize(hooks) for hooks in GLOBAL_HOOKS if hooks),
+        torch.get_default_dtype(),
+        tuple(vars(F).values()),
+        tuple(vars(Tensor).values()),
+        walk.summarize_methods(),
+        walk.fetch_checksums(),
+    )
 
-    Checksums on a device go to ``pending``.
+
+def _has_function_mode() -> bool:
+    """Whether a torch function mode other than a default device is active, which may replace any operator."""
+    if not torch._C._len_torch_function_stack():  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue]
+        return False
+    modes: Any = torch.overrides._get_current_function_mode_stack()  # pyright: ignore[reportPrivateUsage]
+    return any(type(mode).__name__ != "DeviceContext" for mode in modes)
+
+
+class WeakModule:
+    """A weak reference to a module that can be pickled: a copy in another process refers to nothing.
+
+    >>> layer = nn.ReLU()
+    >>> WeakModule(layer)() is layer
+    True
     """
-    kind = type(value)
-    if kind in PLAIN_TYPE_SET:
-        return value
-    if kind in DICT_TYPES and depth <= MAX_NESTING_DEPTH:
-        entries: list[tuple[str, Any]] = []
-        for key, item in value.items():  # a few hundred before each sweep: plain values and empty dicts need no call
-            item_kind = type(item)
-            if item_kind in PLAIN_TYPE_SET:
-                summary = item
-            elif item_kind in DICT_TYPES and not item:
-                summary = ()
-            else:
-                summary = _summarize(item, depth + 1, pending)
-            entries.append((str(key), summary))
-        return tuple(entries)
-    if isinstance(value, PLAIN_TYPES):
-        return value
-    if isinstance(value, Tensor):
-        return _summarize_tensor(value, pending)
-    if isinstance(value, np.ndarray):
-        return value.shape, str(value.dtype), zlib.crc32(np.ascontiguousarray(value).tobytes())
-    if depth > MAX_NESTING_DEPTH:
-        return kind.__name__
-    if isinstance(value, dict):
-        return tuple((str(k), _summarize(v, depth + 1, pending)) for k, v in value.items())
-    if isinstance(value, (list, tuple)):
-        return type(value).__name__, tuple(_summarize(v, depth + 1, pending) for v in value)
-    if isinstance(value, (set, frozenset)):
-        return frozenset(str(v) for v in value)
-    return type(value).__name__, id(value)
 
+    def __init__(self, module: nn.Module | None) -> None:
+        self.reference = None if module is None else weakref.ref(module)
 
-def _summarize_tensor(tensor: Tensor, pending: PendingChecksums) -> tuple[Any, ...]:
-    if isinstance(tensor, (nn.UninitializedParameter, nn.UninitializedBuffer)):
-        raise CaptureError(
-            "A lazy module has no weights yet.",
-            where=type(tensor).__name__,
-            hint="Call the module once on a batch to initialize its weights.",
-        )
-    kind = (tuple(tensor.shape), tensor.dtype, tensor.device, tensor.requires_grad)
-    if tensor.is_meta or tensor.layout != torch.strided or tensor.is_quantized:
-        return (*kind, id(tensor))
-    if tensor.device.type == "cpu" and tensor.dtype in NUMPY_DTYPES and tensor.is_contiguous():
-        return (*kind, zlib.crc32(tensor.detach().numpy().data))
-    flat = tensor.detach().contiguous().view(-1)
-    if flat.device.type == "cpu":
-        return (*kind, zlib.crc32(flat.view(torch.uint8).numpy().data))
-    pending.setdefault(flat.device, []).append(_checksum(flat.view(torch.uint8)))
-    return kind
+    def __call__(self) -> nn.Module | None:
+        """The module, while it exists."""
+        return None if self.reference is None else self.reference()
 
-
-def _checksum(data: Tensor) -> Tensor:
-    """The sum of all 8-byte words times distinct odd numbers, so that swapped words are noticed."""
-    if data.storage_offset() % 8:  # a view into a larger tensor that is not aligned to words
-        data = data.clone()
-    whole = len(data) // 8 * 8
-    total = torch.zeros((), dtype=torch.int64, device=data.device)
-    for words in (data[:whole].view(torch.int64), data[whole:].to(torch.int64)):
-        for first in range(0, len(words), CHECKSUM_CHUNK_WORDS):
-            chunk = words[first : first + CHECKSUM_CHUNK_WORDS]
-            odd = torch.arange(2 * first + 1, 2 * (first + len(chunk)), 2, device=words.device)
-            total = torch.add((chunk * odd).sum(), total, alpha=31)
-    return total
+    def __reduce__(self) -> tuple[Any, ...]:
+        return WeakModule, (None,)

@@ -1,0 +1,195 @@
+"""Check that a forward pass is one function: it makes the same torch calls every time and at every batch size."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch.overrides import TorchFunctionMode
+
+from ..errors import CaptureError
+from .graph import Network
+
+SEVERAL_POINTS = 3  # in the larger of the two batches that are compared
+VALUE_TOLERANCES = {torch.float16: 0.05, torch.bfloat16: 0.2, torch.float32: 1e-3, torch.float64: 1e-6}
+VALUE_TRIALS = 4  # single points that are compared by value
+Call = tuple[str, Any]  # the name of a torch function and its arguments
+
+
+class ForwardDifference(Exception):
+    """Raised where two forward passes make different calls; the text names the first difference."""
+
+
+class _CallRecorder(TorchFunctionMode):
+    """Records the torch functions that a forward pass calls, with their arguments."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls: list[Call] = []
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        keywords = kwargs or {}
+        name = getattr(func, "__name__", str(func))
+        if name != "__get__":  # an attribute of a tensor, such as its shape
+            self.calls.append((name, _copy_arguments((args, keywords))))
+        return func(*args, **keywords)
+
+
+def find_repeat_difference(model: nn.Module, examples: Sequence[Tensor]) -> str:
+    """Call a module several times on the same batch; returns the first difference, or an empty text.
+
+    The module's state changes as in any forward pass: call this inside `preserve_state`.
+    """
+    return _compare_runs(model, [examples, examples], [1, 1])
+
+
+def find_batch_difference(model: nn.Module, examples: Sequence[Tensor]) -> str:
+    """Call a module on a batch of one point and on a larger one; returns the first difference, or an empty text.
+
+    A module that fails on one of the two batches has no other function there: that is no difference.
+    """
+    one = [example[:1] for example in examples]
+    return _compare_runs(model, [examples, one], [SEVERAL_POINTS, 1])
+
+
+def _compare_runs(model: nn.Module, batches: Sequence[Sequence[Tensor]], points: Sequence[int]) -> str:
+    for run in (_run_fake, _run_real):
+        try:
+            records = run(model, batches)
+        except ForwardDifference as difference:
+            return str(difference)
+        except Exception:  # noqa: BLE001, S112  the module fails here; where it matters, torch.export says why
+            continue
+        first, *others = records
+        for other in others:
+            if (difference := _find_call_difference(first, other, points)) is not None:
+                return difference
+        return ""
+    return ""
+
+
+def _run_fake(model: nn.Module, batches: Sequence[Sequence[Tensor]]) -> list[list[Call]]:
+    """Record forward passes on tensors without data, which take little time and memory."""
+    with FakeTensorMode(allow_non_fake_inputs=True) as mode:
+        fake = [[mode.from_tensor(t) for t in batch] for batch in batches]
+        return [_record_calls(model, batch) for batch in fake]
+
+
+def _run_real(model: nn.Module, batches: Sequence[Sequence[Tensor]]) -> list[list[Call]]:
+    return [_record_calls(model, batch) for batch in batches]
+
+
+def _record_calls(model: Callable[..., Any], batch: Sequence[Tensor]) -> list[Call]:
+    with _CallRecorder() as recorder:
+        model(*batch)
+    return recorder.calls
+
+
+def _copy_arguments(value: Any) -> Any:
+    """Arguments as they were at the time of the call: lists and arrays may be changed later."""
+    if isinstance(value, (tuple, list)):
+        return [_copy_arguments(v) for v in value]
+    if isinstance(value, dict):
+        return [(k, _copy_arguments(v)) for k, v in value.items()]
+    return value.copy() if isinstance(value, np.ndarray) else value
+
+
+def _find_call_difference(one: list[Call], two: list[Call], points: Sequence[int]) -> str | None:
+    for i, ((name, arguments), (other_name, other_arguments)) in enumerate(zip(one, two, strict=False)):
+        if name != other_name:
+            return f"call {i + 1} of a torch function is {name}, then {other_name}"
+        if not _same(arguments, other_arguments, points):
+            return f"call {i + 1} of a torch function, {name}, gets other arguments"
+    if len(one) != len(two):
+        name, _ = max(one, two, key=len)[min(len(one), len(two))]
+        return f"only one of them calls {name} after {min(len(one), len(two))} equal calls"
+    return None
+
+
+def _same(one: Any, two: Any, points: Sequence[int]) -> bool:
+    """Whether arguments of two calls agree, where sizes may be multiples of the numbers of points."""
+    if type(one) is not type(two):
+        return False
+    if isinstance(one, (list, tuple)):
+        return len(one) == len(two) and all(_same(a, b, points) for a, b in zip(one, two, strict=True))
+    if isinstance(one, Tensor):
+        return one is two or _same_tensors(one, two, points)
+    if isinstance(one, np.ndarray):
+        return one.shape == two.shape and bool(np.array_equal(one, two, equal_nan=one.dtype.kind in "fc"))
+    if isinstance(one, bool) or not isinstance(one, (int, float, complex, str)):
+        return not isinstance(one, bool) or one == two
+    if isinstance(one, int):
+        return one == two or one * points[1] == two * points[0]
+    return one == two or (one != one and two != two)  # noqa: PLR0124  NaN
+
+
+def _same_tensors(one: Tensor, two: Tensor, points: Sequence[int]) -> bool:
+    if one.dim() != two.dim() or one.dtype != two.dtype:
+        return False
+    if not all(_same(a, b, points) for a, b in zip(map(int, one.shape), map(int, two.shape), strict=True)):
+        return False
+    if isinstance(one, FakeTensor) or isinstance(two, FakeTensor):
+        constants = [getattr(t, "constant", None) for t in (one, two)]
+        if any(c is None for c in constants):
+            return True
+        one, two = constants
+    if one.shape != two.shape or one.is_meta:
+        return True
+    with contextlib.suppress(RuntimeError):  # sparse tensors and the like
+        return bool(torch.equal(one.detach(), two.detach()) or torch.isnan(one).any())
+    return True
+
+
+def differs_on_single_points(model: nn.Module, network: Network, examples: Sequence[Tensor]) -> bool:
+    """Whether a module computes something else on a batch of one point than the network does.
+
+    Args:
+        model: the module.
+        network: captured from it.
+        examples: one batch for each input, for the shapes, precisions and devices.
+    """
+    generator = torch.Generator().manual_seed(0)
+    tolerance = VALUE_TOLERANCES.get(examples[0].dtype, VALUE_TOLERANCES[torch.float32])
+    for _ in range(VALUE_TRIALS):
+        points = [torch.randn(1, *e.shape[1:], generator=generator, dtype=torch.float64).to(e) for e in examples]
+        with torch.no_grad():
+            try:
+                theirs = model(*points)
+            except Exception:  # noqa: BLE001  a module that fails on one point has no other function there
+                return False
+            ours = network(*points, tail=True)
+        for mine, other in zip(_as_tuple(ours), _as_tuple(theirs), strict=False):
+            expected = other.detach().to("cpu", torch.float64).flatten()
+            if expected.numel() != mine.numel():
+                return True
+            scale = float(expected.abs().max()) if expected.numel() else 0.0
+            if not torch.allclose(mine.flatten(), expected, rtol=tolerance, atol=tolerance * scale, equal_nan=True):
+                return True
+    return False
+
+
+def _as_tuple(value: Any) -> tuple[Any, ...]:
+    return tuple(value) if isinstance(value, (tuple, list)) else (value,)
+
+
+def raise_not_repeatable(difference: str) -> None:
+    """Raise CaptureError for a module whose second forward pass differs from its first."""
+    raise CaptureError(
+        "forward is not one function of its input: it computes something else each time.",
+        where=f"forward: {difference}",
+        hint="Remove random numbers, counters and other state from forward, or make them inputs of the model.",
+    )
+
+
+def raise_reads_batch_size(difference: str) -> None:
+    """Raise CaptureError for a module that treats a batch of one point in its own way."""
+    raise CaptureError(
+        "forward computes something else for a batch of one point than for a larger batch.",
+        where=f"forward: {difference}",
+        hint="forward must treat every point alike, whatever the size of the batch: do not branch on x.shape[0].",
+    )

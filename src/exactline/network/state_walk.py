@@ -1,0 +1,481 @@
+"""Walk over everything that is reachable from a module: summarize it by content, and record it to be restored."""
+
+from __future__ import annotations
+
+import builtins
+import decimal
+import enum
+import functools
+import logging
+import random
+import re
+import sys
+import types
+import weakref
+import zlib
+from collections import OrderedDict, defaultdict, deque
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch._library.custom_ops import CustomOpDef
+
+from ..errors import CaptureError
+from .code_names import DYNAMIC_ACCESS, CodeNames, read_code_names
+
+PLAIN_TYPES = frozenset((bool, int, float, complex, str, bytes, type(None), type(Ellipsis), type(NotImplemented)))
+DICT_TYPES = frozenset((dict, OrderedDict))  # most attributes of a module are dicts of hooks, and empty
+COLLECTION_TYPES = frozenset((dict, OrderedDict, list, tuple, set, frozenset))
+TENSOR_TYPES = frozenset((Tensor, nn.Parameter, nn.Buffer))
+NUMPY_DTYPES = frozenset((torch.float32, torch.float64))  # that NumPy has too
+IMMUTABLE_TYPES = (
+    *(torch.dtype, torch.device, torch.layout, torch.memory_format, torch.finfo, torch.iinfo),
+    *(range, slice, re.Pattern, np.dtype, np.generic, types.CodeType, decimal.Decimal),
+)
+# packages whose functions depend on their arguments only, so that their code need not be read
+TRUSTED_PACKAGES = frozenset(
+    (
+        *("torch", "numpy", "math", "cmath", "operator", "_operator", "functools", "itertools", "collections", "enum"),
+        *("typing", "abc", "contextlib", "copy", "warnings", "logging", "numbers", "dataclasses", "types", "builtins"),
+        *("_functools", "_collections", "_abc", "fractions", "string", "re", "inspect", "exactline"),
+    )
+)
+# built-in functions that can read or change anything by a name that is computed
+UNREADABLE_BUILTINS = frozenset(("eval", "exec", "globals", "locals", "open", "input", "__import__", "compile"))
+CONSTRUCTORS = frozenset(("__init__", "__new__", "__post_init__"))
+# special methods that no operator of Python calls during a forward pass
+IDLE_METHODS = CONSTRUCTORS | frozenset(
+    (
+        *("__init_subclass__", "__del__", "__repr__", "__str__", "__getstate__", "__setstate__", "__reduce__"),
+        *("__reduce_ex__", "__copy__", "__deepcopy__", "__subclasshook__", "__dir__", "__class_getitem__", "__sizeof__"),
+    )
+)
+FUNCTION_TYPES = (types.FunctionType, staticmethod, classmethod, property, functools.cached_property)
+MAX_OBJECTS = 200_000  # objects visited; a module that refers to more is not compared
+HEAP_TYPE_FLAG = 1 << 9  # Py_TPFLAGS_HEAPTYPE
+POINTER_BYTES = 8
+CHECKSUM_CHUNK_WORDS = 1 << 24  # 8-byte words of a weight that are summed at a time on a device
+
+
+class StateWalk:
+    """One walk over the state that is reachable from a module.
+
+    Summaries are made of plain values, code objects and checksums, so that equal summaries mean equal behaviour and no
+    summary keeps a user's object alive. An object that was seen before is summarized by its number.
+    """
+
+    def __init__(self, recorder: Any = None) -> None:
+        self.is_complete = True
+        self.recorder = recorder  # a StateRecorder that is told about every mutable object
+        self.numbers: dict[int, int] = {}  # of the objects seen, by id
+        self.alive: list[Any] = []  # temporary objects, whose ids must not be used again during the walk
+        self.pending: dict[torch.device, list[Tensor]] = {}  # checksums, fetched once per device at the end
+        self.names: set[str] = set()  # that the code seen so far reads
+        self.classes: list[type] = []  # the user's classes seen so far
+        self.constructed: set[type] = set()  # classes that the code names, so that it may call their constructors
+        self.summarized_methods: set[tuple[type, str]] = set()
+        self.summarized_classes: set[type] = set()
+
+    def summarize_tree(self, module: nn.Module) -> tuple[Any, ...]:
+        """Summarize a module and all its submodules."""
+        parts = list(module.named_modules())
+        for _, part in parts:
+            self._register(part)
+        return tuple((name, self._summarize_class(type(part)), self._summarize_vars(part)) for name, part in parts)
+
+    def summarize_methods(self) -> tuple[Any, ...]:
+        """Summarize the methods that the code seen so far can call, and in turn those that they can call."""
+        summaries: list[Any] = []
+        size = -1
+        while size != len(summaries):
+            size = len(summaries)
+            for kind in list(self.classes):
+                for name, value in list(vars(kind).items()):
+                    key = (kind, name)
+                    if key in self.summarized_methods or not self._is_reachable_method(kind, name, value):
+                        continue
+                    self.summarized_methods.add(key)
+                    summaries.append((self.numbers[id(kind)], name, self.summarize(value)))
+        return tuple(summaries)
+
+    def _is_reachable_method(self, kind: type, name: str, value: Any) -> bool:
+        if name in CONSTRUCTORS:
+            return kind in self.constructed
+        if not isinstance(value, FUNCTION_TYPES) and not callable(value):
+            return False  # data, which _summarize_class has covered
+        is_special = name.startswith("__") and name.endswith("__")
+        return (
+            name == "forward"
+            or name in self.names
+            or (is_special and name not in IDLE_METHODS)
+            or not self.names.isdisjoint(DYNAMIC_ACCESS)
+        )
+
+    def fetch_checksums(self) -> tuple[Any, ...]:
+        """The checksums of the tensors on each device."""
+        return tuple((device, *torch.stack(sums).tolist()) for device, sums in self.pending.items())
+
+    def summarize(self, value: Any) -> Any:
+        """Summarize any object by its content."""
+        kind = type(value)
+        if kind in PLAIN_TYPES:
+            return kind, value
+        if kind in DICT_TYPES:
+            return self._summarize_dict(value)
+        number = self.numbers.get(id(value))
+        if number is not None:
+            return "seen", number
+        self._register(value)
+        if kind in TENSOR_TYPES:
+            return self._summarize_tensor(value)
+        if kind in COLLECTION_TYPES:
+            return self._summarize_sequence(value)
+        if len(self.numbers) > MAX_OBJECTS:
+            return self._give_up(value)
+        if isinstance(value, IMMUTABLE_TYPES):
+            return kind, value
+        if isinstance(value, nn.Module):
+            # a module outside of the tree, such as one in a plain list
+            return self._summarize_class(kind), self._summarize_vars(value)
+        if isinstance(value, types.FunctionType):
+            return self._summarize_function(value)
+        for types_, summarize in _SUMMARIZERS:
+            if isinstance(value, types_):
+                return summarize(self, value)
+        return self._summarize_object(value)
+
+    def _register(self, value: Any) -> None:
+        self.numbers[id(value)] = len(self.numbers)
+        self.alive.append(value)
+
+    def _give_up(self, value: Any) -> Any:
+        self.is_complete = False
+        return "unknown", type(value).__name__
+
+    def _summarize_dict(self, value: dict[Any, Any]) -> tuple[Any, ...]:
+        number = self.numbers.get(id(value))
+        if number is not None:
+            return "seen", number
+        self._register(value)
+        if self.recorder is not None:
+            self.recorder.record_dict(value)
+        return self._summarize_items(value)
+
+    def _summarize_items(self, value: dict[Any, Any]) -> tuple[Any, ...]:
+        entries: list[Any] = []
+        is_recording = self.recorder is not None
+        for key, item in value.items():  # a few hundred before each sweep: plain values and empty dicts need no call
+            name = key if type(key) is str else self.summarize(key)
+            kind = type(item)
+            if kind in PLAIN_TYPES:
+                entries += (name, kind, item)
+            elif not is_recording and kind in COLLECTION_TYPES and not item:
+                entries += (name, kind)
+            else:
+                entries += (name, self.summarize(item))
+        return tuple(entries)
+
+    def _summarize_vars(self, module: nn.Module) -> tuple[Any, ...]:
+        attributes = vars(module)
+        if self.recorder is not None:
+            self.recorder.record_module(module)
+        if isinstance(module, torch.fx.GraphModule):  # its forward is compiled: the graph is not read any more
+            attributes = {k: v for k, v in attributes.items() if k not in ("_graph", "meta", "_lineno_map")}
+        return self._summarize_items(attributes)
+
+    def _summarize_sequence(self, value: Any) -> Any:
+        if self.recorder is not None and isinstance(value, (list, set, deque)):
+            self.recorder.record_collection(value)
+        kind = type(value)
+        if kind not in COLLECTION_TYPES:  # a subclass, such as a named tuple
+            own = self._summarize_class(kind), self._summarize_own_vars(value)
+            return own, tuple(self.summarize(item) for item in value)
+        return kind, *[(type(v), v) if type(v) in PLAIN_TYPES else self.summarize(v) for v in value]
+
+    def _summarize_mapping(self, value: dict[Any, Any]) -> Any:
+        if self.recorder is not None:
+            self.recorder.record_dict(value)
+        own = self._summarize_class(type(value)), self._summarize_own_vars(value)
+        factory = self.summarize(value.default_factory) if isinstance(value, defaultdict) else None
+        return own, factory, self._summarize_items(value)
+
+    def _summarize_own_vars(self, value: Any) -> Any:
+        attributes = getattr(value, "__dict__", None)
+        return self._summarize_dict(attributes) if attributes else None
+
+    def _summarize_tensor(self, tensor: Tensor) -> tuple[Any, ...]:
+        if isinstance(tensor, (nn.UninitializedParameter, nn.UninitializedBuffer)):
+            raise CaptureError(
+                "A lazy module has no weights yet.",
+                where=type(tensor).__name__,
+                hint="Call the module once on a batch to initialize its weights.",
+            )
+        if self.recorder is not None:
+            self.recorder.record_tensor(tensor)
+            return ("tensor",)
+        own = self._summarize_own_vars(tensor)
+        kind = (tensor.shape, tensor.dtype, tensor.device, tensor.requires_grad, own)
+        if tensor.is_meta or tensor.layout != torch.strided or tensor.is_quantized:
+            return self._give_up(tensor)
+        if tensor.device.type == "cpu" and tensor.dtype in NUMPY_DTYPES and tensor.is_contiguous():
+            return (*kind, zlib.crc32(tensor.detach().numpy().data))
+        flat = tensor.detach().contiguous().view(-1)
+        if flat.device.type == "cpu":
+            return (*kind, zlib.crc32(flat.view(torch.uint8).numpy().data))
+        self.pending.setdefault(flat.device, []).append(checksum_words(flat.view(torch.uint8)))
+        return kind
+
+    def _summarize_other_tensor(self, tensor: Tensor) -> Any:
+        if isinstance(tensor, (nn.UninitializedParameter, nn.UninitializedBuffer)):
+            return self._summarize_tensor(tensor)
+        return self._give_up(tensor)  # a subclass may compute anything
+
+    def _summarize_array(self, array: np.ndarray[Any, Any]) -> Any:
+        if array.dtype.hasobject or type(array) is not np.ndarray:
+            return self._give_up(array)
+        if self.recorder is not None:
+            self.recorder.record_array(array)
+        return array.shape, str(array.dtype), zlib.crc32(np.ascontiguousarray(array).tobytes())
+
+    def _summarize_function(self, function: types.FunctionType) -> Any:
+        code = function.__code__
+        names = read_code_names(code)
+        cells = tuple(
+            self._summarize_cell(name, cell, names)
+            for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True)
+        )
+        own = self.summarize(function.__defaults__), self.summarize(function.__kwdefaults__), cells
+        extra = self._summarize_dict(function.__dict__) if function.__dict__ else None
+        if _is_trusted(function.__globals__.get("__name__")):
+            return code, own, extra
+        if self.recorder is not None:
+            self.recorder.record_globals(function.__globals__, names.stored)
+        self.names.update(names.names)
+        return code, own, extra, self._summarize_globals(function.__globals__, names)
+
+    def _summarize_cell(self, name: str, cell: Any, names: CodeNames) -> Any:
+        if self.recorder is not None:
+            self.recorder.record_cell(cell)
+        try:
+            value = cell.cell_contents
+        except ValueError:
+            return "empty"
+        if isinstance(value, types.ModuleType):
+            return self._summarize_module_object(value, names)
+        if name == "__class__" and isinstance(value, type):  # of super()
+            return self._summarize_class(value)
+        return self.summarize(value)
+
+    def _summarize_globals(self, namespace: dict[str, Any], names: CodeNames) -> Any:
+        summaries: list[Any] = []
+        for name in names.names:
+            if name in namespace:
+                value = namespace[name]
+            elif name in sys.modules and name in names.imported:
+                value = sys.modules[name]
+            else:
+                if name in UNREADABLE_BUILTINS and hasattr(builtins, name):
+                    summaries.append(self._give_up(name))
+                continue
+            if isinstance(value, types.ModuleType):
+                summaries.append((name, self._summarize_module_object(value, names)))
+            else:
+                summaries.append((name, self.summarize(value)))
+        return tuple(summaries)
+
+    def _summarize_module_object(self, module: types.ModuleType, names: CodeNames, outer: tuple[Any, ...] = ()) -> Any:
+        """Summarize what code with these names can read from an imported module; ``outer`` are modules around it."""
+        space = vars(module)
+        reads_any_name = names.uses_dynamic_access and not _is_trusted(module.__name__)
+        summaries: list[Any] = [module.__name__]
+        for name in tuple(space) if reads_any_name else names.names:
+            if name not in space or name == "__builtins__":
+                continue
+            value = space[name]
+            if not isinstance(value, types.ModuleType):
+                summaries.append((name, self.summarize(value)))
+            elif value is not module and value not in outer and _is_inside(value, module):
+                summaries.append((name, self._summarize_module_object(value, names, (*outer, module))))
+        return tuple(summaries)
+
+    def _summarize_loose_module(self, module: types.ModuleType) -> Any:
+        return module.__name__ if _is_trusted(module.__name__) else self._give_up(module)
+
+    def _summarize_named_class(self, kind: type) -> Any:
+        """A class that code refers to, and may create objects of."""
+        self.constructed.add(kind)
+        return self._summarize_class(kind)
+
+    def _summarize_class(self, kind: type) -> Any:
+        number = self.numbers.get(id(kind))
+        if number is not None and kind in self.summarized_classes:
+            return "seen", number
+        if number is None:
+            self._register(kind)
+        self.summarized_classes.add(kind)
+        if kind.__module__ == "builtins":
+            return kind
+        if _is_trusted(kind.__module__) or kind.__module__.split(".", 1)[0] in sys.stdlib_module_names:
+            own: Any = (kind, tuple(vars(kind).values()))
+        else:
+            self.classes.append(kind)
+            if self.recorder is not None:
+                self.recorder.record_class(kind)
+            own = kind.__qualname__, tuple(
+                (name, self.summarize(value)) for name, value in list(vars(kind).items()) if _is_class_data(name, value)
+            )
+        bases = tuple(self._summarize_class(base) for base in kind.__mro__[1:])
+        meta = type(kind)
+        return own, bases, None if _is_trusted(meta.__module__) else self._summarize_class(meta)
+
+    def _summarize_object(self, value: Any) -> Any:
+        """Summarize an object of a Python class by its attributes."""
+        kind = type(value)
+        if not _has_python_layout(kind):
+            return self._give_up(value)
+        summary: list[Any] = [self._summarize_class(kind)]
+        attributes = getattr(value, "__dict__", None)
+        if attributes is not None:
+            summary.append(self._summarize_dict(attributes))
+        slots = _list_slots(kind)
+        if self.recorder is not None and slots:
+            self.recorder.record_slots(value, slots)
+        for name in slots:
+            if hasattr(value, name):
+                summary.append((name, self.summarize(getattr(value, name))))
+        return tuple(summary)
+
+    def _summarize_partial(self, value: functools.partial[Any]) -> Any:
+        return "partial", self.summarize(value.func), self.summarize(value.args), self.summarize(value.keywords)
+
+    def _summarize_method(self, value: types.MethodType) -> Any:
+        return "method", self.summarize(value.__func__), self.summarize(value.__self__)
+
+    def _summarize_builtin(self, value: Any) -> Any:
+        owner = getattr(value, "__self__", None)
+        if owner is not None and not isinstance(owner, types.ModuleType):
+            if isinstance(owner, type) and not _is_trusted(owner.__module__) and owner not in self.constructed:
+                return self._give_up(value)  # such as datetime.now
+            return value.__name__, self.summarize(owner)
+        if value.__name__ in UNREADABLE_BUILTINS or not _is_trusted(value.__module__ or "torch"):
+            return self._give_up(value)
+        return "builtin", value
+
+    def _summarize_descriptor(self, value: Any) -> Any:
+        if isinstance(value, property):
+            return tuple(self.summarize(f) for f in (value.fget, value.fset, value.fdel))
+        return type(value), self.summarize(value.func if isinstance(value, functools.cached_property) else value.__func__)
+
+    def _summarize_weak_reference(self, value: weakref.ref[Any]) -> Any:
+        return "weak", self.summarize(value())
+
+    def _summarize_enum(self, value: enum.Enum) -> Any:
+        return self._summarize_class(type(value)), value.name
+
+    def _summarize_loose_cell(self, value: types.CellType) -> Any:
+        if self.recorder is not None:
+            self.recorder.record_cell(value)
+        try:
+            return "cell", self.summarize(value.cell_contents)
+        except ValueError:
+            return "empty"
+
+    def _summarize_by_identity(self, value: Any) -> Any:
+        return "same", value
+
+    def _summarize_generator(self, value: Any) -> Any:
+        """A random generator, by its state."""
+        if self.recorder is not None:
+            self.recorder.record_generator(value)
+        return repr(read_generator_state(value))
+
+
+# how an object is summarized, by its type; the first match counts
+_SUMMARIZERS: tuple[tuple[Any, Any], ...] = (
+    (enum.Enum, StateWalk._summarize_enum),
+    (types.BuiltinFunctionType, StateWalk._summarize_builtin),
+    (types.MethodWrapperType, StateWalk._summarize_builtin),
+    ((list, tuple, set, frozenset, deque), StateWalk._summarize_sequence),
+    (dict, StateWalk._summarize_mapping),
+    (types.MethodType, StateWalk._summarize_method),
+    (functools.partial, StateWalk._summarize_partial),
+    (type, StateWalk._summarize_named_class),
+    (types.ModuleType, StateWalk._summarize_loose_module),
+    (Tensor, StateWalk._summarize_other_tensor),
+    (np.ndarray, StateWalk._summarize_array),
+    ((property, staticmethod, classmethod, functools.cached_property), StateWalk._summarize_descriptor),
+    (weakref.ref, StateWalk._summarize_weak_reference),
+    (types.CellType, StateWalk._summarize_loose_cell),
+    ((np.random.Generator, np.random.RandomState, random.Random, torch.Generator), StateWalk._summarize_generator),
+    (
+        (
+            *(types.MethodDescriptorType, types.WrapperDescriptorType, types.ClassMethodDescriptorType),
+            *(types.GetSetDescriptorType, types.MemberDescriptorType, np.ufunc, logging.Logger, CustomOpDef),
+            *(torch._ops.OpOverload, torch._ops.OpOverloadPacket),  # pyright: ignore[reportPrivateUsage]
+        ),
+        StateWalk._summarize_by_identity,
+    ),
+)
+
+
+def _is_class_data(name: str, value: Any) -> bool:
+    if (name.startswith("__") and name.endswith("__")) or name == "_abc_impl":
+        return False
+    member = isinstance(value, (types.MemberDescriptorType, types.GetSetDescriptorType))
+    return not isinstance(value, FUNCTION_TYPES) and not member
+
+
+def read_generator_state(generator: Any) -> Any:
+    """The state of a random generator of NumPy, Python or torch."""
+    if isinstance(generator, np.random.Generator):
+        return generator.bit_generator.state
+    if isinstance(generator, np.random.RandomState):
+        return generator.get_state(legacy=False)
+    return generator.get_state().tolist() if isinstance(generator, torch.Generator) else generator.getstate()
+
+
+@functools.lru_cache(maxsize=4096)
+def _is_trusted(name: str | None) -> bool:
+    """Whether a module belongs to a package whose functions depend on their arguments only."""
+    return name is not None and name.split(".", 1)[0] in TRUSTED_PACKAGES and not name.startswith("numpy.random")
+
+
+def _is_inside(inner: types.ModuleType, outer: types.ModuleType) -> bool:
+    """Whether a module that another one refers to may be read through it; one in another trusted package is constant."""
+    return not _is_trusted(outer.__name__) or inner.__name__.split(".", 1)[0] == outer.__name__.split(".", 1)[0]
+
+
+@functools.lru_cache(maxsize=1024)
+def _has_python_layout(kind: type) -> bool:
+    """Whether all state of an object is in its ``__dict__`` and its slots, and none in fields of a C type."""
+    if kind is types.SimpleNamespace:
+        return True
+    if not all(k.__flags__ & HEAP_TYPE_FLAG for k in kind.__mro__[:-1]):
+        return False
+    fields = len(_list_slots(kind)) + (kind.__dictoffset__ > 0) + (kind.__weakrefoffset__ > 0)
+    return kind.__itemsize__ == 0 and kind.__basicsize__ <= object.__basicsize__ + POINTER_BYTES * fields
+
+
+@functools.lru_cache(maxsize=1024)
+def _list_slots(kind: type) -> tuple[str, ...]:
+    return tuple(
+        name
+        for k in kind.__mro__
+        for name, value in vars(k).items()
+        if isinstance(value, types.MemberDescriptorType)
+    )
+
+
+def checksum_words(data: Tensor) -> Tensor:
+    """The sum of all 8-byte words times distinct odd numbers, so that swapped words are noticed; ``data`` is uint8."""
+    if data.storage_offset() % 8:  # a view into a larger tensor that is not aligned to words
+        data = data.clone()
+    whole = len(data) // 8 * 8
+    total = torch.zeros((), dtype=torch.int64, device=data.device)
+    for words in (data[:whole].view(torch.int64), data[whole:].to(torch.int64)):
+        for first in range(0, len(words), CHECKSUM_CHUNK_WORDS):
+            chunk = words[first : first + CHECKSUM_CHUNK_WORDS]
+            odd = torch.arange(2 * first + 1, 2 * (first + len(chunk)), 2, device=words.device)
+            total = torch.add((chunk * odd).sum(), total, alpha=31)
+    return total
