@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -52,6 +54,22 @@ for n, size in SIZES.items():
     add(key, (1, *size), pool(1), dyadic=False)
     add(key, (1, *wider), pool(2), dyadic=False)
 
+
+
+class Recurrent(nn.Module):
+    """The outputs of a recurrent layer of ReLUs, without its state."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__()
+        self.inner = nn.RNN(2, 2, nonlinearity="relu", batch_first=True, **settings)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.inner(x)[0]
+
+
+add("rnn_relu", (3, 2), Recurrent())
+add("rnn_relu", (2, 2), Recurrent(num_layers=2, bias=False))
+add("rnn_relu", (2, 2), Recurrent(bidirectional=True, dropout=0.5, num_layers=2))
 add("conv2d", (1, 3, 3), lambda x, w: F.conv2d(x, w, stride=(2, 1)), halves(2, 1, 2, 2))
 add("conv2d", (1, 3, 3), nn.Conv2d(1, 2, 2), apart=True)
 add("avg_pool2d", (1, 4, 4), lambda x: F.avg_pool2d(x, (2, 3), (1, 2), divisor_override=4))

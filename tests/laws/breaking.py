@@ -37,6 +37,8 @@ add("relu6", (4,), lambda x: F.relu6(4 * x))
 # torch's gradient of hardsigmoid is 1/6 in float32, even for float64
 add("hardsigmoid", (4,), lambda x: F.hardsigmoid(4 * x), dyadic=False, autograd=False)
 add("hardsigmoid", (4,), lambda x: 6 * F.hardsigmoid(2 * x), dyadic=False, autograd=False)
+add("l1_loss", (4,), lambda x, c: F.l1_loss(x, c.expand_as(x), reduction="none"), halves(1, 4))
+add("l1_loss", (4,), lambda x: aten.l1_loss(x, x.flip(1), 0))
 add("softshrink", (4,), nn.Softshrink())
 add("softshrink", (4,), nn.Softshrink(0.3), dyadic=False)
 add("softshrink", (4,), nn.Softshrink(0.0))

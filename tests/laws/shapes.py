@@ -51,6 +51,8 @@ add("moveaxis", (2, 3), lambda x: x.moveaxis(1, 2))
 add("swapaxes", (2, 3), lambda x: x.swapaxes(1, 2))
 add("expand", (3,), lambda x: x[:, None].expand(-1, 2, 3))
 add("expand_as", (1, 3), lambda x: x.expand_as(x.repeat(1, 2, 1)))
+add("broadcast_tensors", (3,), lambda x, c: sum(torch.broadcast_tensors(x[:, None], c)), halves(2, 1))
+add("broadcast_tensors", (2, 3), lambda x: torch.cat(torch.broadcast_tensors(x[:, :1], x), 1))
 add("repeat", (3,), lambda x: x.repeat(1, 2))
 add("tile", (3,), lambda x: x.tile(2))
 add("slice", (4,), lambda x: x[:, 1:4:2])
@@ -118,6 +120,26 @@ add("fill", (4,), written(lambda y, x: y.__setitem__((slice(None), 0), 0)))
 add("fill", (4,), written(lambda y, x: y[:, 1:3].fill_(1.5)))
 add("copy", (4,), written(lambda y, x: y.__setitem__((slice(None), 0), x[:, 1])))
 add("copy", (4,), written(lambda y, x: y[:, :2].copy_(x[:, 2:])))
+
+# masks
+
+add("index", (4,), lambda x, mask: x[:, mask], torch.tensor([True, False, True, True]))
+add("index", (2, 3), lambda x, mask: 2 * x[:, mask] - 1, torch.tensor([[True, False, True], [False, True, True]]))
+add("index_put", (4,), written(lambda y, x: y.__setitem__(y < 0.5, 0.5)))
+add("index_put", (4,), written(lambda y, x: y.__setitem__(x > 1, 1)))
+
+# memory that is written before it is read
+
+add("empty_like", (4,), lambda x: torch.empty_like(x).copy_(2 * x))
+
+
+def _fill_new(x: Tensor) -> Tensor:
+    y = x.new_empty(x.shape[0], 6)
+    y[:, :4], y[:, 4:] = x, 1.5
+    return y
+
+
+add("new_empty", (4,), _fill_new)
 
 # the same numbers again
 

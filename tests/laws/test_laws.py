@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -206,3 +208,12 @@ def _away_from(alphas: Tensor) -> float:
         cut = 0.2 + 0.6 * float(torch.rand((), generator=generator, dtype=torch.float64))
         if bool(((alphas - cut).abs() > 1e-6).all()):
             return cut
+
+
+@every_sample
+def test_a_pickled_network_computes_the_same(sample):
+    network = study(sample).network
+    copy = pickle.loads(pickle.dumps(network))
+    x = torch.rand(5, *sample.shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64) * 4 - 2
+    assert torch.equal(copy(x, tail=True), network(x, tail=True))
+    assert copy.checksum() == network.checksum()

@@ -90,12 +90,12 @@ def _move_with_cache(network: Network, device: torch.device, dtype: torch.dtype)
 
 
 def unwrap_model(model: Any) -> nn.Module:
-    """Unwrap a module from DataParallel and torch.compile, and wrap a plain function in a module.
+    """Unwrap a module from DataParallel, DistributedDataParallel and torch.compile, and wrap a plain function in a module.
 
     Raises ArgumentError for anything else.
     """
     while True:
-        if isinstance(model, nn.DataParallel):
+        if isinstance(model, (nn.DataParallel, nn.parallel.DistributedDataParallel)):
             model = model.module
         elif isinstance(model, nn.Module) and hasattr(model, "_orig_mod"):
             model = model._orig_mod

@@ -15,6 +15,7 @@ from ..ops.affine import Rearrange, Reshape, Scale
 from ..ops.base import Input, Op
 from ..ops.pointwise import Pointwise
 from . import scalar_functions
+from .calls import ARGUMENT, BoundOperator
 from .constants import all_finite
 from .graph import Node, Shape, Tail
 from .scalar_functions import ScalarFunction, SourceOperator
@@ -41,6 +42,7 @@ NOT_KNOWN = "is not known to be piecewise linear"
 MIXES_BATCH = "mixes the batch dimension"
 MOVES_BATCH = "moves or mixes the batch dimension"
 READS_BATCH_SIZE = "computes with the batch size"
+READS_UNINITIALIZED = "reads memory that torch.empty leaves uninitialized"
 
 
 @dataclass(frozen=True)
@@ -90,6 +92,7 @@ class GraphBuilder:
     path: str = ""  # of its module
     shape: Any = ()  # of its output for one point; a tuple of shapes for several outputs
     notes: list[str] = field(default_factory=list)
+    may_be_uninitialized: bool = False  # whether constants may hold NaN for elements that torch.empty left open
 
     def add_node(self, op: Op, inputs: Sequence[NodeOutput], shape: Sequence[int] | None = None) -> NodeOutput:
         """Append a node; its shape defaults to that of the operator being converted."""
@@ -128,21 +131,15 @@ class GraphBuilder:
 
     def bind_constants(self, args: dict[str, Any]) -> Callable[..., Any]:
         """The torch operator being converted as a function of its node outputs alone, with all else fixed."""
-        target = self.call
+        if self.call is None:
+            raise UnsupportedOperator("has no operator")
 
-        def call(*xs: Tensor) -> Any:
-            tensors = iter(xs)
+        def mark(value: Any) -> Any:
+            if isinstance(value, (list, tuple)):
+                return [mark(v) for v in value]
+            return ARGUMENT if isinstance(value, NodeOutput) else value
 
-            def substitute(value: Any) -> Any:
-                if isinstance(value, (list, tuple)):
-                    return [substitute(v) for v in value]
-                return next(tensors) if isinstance(value, NodeOutput) else value
-
-            if target is None:
-                raise UnsupportedOperator("has no operator")
-            return target(**{k: substitute(v) for k, v in args.items()})
-
-        return call
+        return BoundOperator(self.call, {k: mark(v) for k, v in args.items()})
 
     def rearrange(self, call: Callable[..., Tensor], xs: Sequence[NodeOutput], name: str) -> NodeOutput:
         """Append an operator that only moves elements.
@@ -161,7 +158,7 @@ class GraphBuilder:
             raise UnsupportedOperator("mixes the batch dimension, or does not accept a single point") from None
         if once.shape[:1] != (1,):
             raise UnsupportedOperator(MOVES_BATCH)
-        is_moved = (once != twice).flatten()
+        is_moved = ((once != twice) & ~once.isnan()).flatten()  # NaN: a constant that is not initialized yet
         index = torch.where(is_moved, once.flatten() - 1, torch.full_like(once.flatten(), -1)).to(torch.int64)
         shape = tuple(once.shape[1:])
         if len(xs) == 1 and bool(is_moved.all()) and torch.equal(index, torch.arange(counts[0])):
@@ -226,6 +223,10 @@ class GraphBuilder:
         for value in vars(op).values():
             for tensor in value if isinstance(value, tuple) else (value,):
                 if isinstance(tensor, Tensor) and not all_finite(tensor):
+                    if self.may_be_uninitialized:
+                        if isinstance(op, Rearrange):
+                            continue  # later operators may overwrite these elements
+                        raise UnsupportedOperator(READS_UNINITIALIZED)
                     raise NumberError(
                         f"{op.title} has a constant that is NaN or infinite.",
                         where=self.path or self.name,

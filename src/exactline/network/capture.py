@@ -17,7 +17,7 @@ from torch.export import ExportedProgram
 
 from ..errors import CaptureError, TrainingModeError
 from .aten import RULES, UNSUPPORTED_REASONS
-from .fingerprint import GLOBAL_HOOKS, WeakModule
+from .fingerprint import GLOBAL_HOOKS
 from .forward_check import (
     differs_on_single_points,
     find_batch_difference,
@@ -25,7 +25,7 @@ from .forward_check import (
     raise_not_repeatable,
     raise_reads_batch_size,
 )
-from .graph import Network
+from .graph import Network, WeakModule
 from .preserve import StateRecorder, preserve_state
 from .reader import IGNORED_OPERATORS, is_overload, operator_name, read_program
 from .sequential import read_sequential
@@ -34,6 +34,7 @@ EXAMPLE_BATCH_POINTS = 3  # torch.export specializes on 0 and 1, and 2 may be a 
 MAX_BATCH_POINTS = 1024  # the upper bound of the dynamic batch: some kernels have a limit, and the graph is never run
 STOCHASTIC_MODULES = (nn.modules.dropout._DropoutNd, nn.RReLU)  # pyright: ignore[reportPrivateUsage]
 
+QUANTIZED_PACKAGES = ("torch.ao.nn.quantized", "torch.ao.nn.intrinsic.quantized", "torch.nn.quantized")
 INTERNAL_PACKAGES = ("torch.export", "torch._export", "torch._functorch", "torch._dynamo", "torch.fx")
 
 
@@ -50,6 +51,7 @@ def capture_module(model: nn.Module, points: Sequence[Tensor], until: str | None
 
     Raises CaptureError, UnsupportedError, TrainingModeError or ArgumentError, as `as_network` does.
     """
+    check_traceable(model)
     check_eval_mode(model)
     network = read_sequential(model, points[0].shape) if len(points) == 1 and until is None else None
     if network is None:
@@ -97,6 +99,23 @@ def _is_same_network(one: Network, two: Network) -> bool:
     """Whether two captures of a module have the same operators and numbers."""
     nodes = [[(n.op.title, n.inputs, n.shape) for n in network.nodes] for network in (one, two)]
     return nodes[0] == nodes[1] and one.outputs == two.outputs and one.checksum() == two.checksum()
+
+
+def check_traceable(model: nn.Module) -> None:
+    """Raise CaptureError for a module that torch.export cannot trace by its nature, with what to use instead."""
+    for name, module in model.named_modules():
+        if isinstance(module, torch.jit.ScriptModule):
+            problem = f"{type(module).__name__} is TorchScript, whose code cannot be traced."
+            hint = "Use the Python module that it was made from, or export it to ONNX and use exactline.load."
+        elif type(module).__module__.startswith(QUANTIZED_PACKAGES):
+            problem = f"{type(module).__name__} is quantised: it rounds its values, which is not piecewise linear."
+            hint = "Use the floating-point model that it was made from."
+        elif any(p.is_inference() for p in (*module.parameters(False), *module.buffers(False))):
+            problem = "The weights were made in inference mode, where torch.export cannot trace them."
+            hint = "Use copy.deepcopy(model), made outside of torch.inference_mode(), or load the model outside of it."
+        else:
+            continue
+        raise CaptureError(problem, where=f"submodule {name or '(the model itself)'}", hint=hint)
 
 
 def check_eval_mode(model: nn.Module) -> None:

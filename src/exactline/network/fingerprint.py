@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import weakref
 from typing import Any, NamedTuple
 
 import torch
@@ -74,22 +73,3 @@ def _has_function_mode() -> bool:
         return False
     modes: Any = torch.overrides._get_current_function_mode_stack()  # pyright: ignore[reportPrivateUsage]
     return any(type(mode).__name__ != "DeviceContext" for mode in modes)
-
-
-class WeakModule:
-    """A weak reference to a module that can be pickled: a copy in another process refers to nothing.
-
-    >>> layer = nn.ReLU()
-    >>> WeakModule(layer)() is layer
-    True
-    """
-
-    def __init__(self, module: nn.Module | None) -> None:
-        self.reference = None if module is None else weakref.ref(module)
-
-    def __call__(self) -> nn.Module | None:
-        """The module, while it exists."""
-        return None if self.reference is None else self.reference()
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return WeakModule, (None,)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import weakref
 import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -44,6 +45,25 @@ class Tail:
     dim: int | None = None
 
 
+class WeakModule:
+    """A weak reference to a module that can be pickled: its copy in another process refers to nothing.
+
+    >>> layer = nn.ReLU()
+    >>> WeakModule(layer)() is layer
+    True
+    """
+
+    def __init__(self, module: nn.Module | None) -> None:
+        self.reference = None if module is None else weakref.ref(module)
+
+    def __call__(self) -> nn.Module | None:
+        """The module, while it exists."""
+        return None if self.reference is None else self.reference()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return WeakModule, (None,)
+
+
 @dataclass(frozen=True, eq=False)
 class Network:
     """A piecewise-linear network as a graph of operators.
@@ -65,7 +85,7 @@ class Network:
     several_inputs: bool = False
     several_outputs: bool = False
     notes: tuple[str, ...] = ()  # what the user should know about the capture, such as casts that were ignored
-    source: Callable[[], nn.Module | None] = field(default=lambda: None)  # the captured module while it exists
+    source: Callable[[], nn.Module | None] = WeakModule(None)  # noqa: RUF009  the captured module while it exists
     device: torch.device = field(default=torch.device("cpu"))
     dtype: torch.dtype = torch.float64
     output_names: tuple[str, ...] = ()  # names of the outputs in the file; empty: those of their nodes
@@ -217,6 +237,10 @@ class Network:
             return self
         nodes = tuple(replace(n, op=n.op.to(device, dtype)) for n in self.nodes)
         return replace(self, nodes=nodes, device=device, dtype=dtype, device_copies={})
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What is pickled: the network itself, without copies on other devices and cached properties."""
+        return {f.name: getattr(self, f.name) for f in fields(self)} | {"device_copies": {}}
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the network to a file.

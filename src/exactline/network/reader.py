@@ -12,6 +12,7 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind, OutputKind
 
 from ..errors import ArgumentError, CaptureError, UnsupportedError
+from ..ops.affine import Rearrange, Reshape
 from ..ops.base import Input
 from .aten import RULES, SHAPE_OPERATORS, UNSUPPORTED_REASONS
 from .aten.registry import bind_arguments, iterate_leaves
@@ -22,6 +23,7 @@ from .builder import (
     MUST_BE_LAST,
     NOT_KNOWN,
     READS_BATCH_SIZE,
+    READS_UNINITIALIZED,
     BatchSize,
     GraphBuilder,
     NodeOutput,
@@ -37,6 +39,9 @@ from .scalar_functions import ScalarFunction, SourceOperator
 
 IGNORED_OPERATORS = ("_assert_tensor_metadata", "_assert_scalar", "sym_constrain_range", "sym_constrain_range_for_size")
 CONSTANT_FACTORIES = ("zeros", "ones", "full", "expand", "empty", "scalar_tensor")  # may make one row for each point
+UNINITIALIZED_FACTORIES = ("empty", "empty_like", "new_empty", "empty_strided", "new_empty_strided", "empty_permuted")
+CONSTANT_LIKE = ("zeros_like", "ones_like", "full_like", "empty_like", "new_zeros", "new_ones", "new_full", "new_empty")
+EXACT_DTYPES = (torch.float32, torch.float64)  # casts to these count as exact
 PRODUCT_OPERATORS = ("mul", "div", "matmul", "bmm", "mm", "mv", "einsum")
 SMOOTH_OPERATORS = ("softmax", "_softmax", "log_softmax", "_log_softmax", "sigmoid", "tanh")
 
@@ -65,6 +70,7 @@ class ProgramReader:
         self.operator_numbers: dict[tuple[str, str], int] = {}  # position of the last operator of a name in a module
         self.operator_number = 0  # position of the operator being converted
         self.batch_size: Any = None  # torch's symbol for it
+        self.known_sizes: dict[str, int] = {}  # of dimensions that torch does not know, by its symbol
 
     def read_network(self) -> Network:
         """Convert the program; see `read_program`."""
@@ -73,9 +79,15 @@ class ProgramReader:
         stop = graph.output_node() if self.until is None else self._find_last_node(self.until)
         needed = self._find_needed_nodes(stop)
         for node in graph.nodes:
-            if node in needed and node.op == "call_function":
+            if node not in needed:
+                continue
+            if node.op == "call_function":
                 self.values[node.name] = self._convert_node(node)
+            elif node.op == "get_attr":  # a subgraph of a control-flow operator, or a constant
+                self.values[node.name] = self._read_attribute(node)
         outputs = self._convert_outputs(self._read_outputs() if self.until is None else self.values[stop.name])
+        if self.graph.may_be_uninitialized and not self.rejections:
+            self._check_initialized(outputs[0])
         if self.rejections:
             self._raise_unsupported("Replace them, or restrict only to a submodule before them with until='name'.")
         self.operator_numbers.clear()  # differences are reported in the order of the graph
@@ -84,6 +96,30 @@ class ProgramReader:
         if self.rejections:
             self._raise_unsupported("Compute each point of a batch independently of the others.")
         return self._make_network(*outputs)
+
+    def _check_initialized(self, outputs: list[int]) -> None:
+        """Reject operators that read elements which torch.empty made and nothing has written; set the others to 0."""
+        nodes, unwritten = self.graph.nodes, dict[int, Tensor]()  # (elements,) masks, by node
+        for i, node in enumerate(nodes):
+            masks = [unwritten.get(j, torch.zeros(torch.Size(nodes[j].shape).numel(), dtype=torch.bool)) for j in node.inputs]
+            if isinstance(node.op, Rearrange):
+                mask = (node.op.index >= 0) & torch.cat(masks)[node.op.index.clamp(min=0)]
+                if node.op.constant is not None:
+                    mask |= (node.op.index < 0) & node.op.constant.isnan()
+                    nodes[i] = replace(node, op=replace(node.op, constant=node.op.constant.nan_to_num(nan=0.0)))
+            elif isinstance(node.op, Reshape):
+                (mask,) = masks
+            else:
+                if any(bool(m.any()) for m in masks):
+                    self._reject(node.op.title, READS_UNINITIALIZED, node.path)
+                continue
+            unwritten[i] = mask
+        for number, i in enumerate(outputs):
+            if i in unwritten and bool(unwritten[i].any()):
+                self._reject(f"output {number}", READS_UNINITIALIZED, "")
+        for name, value in self.values.items():
+            if isinstance(value, Tensor) and value.is_floating_point():
+                self.values[name] = value.nan_to_num(nan=0.0)
 
     def _find_needed_nodes(self, stop: Any) -> set[Any]:
         """The nodes that an output depends on."""
@@ -140,9 +176,17 @@ class ProgramReader:
         self.graph.name = node.name
         return self.graph.add_node(Input(), [], [int(d) for d in value.shape[1:]])
 
+    def _read_attribute(self, node: Any) -> Value:
+        value = operator.attrgetter(node.target)(self.program.graph_module)
+        return read_parameter(value, node.target) if isinstance(value, Tensor) else UnusableValue("")
+
     def _convert_node(self, node: Any) -> Value:
         """Convert one call of the exported program."""
         target = node.target
+        if isinstance(target, torch._ops.HigherOrderOperator):  # pyright: ignore[reportPrivateUsage]
+            self.graph.path = module_path(node)
+            self._reject(target.name(), "is control flow, which is not supported")
+            return self._make_stand_in(node)
         args, kwargs = self._substitute_values(node.args), self._substitute_values(node.kwargs)
         if target is operator.getitem:
             return args[0] if isinstance(args[0], UnusableValue) else args[0][args[1]]
@@ -153,10 +197,10 @@ class ProgramReader:
             return None
         if name == "sym_size":
             size = node.meta["val"]
-            return size if isinstance(size, int) else BatchSize(1)
+            return size if isinstance(size, int) else self.known_sizes.get(str(size), BatchSize(1))
         graph = self.graph
         graph.name, graph.target, graph.call = node.name, f"{name}.{target._overloadname}", target
-        graph.path, graph.shape = module_path(node), _point_shape(node.meta.get("val"))
+        graph.path, graph.shape = module_path(node), self._point_shape(node.meta.get("val"))
         self.operator_number += 1
         self.operator_numbers[source, graph.path] = self.operator_number
         after_rejection = any(isinstance(v, UnusableValue) and v.reason == "" for v in iterate_leaves((args, kwargs)))
@@ -173,7 +217,29 @@ class ProgramReader:
             return self._apply_rule(node, args, kwargs)
         except UnsupportedOperator as problem:
             self._reject(problem.name or source, str(problem), problem.path)
-            return UnusableValue("", depends_on_input=depends_on_input)
+            return self._make_stand_in(node) if depends_on_input else UnusableValue("", depends_on_input=False)
+
+    def _make_stand_in(self, node: Any) -> Value:
+        """A node in place of an operator that was rejected, so that every later operator gets its own reason."""
+        traced = node.meta.get("val")
+        if isinstance(traced, (tuple, list)):
+            return tuple(self._make_tensor_stand_in(t) for t in traced)
+        return self._make_tensor_stand_in(traced)
+
+    def _make_tensor_stand_in(self, traced: Any) -> Value:
+        is_value = isinstance(traced, Tensor) and traced.is_floating_point() and traced.dim() > 0
+        if not is_value or isinstance(traced.shape[0], int) or traced.shape[0] != self.batch_size:
+            return UnusableValue("")
+        shape = self._point_shape(traced)
+        return UnusableValue("") if -1 in shape else self.graph.add_node(Input(), [], shape)
+
+    def _point_shape(self, value: Any) -> Any:
+        """The shape of a traced tensor without its batch dimension, -1 for a symbolic size; a tuple for several."""
+        if isinstance(value, (tuple, list)):
+            return tuple(self._point_shape(v) for v in value)
+        if isinstance(value, Tensor):
+            return tuple(d if isinstance(d, int) else self.known_sizes.get(str(d), -1) for d in value.shape[1:])
+        return ()
 
     def _apply_rule(self, node: Any, args: Any, kwargs: Any) -> Value:
         """Convert an operator that depends on the input by its rule."""
@@ -193,11 +259,41 @@ class ProgramReader:
             for value in iterate_leaves(list(bound.values())):
                 if isinstance(value, (SmoothOutput, UnusableValue)):
                     self.graph.as_node_output(value)  # raises with the reason
+        self._check_precision(node, bound)
         value = rule(self.graph, bound)
+        if name == "index":
+            self._learn_sizes(value, node.meta.get("val"))
         self._check_batch_dimension(value, node)
         if isinstance(value, ScalarFunction):
             value = replace(value, source=SourceOperator(source_operator_name(node), self.graph.path))
         return value
+
+    def _learn_sizes(self, value: Value, traced: Any) -> None:
+        """Note the sizes of a value that was indexed by a constant mask, which torch treats as unknown."""
+        if isinstance(value, NodeOutput) and isinstance(traced, Tensor) and traced.dim() == len(value.shape) + 1:
+            for size, symbol in zip(value.shape, traced.shape[1:], strict=True):
+                if not isinstance(symbol, int) and symbol.node.expr != self.batch_size.node.expr:
+                    self.known_sizes[str(symbol)] = size
+
+    def _check_precision(self, node: Any, bound: Any) -> None:
+        """Raise UnsupportedOperator for a value that depends on the input and is rounded inside forward.
+
+        Values in float32 and float64, or in the precision that all of an operator's inputs have, count as exact.
+        """
+        traced, dtype = node.meta.get("val"), bound.get("dtype")
+        if isinstance(dtype, torch.dtype) and operator_name(node.target) == "view":
+            raise UnsupportedOperator("reads the bits of its input as numbers of another type")
+        if not isinstance(traced, Tensor) or traced.dtype in EXACT_DTYPES:
+            return
+        dependent = [n for n in node.all_input_nodes if _depends_on_input(self.values[n.name])]
+        inputs = [n.meta["val"].dtype for n in dependent if isinstance(n.meta.get("val"), Tensor)]
+        is_rounded = any(d.is_floating_point for d in inputs) and (
+            any(_is_finer(d, traced.dtype) for d in inputs)
+            if traced.dtype.is_floating_point
+            else isinstance(dtype, torch.dtype)
+        )
+        if is_rounded and operator_name(node.target) not in CONSTANT_LIKE:
+            raise UnsupportedOperator(f"rounds to {str(traced.dtype).removeprefix('torch.')} inside forward")
 
     def _check_batch_dimension(self, value: Value, node: Any) -> None:
         """Raise UnsupportedOperator unless the first dimension of a traced output, and no other, is the batch."""
@@ -207,7 +303,7 @@ class ProgramReader:
                 first = tensor.shape[0] if tensor.dim() else None
                 if first is None or isinstance(first, int) or first != self.batch_size:
                     raise UnsupportedOperator(MOVES_BATCH)
-                if any(not isinstance(d, int) for d in tensor.shape[1:]):
+                if any(not isinstance(d, int) and str(d) not in self.known_sizes for d in tensor.shape[1:]):
                     raise UnsupportedOperator(MOVES_BATCH)
 
     def _fold_constant(self, node: Any, args: Any, kwargs: Any) -> Value:
@@ -215,15 +311,26 @@ class ProgramReader:
         target, name = node.target, operator_name(node.target)
         if torch.Tag.nondeterministic_seeded in target.tags:
             raise UnsupportedOperator("draws random numbers")
-        if any(isinstance(v, BatchSize) for v in iterate_leaves((args, kwargs))) and name not in CONSTANT_FACTORIES:
+        if any(isinstance(v, BatchSize) for v in iterate_leaves((args, kwargs))) and name not in (*CONSTANT_FACTORIES, *UNINITIALIZED_FACTORIES):
             raise UnsupportedOperator(READS_BATCH_SIZE)
         if max(map(_count_symbolic_dims, node.all_input_nodes), default=0) > _count_symbolic_dims(node):
             raise UnsupportedOperator("reduces a constant with one row for each point of the batch")
         options = {k: v for k, v in kwargs.items() if k not in ("device", "pin_memory", "layout")}
         dtype = options.get("dtype") or torch.float64
-        if name == "_to_copy" and args[0].is_floating_point() and dtype.is_floating_point:
+        if name in UNINITIALIZED_FACTORIES:
+            return self._make_uninitialized(node)
+        if name == "_to_copy" and args[0].is_floating_point() and dtype in EXACT_DTYPES:
             return args[0]
         return to_float64(target(*args, **options))
+
+    def _make_uninitialized(self, node: Any) -> Value:
+        """A tensor of NaN, which tells the elements that nothing has been written to."""
+        traced = node.meta["val"]
+        if not traced.is_floating_point():
+            raise UnsupportedOperator(READS_UNINITIALIZED)
+        self.graph.may_be_uninitialized = True
+        sizes = [d if isinstance(d, int) else self.known_sizes.get(str(d), 1) for d in traced.shape]
+        return torch.full(sizes, torch.nan, dtype=torch.float64)
 
     def _convert_python_call(self, node: Any, args: Any) -> Value:
         """Convert a call of a Python operator, which may compute with sizes only."""
@@ -379,20 +486,16 @@ def source_operator_name(node: Any) -> str:
     return operator_name(node.target) if is_overload(node.target) else node.name
 
 
-def _point_shape(value: Any) -> Any:
-    """The shape of a traced tensor without its batch dimension, -1 for a symbolic size; a tuple for several tensors."""
-    if isinstance(value, (tuple, list)):
-        return tuple(_point_shape(v) for v in value)
-    if isinstance(value, Tensor):
-        return tuple(int(d) if isinstance(d, int) else -1 for d in value.shape[1:])
-    return ()
-
-
 def _depends_on_input(value: Value) -> bool:
     """Whether a value depends on the network's input."""
     if isinstance(value, UnusableValue):
         return value.depends_on_input
     return isinstance(value, (NodeOutput, ScalarFunction, SmoothOutput))
+
+
+def _is_finer(one: torch.dtype, two: torch.dtype) -> bool:
+    """Whether some numbers of one floating-point type are rounded in another."""
+    return one.is_floating_point and torch.finfo(one).eps < torch.finfo(two).eps
 
 
 def _count_symbolic_dims(node: Any) -> int:

@@ -29,6 +29,11 @@ class Product(Affine):
     def title(self) -> str:
         return self.name
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        # a built-in function of torch comes back equal, but not identical, and writers of files look for identity
+        known = next((f for f in (torch.matmul, F.linear) if f == state["call"]), state["call"])
+        vars(self).update(state, call=known)
+
     def evaluate(self, *xs: Tensor) -> Tensor:
         if self.offset is None:
             return self.call(xs[0], self.weight)

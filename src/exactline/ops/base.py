@@ -32,6 +32,10 @@ class Op(ABC):
         """Number of rounded terms that enter one output; its rounding error grows with the square root."""
         return 1.0
 
+    def __getstate__(self) -> dict[str, Any]:
+        """What is pickled: the fields, without cached properties."""
+        return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+
     def to(self, device: torch.device, dtype: torch.dtype) -> Self:
         """Copy the operator with its tensors on another device or in another precision."""
         changes = {}

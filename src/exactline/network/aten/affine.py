@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from math import prod
 from typing import Any
@@ -11,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ...ops import gemm
+from ...ops import functions
 from ...ops.affine import Average, Combine, Product, Scale
 from .. import scalar_functions
 from ..builder import (
@@ -23,6 +22,7 @@ from ..builder import (
     UnusableValue,
     Value,
 )
+from ..calls import Convolution, Einsum, Tensordot
 from ..scalar_functions import NotPiecewiseLinear, ScalarFunction
 from .registry import Args, rule
 
@@ -59,17 +59,7 @@ def linear(graph: GraphBuilder, args: Args) -> Value:
     return graph.add_node(Product(F.linear, weight, bias, "linear", F.linear), [x])
 
 
-CONVOLUTIONS: dict[str, Callable[..., Tensor]] = {
-    "conv1d": F.conv1d,
-    "conv2d": F.conv2d,
-    "conv3d": F.conv3d,
-    "conv_transpose1d": F.conv_transpose1d,
-    "conv_transpose2d": F.conv_transpose2d,
-    "conv_transpose3d": F.conv_transpose3d,
-}
-
-
-@rule(*CONVOLUTIONS)
+@rule("conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d")
 def convolution(graph: GraphBuilder, args: Args) -> Value:
     x, weight = graph.as_node_output(args["input"]), to_constant(args["weight"], "its kernel")
     spatial = weight.dim() - 2
@@ -78,17 +68,10 @@ def convolution(graph: GraphBuilder, args: Args) -> Value:
     keys = ("stride", "padding", "output_padding", "dilation", "groups")
     keywords: dict[str, Any] = {k: args[k] for k in keys if k in args}
     name = f"conv_transpose{spatial}d" if "output_padding" in args else f"conv{spatial}d"
-    function, settings = CONVOLUTIONS[name], _read_convolution_settings(args, weight)
-
-    def fused(x: Tensor, w: Tensor, bias: Tensor | None) -> Tensor:
-        product = gemm.convolve_by_gemm(x, w, bias, settings)
-        return function(x, w, bias, **keywords) if product is None else product
-
-    def call(x: Tensor, w: Tensor) -> Tensor:
-        return fused(x, w, None)
-
+    settings = _read_convolution_settings(args, weight)
+    call = Convolution(name, keywords, settings)
     bias = None if args["bias"] is None else to_constant(args["bias"]).view(1, -1, *[1] * spatial)
-    return graph.add_node(Product(call, weight, bias, name, fused, settings=settings), [x])
+    return graph.add_node(Product(call, weight, bias, name, call, settings=settings), [x])
 
 
 def _read_convolution_settings(args: Args, weight: Tensor) -> dict[str, Any]:
@@ -145,6 +128,11 @@ def add(graph: GraphBuilder, args: Args) -> Value:
     factor = float(args["alpha"]) * (1 if graph.target.startswith("add") else -1)
     if graph.target.startswith("rsub"):
         left, right = right, left
+    return add_values(graph, left, right, factor)
+
+
+def add_values(graph: GraphBuilder, left: Value, right: Value, factor: float) -> Value:
+    """Append left + factor * right, where at least one of the two depends on the input."""
     if isinstance(left, ScalarFunction) or isinstance(right, ScalarFunction):
         try:
             one, two = graph.as_functions_of_one_node(left, right)
@@ -216,6 +204,48 @@ def _multiply_from_left(x: Tensor, weight: Tensor) -> Tensor:
     return torch.matmul(weight, x)
 
 
+@rule("rnn_relu")
+def rnn_relu(graph: GraphBuilder, args: Args) -> Value:
+    if not args["batch_first"] or len(graph.shape[0]) != 2:
+        raise UnsupportedOperator("expects batches first, as with batch_first=True")
+    if args["train"] and args["dropout"] > 0:
+        raise UnsupportedOperator("drops units at random")
+    if depends_on_input(args["hx"]):
+        raise UnsupportedOperator("starts from a state that depends on the input, which is not supported")
+    directions = 2 if args["bidirectional"] else 1
+    weights = [to_constant(p, "its weights") for p in args["params"]]
+    count = len(weights) // (args["num_layers"] * directions)  # of weights in one direction of one layer
+    x, states = graph.as_node_output(args["input"]), to_constant(args["hx"])
+    for layer in range(args["num_layers"]):
+        outputs = [
+            _unroll(graph, x, weights[first * count : (first + 1) * count], states[first, 0], first % directions == 1)
+            for first in range(layer * directions, (layer + 1) * directions)
+        ]
+        x = outputs[0] if directions == 1 else graph.rearrange(lambda *p: torch.cat(p, 2), outputs, "cat")
+    return x, UnusableValue("moves the batch dimension: use the outputs of the last step, not the final state")
+
+
+def _unroll(graph: GraphBuilder, x: NodeOutput, weights: list[Tensor], state: Tensor, reverse: bool) -> NodeOutput:
+    """Append the steps of one direction of a recurrent layer of ReLUs; returns all outputs (steps, units).
+
+    ``x`` is (steps, features), ``weights`` are those for the input and the state, then the biases, ``state`` (units,).
+    """
+    steps, units = x.shape[0], len(state)
+    bias = sum(weights[2:], torch.zeros(units, dtype=torch.float64)).view(1, 1, -1)
+    inputs = graph.add_node(Product(F.linear, weights[0], bias, "linear", F.linear), [x], (steps, units))
+    outputs: dict[int, NodeOutput] = {}
+    last: NodeOutput | None = None
+    for step in reversed(range(steps)) if reverse else range(steps):
+        total = graph.rearrange(partial(torch.select, dim=1, index=step), [inputs], "select")
+        if last is None:
+            total = graph.add_node(Scale(None, None, (weights[1] @ state)[None], "add"), [total], (units,))
+        else:
+            fed_back = graph.add_node(Product(F.linear, weights[1], None, "linear", F.linear), [last], (units,))
+            total = graph.add_node(Combine((1.0, 1.0)), [total, fed_back], (units,))
+        last = outputs[step] = graph.add_pointwise(functions.relu(), total)
+    return graph.rearrange(lambda *p: torch.stack(p, 1), [outputs[t] for t in range(steps)], "stack")
+
+
 @rule("addmm", "baddbmm", "addmv")
 def addmm(graph: GraphBuilder, args: Args) -> Value:
     keys = ("mat1", "mat2") if "mat1" in args else ("batch1", "batch2") if "batch1" in args else ("mat", "vec")
@@ -242,12 +272,8 @@ def einsum(graph: GraphBuilder, args: Args) -> Value:
         settings = {"equation": equation}
         return graph.add_node(Average(partial(torch.einsum, equation), max(count, 1), "einsum", settings=settings), [x])
     weight = to_constant(operands[1 - position])
-
-    def call(x: Tensor, w: Tensor) -> Tensor:
-        return torch.einsum(equation, x, w) if position == 0 else torch.einsum(equation, w, x)
-
     settings = {"equation": equation, "data_first": position == 0}
-    return graph.add_node(Product(call, weight, None, "einsum", settings=settings), [x])
+    return graph.add_node(Product(Einsum(**settings), weight, None, "einsum", settings=settings), [x])
 
 
 @rule("tensordot")
@@ -257,11 +283,7 @@ def tensordot(graph: GraphBuilder, args: Args) -> Value:
     dims = (list(args["dims_self"]), list(args["dims_other"]))
     x = graph.as_node_output(args["self"])
     resolve_dims({"dim": dims[0]}, x)
-
-    def call(x: Tensor, w: Tensor) -> Tensor:
-        return torch.tensordot(x, w, dims=dims)  # pyright: ignore[reportArgumentType]
-
-    return graph.add_node(Product(call, to_constant(args["other"]), None, "tensordot"), [x])
+    return graph.add_node(Product(Tensordot(dims), to_constant(args["other"]), None, "tensordot"), [x])
 
 
 @rule("addcmul", "addcdiv")

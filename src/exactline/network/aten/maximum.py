@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from math import prod
-from typing import Any
 
 import torch
-import torch.nn.functional as F
-from torch import Tensor
 
 from ...ops import windows
 from ...ops.maximum import Maximum
 from ...ops.order import Order
 from ..builder import GraphBuilder, UnsupportedOperator, UnusableValue, Value
+from ..calls import NativePool
 from .affine import expand_per_dim, resolve_dims
 from .registry import Args, rule
 
@@ -41,7 +38,7 @@ def max_pool(graph: GraphBuilder, args: Args) -> Value:
     native = None
     if spatial == 2:
         settings = (kernel, stride, padding, dilation, bool(args["ceil_mode"]))
-        native = _make_native_pool(settings, x.shape[1] * x.shape[2])
+        native = NativePool(settings, x.shape[1] * x.shape[2])
     output = graph.add_node(Maximum(table, tuple(shape), native=native, name=graph.target[:10]), [x], shape)
     return (output, UNUSABLE_INDICES) if several else output
 
@@ -116,15 +113,3 @@ def order(graph: GraphBuilder, args: Args) -> Value:
     shape = graph.shape[0] if isinstance(graph.shape[0], tuple) else graph.shape
     output = graph.rearrange(lambda x: x.movedim(-1, dim + 1).reshape(1, *shape), [ranked], "permute")
     return (output, UNUSABLE_INDICES) if isinstance(graph.shape[0], tuple) else output
-
-
-def _make_native_pool(settings: tuple[Any, ...], plane: int) -> Callable[[Tensor], tuple[Tensor, Tensor]]:
-    """Torch's max pool, with the indices, which torch counts within a channel, as flat positions in the point."""
-    kernel, stride, padding, dilation, ceil = settings
-
-    def native(x: Tensor) -> tuple[Tensor, Tensor]:
-        values, index = F.max_pool2d(x, kernel, stride, padding, dilation, ceil, return_indices=True)
-        start = torch.arange(x.shape[1], device=x.device).view(1, -1, 1, 1) * plane
-        return values.flatten(1), (index + start).flatten(1)
-
-    return native

@@ -11,8 +11,8 @@ from torch import Tensor
 
 from ...ops import functions
 from .. import scalar_functions
-from ..builder import GraphBuilder, NodeOutput, UnsupportedOperator, Value
-from .affine import depends_on_input, to_constant
+from ..builder import MIXES_BATCH, GraphBuilder, NodeOutput, UnsupportedOperator, Value
+from .affine import add_values, depends_on_input, to_constant
 from .maximum import binary_maximum
 from .registry import Args, rule
 
@@ -65,6 +65,14 @@ def softshrink(graph: GraphBuilder, args: Args) -> Value:
 @rule("abs")
 def absolute(graph: GraphBuilder, args: Args) -> Value:
     return graph.add_pointwise(functions.absolute(), graph.as_node_output(args["self"]))
+
+
+@rule("l1_loss")
+def l1_loss(graph: GraphBuilder, args: Args) -> Value:
+    if args["reduction"]:
+        raise UnsupportedOperator(MIXES_BATCH)
+    difference = add_values(graph, args["self"], args["target"], -1.0)
+    return graph.add_pointwise(functions.absolute(), graph.as_node_output(difference))
 
 
 @rule("threshold")

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from ...ops.affine import Reshape
-from ..builder import MIXES_BATCH, GraphBuilder, NodeOutput, UnsupportedOperator, Value
+from .. import scalar_functions
+from ..builder import MIXES_BATCH, READS_UNINITIALIZED, GraphBuilder, NodeOutput, UnsupportedOperator, Value
 from ..constants import to_float64
 from ..scalar_functions import ScalarFunction
 from .affine import depends_on_input
@@ -35,7 +36,7 @@ REARRANGING_OPERATORS = (
     *("pixel_shuffle", "pixel_unshuffle", "channel_shuffle", "im2col", "tril", "triu", "diag_embed"),
     *("upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d"),
     *("_upsample_nearest_exact1d", "_upsample_nearest_exact2d", "_upsample_nearest_exact3d"),
-    *("select_scatter", "slice_scatter", "diagonal_scatter", "index_put", "index_copy", "fill", "copy"),
+    *("select_scatter", "slice_scatter", "diagonal_scatter", "index_copy", "fill", "copy"),
 )
 
 
@@ -52,6 +53,26 @@ def rearrange(graph: GraphBuilder, args: Args) -> Value:
     return graph.rearrange(call, xs, name)
 
 
+@rule("index_put")
+def index_put(graph: GraphBuilder, args: Args) -> Value:
+    mask, *others = args["indices"]
+    if not isinstance(mask, ScalarFunction):
+        return rearrange(graph, args)
+    if others or args.get("accumulate") or depends_on_input(args["values"]):
+        raise UnsupportedOperator("writes to elements that depend on the input")
+    return scalar_functions.where(*graph.as_functions_of_one_node(mask, args["values"], args["self"]))
+
+
+@rule("broadcast_tensors")
+def broadcast_tensors(graph: GraphBuilder, args: Args) -> Value:
+    values = [_materialize(graph, v) for v in args["tensors"]]
+    shapes = [(1, *v.shape) if isinstance(v, NodeOutput) else tuple(v.shape) for v in values]
+    shape = torch.broadcast_shapes(*shapes)
+    return tuple(
+        graph.expand(v, shape[1:]) if isinstance(v, NodeOutput) else v.expand(shape).contiguous() for v in values
+    )
+
+
 @rule(
     *("clone", "detach", "alias", "contiguous", "lift_fresh_copy", "lift", "positive", "nan_to_num"),
     *("dropout", "feature_dropout", "alpha_dropout", "feature_alpha_dropout"),
@@ -64,11 +85,9 @@ def identity(graph: GraphBuilder, args: Args) -> Value:
 
 @rule("_to_copy", "to.dtype", "to.device", "to.dtype_layout", "type_as", "to.other")
 def cast(graph: GraphBuilder, args: Args) -> Value:
-    value, dtype = args["self"], args.get("dtype")
+    value, dtype = args["self"], args.get("dtype")  # the reader refuses casts that round
     if isinstance(args.get("other"), Tensor):
         dtype = args["other"].dtype
-    if dtype is not None and dtype not in (torch.float32, torch.float64) and not isinstance(value, ScalarFunction):
-        raise UnsupportedOperator(f"rounds to {str(dtype).removeprefix('torch.')} inside forward")
     if isinstance(value, NodeOutput) and dtype is not None:
         kind = str(dtype).removeprefix("torch.")
         graph.notes.append(f"{graph.name}: a cast to {kind} inside forward is treated as exact")
@@ -83,6 +102,16 @@ def fill_like(graph: GraphBuilder, args: Args) -> Value:
         raise UnsupportedOperator("fills a tensor with a value that depends on the input")
     like = torch.zeros(1, *(graph.shape if "like" in graph.target else ()), dtype=torch.float64, device="cpu")
     return to_float64(graph.bind_constants({**args, "self": like, "device": None, "pin_memory": None})())
+
+
+@rule("empty_like", "new_empty", reads_batch_size=True)
+def empty_like(graph: GraphBuilder, args: Args) -> Value:
+    dtype = args.get("dtype")
+    if dtype is not None and not dtype.is_floating_point:
+        raise UnsupportedOperator(READS_UNINITIALIZED)
+    graph.may_be_uninitialized = True
+    shape = (1, *graph.shape) if "like" in graph.target else tuple(args["size"])
+    return torch.full(shape, torch.nan, dtype=torch.float64)
 
 
 def _check_batch_dimension(name: str, args: Args, rank: int) -> None:

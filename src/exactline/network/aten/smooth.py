@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 
 from ..builder import MIXES_BATCH, MULTIPLIES_INPUTS, GraphBuilder, SmoothOutput, UnsupportedOperator, Value
+from ..calls import Softmax
 from ..graph import Tail
 from .registry import Args, register_unsupported, rule
 
@@ -15,8 +16,7 @@ def softmax(graph: GraphBuilder, args: Args) -> Value:
     x, dim = graph.as_node_output(args["self"]), int(args["dim"])
     if dim % (len(x.shape) + 1) == 0:
         raise UnsupportedOperator(MIXES_BATCH)
-    function = torch.softmax if name == "softmax" else torch.log_softmax
-    return SmoothOutput(x, Tail(name, lambda t: function(t, dim), dim), graph.path)
+    return SmoothOutput(x, Tail(name, Softmax(name, dim), dim), graph.path)
 
 
 @rule("sigmoid", "tanh")
