@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import copy
+import os
+import signal
 import subprocess
 import sys
 import threading
+import time
 import warnings
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -20,6 +24,7 @@ from tests.oracle.families import FAMILIES, seeded, small_integers
 
 from .truth import (
     Function,
+    assert_matches_module,
     assert_refused,
     assert_same_line,
     breaks,
@@ -528,3 +533,56 @@ def test_a_float32_sweep_finds_the_unambiguous_breaks():
     assert len(line) == len(truth)
     assert (line.alphas - truth.alphas).abs().max() <= 1e-4
     assert_refused(xl.ArgumentError, xl.restrict, model, START, END, dtype=torch.float16)
+
+
+# -- Ctrl-C -------------------------------------------------------------------------------------------------------
+
+
+def interrupt_after(seconds: float, call: Callable[[], object]) -> float:
+    """Send SIGINT to this process while a call runs; returns the seconds until KeyboardInterrupt arrives."""
+    sent: list[float] = []
+
+    def send() -> None:
+        sent.append(time.perf_counter())
+        os.kill(os.getpid(), signal.SIGINT)
+
+    timer = threading.Timer(seconds, send)
+    timer.start()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            call()
+            timer.join()  # a call that was too quick is interrupted here, or by the signal while it waits
+        return time.perf_counter() - sent[0]
+    finally:
+        timer.cancel()
+
+
+@pytest.mark.parametrize("engine", ["dense", "patches"])
+def test_an_interrupt_ends_a_sweep_within_half_a_second(engine):
+    torch.manual_seed(0)
+    layers: list[nn.Module] = [nn.Conv2d(3, 32, 3, padding=1), nn.ReLU(), nn.Conv2d(32, 32, 3, padding=1), nn.ReLU()]
+    model = nn.Sequential(*layers, nn.Flatten(), nn.Linear(32 * 1024, 10)).eval()
+    start, end = torch.randn(3, 32, 32), torch.randn(3, 32, 32)
+    xl.restrict(model, start, end, max_breaks=1)  # the capture
+    assert interrupt_after(0.3, lambda: xl.restrict(model, start, end, engine=engine)) < 0.5
+    stopped = xl.restrict(model, start, end, engine=engine, max_breaks=1)  # no lock or setting is left behind
+    assert stopped.stopped
+
+
+def test_an_interrupt_ends_a_capture_and_leaves_the_module_unchanged():
+    class Storing(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layers = nn.Sequential(*(m for _ in range(60) for m in (nn.Linear(3, 3), nn.ReLU())))
+            self.last = None
+
+        def forward(self, x):
+            self.last = self.layers(x)
+            return self.last
+
+    model = Storing().eval()
+    weights = [id(p) for p in model.parameters()]
+    assert interrupt_after(0.1, lambda: xl.restrict(model, START, END)) < 0.5
+    assert model.last is None
+    assert [id(p) for p in model.parameters()] == weights
+    assert_matches_module(xl.restrict(model, START, END), model)

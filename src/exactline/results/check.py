@@ -16,6 +16,7 @@ from ..errors import ArgumentError, MissingError
 from ..fp_context import full_precision
 from ..lines import Lines
 from ..network.graph import Network
+from ..network.preserve import preserve_state
 from .evaluate import batch_size, evaluate_in_batches
 
 if TYPE_CHECKING:
@@ -200,6 +201,6 @@ def _copy_module_in_float64(network: Network) -> nn.Module | None:
 
 
 def _run_module(module: nn.Module, points: list[Tensor]) -> tuple[Tensor, ...]:
-    with full_precision():
+    with full_precision(), preserve_state(module):  # a copy still shares classes and globals with the user's module
         out = module(*points)
     return tuple(out) if isinstance(out, (tuple, list)) else (out,)

@@ -1,0 +1,151 @@
+"""forward must be one function of its input: the same every time, and for one point as for several."""
+
+from __future__ import annotations
+
+import random
+import time
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+import exactline as xl
+
+START, END = torch.tensor([-1.0, 2.0, 0.5]), torch.tensor([2.0, -1.5, 1.0])
+GENERATOR = np.random.default_rng(0)
+COUNT = 0
+
+
+class Function(nn.Module):
+    def __init__(self, function: Any) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.function(x)
+
+
+class Counter(nn.Module):
+    """Counts its calls, and computes with the count or not."""
+
+    def __init__(self, is_used: bool, step: int = 1) -> None:
+        super().__init__()
+        self.calls, self.is_used, self.step = 1, is_used, step
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.calls += self.step
+        return torch.relu(x) * (self.calls if self.is_used else 2)
+
+
+def count_globally(x: Tensor) -> Tensor:
+    global COUNT  # noqa: PLW0603
+    COUNT += 1
+    return x * COUNT
+
+
+def branch_on_one_point(x: Tensor) -> Tensor:
+    return 2 * x if x.shape[0] == 1 else torch.relu(x)
+
+
+def scale_one_point(x: Tensor) -> Tensor:
+    return x * (1.0 if x.shape[0] > 1 else 3.0)
+
+
+NOT_REPEATABLE = {
+    "numpy": lambda x: x * np.random.rand(),
+    "numpy as a tensor": lambda x: x + torch.tensor(np.random.rand(3), dtype=x.dtype),
+    "numpy as memory": lambda x: x + torch.from_numpy(np.random.rand(3)).to(x.dtype),
+    "numpy generator": lambda x: x * GENERATOR.random(),
+    "python": lambda x: x * random.random(),
+    "clock": lambda x: x * time.perf_counter(),
+    "global counter": count_globally,
+}
+
+
+@pytest.mark.parametrize("name", NOT_REPEATABLE)
+def test_a_forward_that_differs_every_time_is_refused(name):
+    states = np.random.get_state()[1].copy(), random.getstate(), GENERATOR.bit_generator.state
+    with pytest.raises(xl.CaptureError, match="something else each time"):
+        xl.restrict(Function(NOT_REPEATABLE[name]), START, END)
+    assert COUNT == 0
+    assert (np.random.get_state()[1] == states[0]).all()
+    assert random.getstate() == states[1]
+    assert GENERATOR.bit_generator.state == states[2]
+
+
+@pytest.mark.parametrize("step", [1, 2])
+def test_a_counter_that_the_output_depends_on_is_refused(step):
+    model = Counter(True, step)
+    with pytest.raises(xl.CaptureError, match="something else each time"):
+        xl.restrict(model, START, END)
+    assert model.calls == 1
+
+
+def test_a_counter_that_the_output_does_not_depend_on_is_kept():
+    model = Counter(False)
+    assert xl.restrict(model, START, END).values[-1].tolist() == [4.0, 0.0, 2.0]
+    assert model.calls == 1
+
+
+def test_a_cache_that_the_first_forward_fills_is_no_difference():
+    class Cache(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.scale: Tensor | None = None
+
+        def forward(self, x: Tensor) -> Tensor:
+            if self.scale is None:
+                self.scale = torch.arange(3.0) + 1
+            return torch.relu(x * self.scale)
+
+    model = Cache()
+    assert xl.restrict(model, START, END).values[-1].tolist() == [2.0, 0.0, 3.0]
+    assert model.scale is None
+
+
+@pytest.mark.parametrize("function", [branch_on_one_point, scale_one_point])
+def test_a_forward_that_treats_one_point_differently_is_refused(function):
+    with pytest.raises(xl.CaptureError, match="a batch of one point"):
+        xl.restrict(Function(function), START, END)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: x.clamp(min=0) if x.shape[0] == 1 else torch.relu(x),
+        lambda x: torch.relu(x.view(x.shape[0], 1, 3).expand(x.shape[0], 2, 3)).reshape(x.shape[0], -1),
+        lambda x: torch.relu(x).squeeze(),
+    ],
+    ids=["shorter way", "sizes", "squeeze"],
+)
+def test_the_same_function_in_other_words_is_accepted(function):
+    line = xl.restrict(Function(function), START, END)
+    assert line.values[-1].flatten()[:3].tolist() == [2.0, 0.0, 1.0]
+
+
+def test_a_forward_that_fails_for_one_point_is_accepted():
+    def function(x: Tensor) -> Tensor:
+        if x.shape[0] == 1:
+            raise ValueError("too few points")
+        return torch.relu(x)
+
+    assert xl.restrict(Function(function), START, END).values[-1].tolist() == [2.0, 0.0, 1.0]
+
+
+@pytest.mark.parametrize("bound", [2, 8])
+def test_a_branch_on_other_batch_sizes_is_refused(bound):
+    with pytest.raises(xl.CaptureError):
+        xl.restrict(Function(lambda x: x * 2 if x.shape[0] == bound else x), START, END)
+    with pytest.raises(xl.CaptureError):
+        xl.restrict(Function(lambda x: x * 2 if x.shape[0] > bound else x), START, END)
+
+
+def test_forward_prints_at_most_once(capsys):
+    def function(x: Tensor) -> Tensor:
+        print("called")
+        return torch.relu(x)
+
+    xl.restrict(Function(function), START, END)
+    assert capsys.readouterr().out.count("called") <= 1
