@@ -55,7 +55,6 @@ for n, size in SIZES.items():
     add(key, (1, *wider), pool(2), dyadic=False)
 
 
-
 class Recurrent(nn.Module):
     """The outputs of a recurrent layer of ReLUs, without its state."""
 

@@ -196,7 +196,9 @@ def test_two_calls_after_a_change_answer_for_the_changed_module(case, restored):
     assert not torch.equal(before.at(1.0), after.at(1.0))
 
 
-@pytest.mark.parametrize("case", ["namespace changed", "dataclass changed", "partial replaced", "global number", "closure"])
+@pytest.mark.parametrize(
+    "case", ["namespace changed", "dataclass changed", "partial replaced", "global number", "closure"]
+)
 def test_a_module_of_readable_objects_is_captured_once(case, monkeypatch):
     captures: list[nn.Module] = []
     capture_module = networks.capture_module

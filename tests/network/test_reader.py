@@ -120,7 +120,7 @@ def _linear_in_bfloat16(x: Tensor) -> Tensor:
 
 @pytest.mark.parametrize("name", ROUNDED)
 def test_rounding_inside_forward_is_refused(name):
-    with pytest.raises(xl.UnsupportedError, match="rounds to (b?float16|int64) inside forward"):
+    with pytest.raises(xl.UnsupportedError, match=r"rounds to (b?float16|int64) inside forward"):
         xl.restrict(Function(ROUNDED[name]), START, END)
 
 

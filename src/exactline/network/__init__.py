@@ -90,7 +90,7 @@ def _move_with_cache(network: Network, device: torch.device, dtype: torch.dtype)
 
 
 def unwrap_model(model: Any) -> nn.Module:
-    """Unwrap a module from DataParallel, DistributedDataParallel and torch.compile, and wrap a plain function in a module.
+    """Unwrap a module from DataParallel, DistributedDataParallel and torch.compile; wrap a plain function in a module.
 
     Raises ArgumentError for anything else.
     """

@@ -20,8 +20,7 @@ from .aten import RULES, UNSUPPORTED_REASONS
 from .fingerprint import GLOBAL_HOOKS
 from .forward_check import (
     differs_on_single_points,
-    find_batch_difference,
-    find_repeat_difference,
+    find_forward_differences,
     raise_not_repeatable,
     raise_reads_batch_size,
 )
@@ -81,18 +80,16 @@ def _check_one_function(
     its first forward pass, or have a shorter way for a single point.
     """
     examples = [_make_example_batch(model, point) for point in points]
-    difference = find_repeat_difference(model, examples)
+    differences = find_forward_differences(model, examples)
     state.restore()
-    if difference:
+    if differences.repeated:
         for _ in range(2):
             model(*examples)
         if not _is_same_network(network, read_program(export_module(model, points), until)):
-            raise_not_repeatable(difference)
+            raise_not_repeatable(differences.repeated)
         state.restore()
-    difference = find_batch_difference(model, examples)
-    state.restore()
-    if difference and (until is not None or differs_on_single_points(model, network, examples)):
-        raise_reads_batch_size(difference)
+    if differences.single and (until is not None or differs_on_single_points(model, network, examples)):
+        raise_reads_batch_size(differences.single)
 
 
 def _is_same_network(one: Network, two: Network) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -17,12 +17,10 @@ from .graph import Network
 
 SEVERAL_POINTS = 3  # in the larger of the two batches that are compared
 VALUE_TOLERANCES = {torch.float16: 0.05, torch.bfloat16: 0.2, torch.float32: 1e-3, torch.float64: 1e-6}
+MAX_RUN_WEIGHTS = 1 << 22  # numbers in a module whose forward pass is run on data; `preserve_state` can restore them
+MAX_RUN_ELEMENTS = 1 << 15  # of an input of such a module
 VALUE_TRIALS = 4  # single points that are compared by value
 Call = tuple[str, Any]  # the name of a torch function and its arguments
-
-
-class ForwardDifference(Exception):
-    """Raised where two forward passes make different calls; the text names the first difference."""
 
 
 class _CallRecorder(TorchFunctionMode):
@@ -40,48 +38,54 @@ class _CallRecorder(TorchFunctionMode):
         return func(*args, **keywords)
 
 
-def find_repeat_difference(model: nn.Module, examples: Sequence[Tensor]) -> str:
-    """Call a module several times on the same batch; returns the first difference, or an empty text.
+class ForwardDifferences(NamedTuple):
+    """The first difference between two forward passes, or an empty text."""
 
-    The module's state changes as in any forward pass: call this inside `preserve_state`.
+    repeated: str  # between two passes on the same batch
+    single: str  # between passes on several points and on one point
+
+
+def find_forward_differences(model: nn.Module, examples: Sequence[Tensor]) -> ForwardDifferences:
+    """Compare the torch calls of a module's forward passes: twice on the same batch, then on one point of it.
+
+    The module's state changes as in any forward pass: call this inside `preserve_state`. A module that fails on one
+    point has no other function there: that is no difference.
+
+    Args:
+        model: the module.
+        examples: one batch of `SEVERAL_POINTS` for each input.
     """
-    return _compare_runs(model, [examples, examples], [1, 1])
-
-
-def find_batch_difference(model: nn.Module, examples: Sequence[Tensor]) -> str:
-    """Call a module on a batch of one point and on a larger one; returns the first difference, or an empty text.
-
-    A module that fails on one of the two batches has no other function there: that is no difference.
-    """
-    one = [example[:1] for example in examples]
-    return _compare_runs(model, [examples, one], [SEVERAL_POINTS, 1])
-
-
-def _compare_runs(model: nn.Module, batches: Sequence[Sequence[Tensor]], points: Sequence[int]) -> str:
-    for run in (_run_fake, _run_real):
+    batches = [examples, examples, [example[:1] for example in examples]]
+    for run in (_run_real,) if _is_small(model, examples) else (_run_fake, _run_real):
         try:
-            records = run(model, batches)
-        except ForwardDifference as difference:
-            return str(difference)
-        except Exception:  # noqa: BLE001, S112  the module fails here; where it matters, torch.export says why
+            first, second, *single = run(model, batches)
+        except Exception:  # noqa: BLE001, S112  where it matters, torch.export says why the module fails
             continue
-        first, *others = records
-        for other in others:
-            if (difference := _find_call_difference(first, other, points)) is not None:
-                return difference
-        return ""
-    return ""
+        repeated = _find_call_difference(first, second, (1, 1))
+        return ForwardDifferences(
+            repeated, _find_call_difference(second, single[0], (SEVERAL_POINTS, 1)) if single else ""
+        )
+    return ForwardDifferences("", "")
+
+
+def _is_small(model: nn.Module, examples: Sequence[Tensor]) -> bool:
+    """Whether forward passes on data are quicker than those without."""
+    weights = sum(p.numel() for p in (*model.parameters(), *model.buffers()))
+    return weights <= MAX_RUN_WEIGHTS and all(example[0].numel() <= MAX_RUN_ELEMENTS for example in examples)
 
 
 def _run_fake(model: nn.Module, batches: Sequence[Sequence[Tensor]]) -> list[list[Call]]:
-    """Record forward passes on tensors without data, which take little time and memory."""
+    """Record forward passes on tensors without data, which take little memory."""
     with FakeTensorMode(allow_non_fake_inputs=True) as mode:
-        fake = [[mode.from_tensor(t) for t in batch] for batch in batches]
-        return [_record_calls(model, batch) for batch in fake]
+        return _run_real(model, [[mode.from_tensor(t) for t in batch] for batch in batches])
 
 
 def _run_real(model: nn.Module, batches: Sequence[Sequence[Tensor]]) -> list[list[Call]]:
-    return [_record_calls(model, batch) for batch in batches]
+    *repeated, single = batches
+    records = [_record_calls(model, batch) for batch in repeated]
+    with contextlib.suppress(Exception):
+        records.append(_record_calls(model, single))
+    return records
 
 
 def _record_calls(model: Callable[..., Any], batch: Sequence[Tensor]) -> list[Call]:
@@ -99,7 +103,7 @@ def _copy_arguments(value: Any) -> Any:
     return value.copy() if isinstance(value, np.ndarray) else value
 
 
-def _find_call_difference(one: list[Call], two: list[Call], points: Sequence[int]) -> str | None:
+def _find_call_difference(one: list[Call], two: list[Call], points: Sequence[int]) -> str:
     for i, ((name, arguments), (other_name, other_arguments)) in enumerate(zip(one, two, strict=False)):
         if name != other_name:
             return f"call {i + 1} of a torch function is {name}, then {other_name}"
@@ -108,7 +112,7 @@ def _find_call_difference(one: list[Call], two: list[Call], points: Sequence[int
     if len(one) != len(two):
         name, _ = max(one, two, key=len)[min(len(one), len(two))]
         return f"only one of them calls {name} after {min(len(one), len(two))} equal calls"
-    return None
+    return ""
 
 
 def _same(one: Any, two: Any, points: Sequence[int]) -> bool:
@@ -125,7 +129,7 @@ def _same(one: Any, two: Any, points: Sequence[int]) -> bool:
         return not isinstance(one, bool) or one == two
     if isinstance(one, int):
         return one == two or one * points[1] == two * points[0]
-    return one == two or (one != one and two != two)  # noqa: PLR0124  NaN
+    return one == two or (one != one and two != two)
 
 
 def _same_tensors(one: Tensor, two: Tensor, points: Sequence[int]) -> bool:

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from .fingerprint import GLOBAL_HOOKS
 from .state_walk import StateWalk, read_generator_state
 
-MAX_COPIED_ELEMENTS = 1 << 22  # of a tensor outside of the parameters that is copied, to be restored if it is changed
+MAX_COPIED_ELEMENTS = 1 << 22  # of a tensor that is copied, to be restored if it is changed
 _MISSING = object()
 
 
@@ -25,7 +25,7 @@ def preserve_state(module: nn.Module) -> Generator[StateRecorder]:
     """Restore at the end of the block whatever a forward pass inside it has changed.
 
     That is: attributes of the module and of the objects that it refers to, the contents of lists and dicts, tensors
-    and arrays outside of its parameters, closures, global variables, class attributes, and random generators.
+    and arrays that are not very large, closures, global variables, class attributes, and random generators.
 
     >>> model = nn.ReLU()
     >>> model.calls = 0
@@ -106,7 +106,7 @@ class StateRecorder:
         self.collections.append((value, list(value)))
 
     def record_tensor(self, tensor: Tensor) -> None:
-        if isinstance(tensor, nn.Parameter) or tensor.is_meta or tensor.is_quantized:
+        if tensor.is_meta or tensor.is_quantized:
             return
         if tensor.layout == torch.strided and tensor.numel() <= MAX_COPIED_ELEMENTS and not tensor.is_inference():
             self.tensors.append((tensor, tensor.detach().clone()))

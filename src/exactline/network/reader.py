@@ -101,7 +101,9 @@ class ProgramReader:
         """Reject operators that read elements which torch.empty made and nothing has written; set the others to 0."""
         nodes, unwritten = self.graph.nodes, dict[int, Tensor]()  # (elements,) masks, by node
         for i, node in enumerate(nodes):
-            masks = [unwritten.get(j, torch.zeros(torch.Size(nodes[j].shape).numel(), dtype=torch.bool)) for j in node.inputs]
+            masks = [
+                unwritten.get(j, torch.zeros(torch.Size(nodes[j].shape).numel(), dtype=torch.bool)) for j in node.inputs
+            ]
             if isinstance(node.op, Rearrange):
                 mask = (node.op.index >= 0) & torch.cat(masks)[node.op.index.clamp(min=0)]
                 if node.op.constant is not None:
@@ -311,7 +313,10 @@ class ProgramReader:
         target, name = node.target, operator_name(node.target)
         if torch.Tag.nondeterministic_seeded in target.tags:
             raise UnsupportedOperator("draws random numbers")
-        if any(isinstance(v, BatchSize) for v in iterate_leaves((args, kwargs))) and name not in (*CONSTANT_FACTORIES, *UNINITIALIZED_FACTORIES):
+        if any(isinstance(v, BatchSize) for v in iterate_leaves((args, kwargs))) and name not in (
+            *CONSTANT_FACTORIES,
+            *UNINITIALIZED_FACTORIES,
+        ):
             raise UnsupportedOperator(READS_BATCH_SIZE)
         if max(map(_count_symbolic_dims, node.all_input_nodes), default=0) > _count_symbolic_dims(node):
             raise UnsupportedOperator("reduces a constant with one row for each point of the batch")

@@ -48,7 +48,15 @@ CONSTRUCTORS = frozenset(("__init__", "__new__", "__post_init__"))
 IDLE_METHODS = CONSTRUCTORS | frozenset(
     (
         *("__init_subclass__", "__del__", "__repr__", "__str__", "__getstate__", "__setstate__", "__reduce__"),
-        *("__reduce_ex__", "__copy__", "__deepcopy__", "__subclasshook__", "__dir__", "__class_getitem__", "__sizeof__"),
+        *(
+            "__reduce_ex__",
+            "__copy__",
+            "__deepcopy__",
+            "__subclasshook__",
+            "__dir__",
+            "__class_getitem__",
+            "__sizeof__",
+        ),
     )
 )
 FUNCTION_TYPES = (types.FunctionType, staticmethod, classmethod, property, functools.cached_property)
@@ -322,8 +330,13 @@ class StateWalk:
             self.classes.append(kind)
             if self.recorder is not None:
                 self.recorder.record_class(kind)
-            own = kind.__qualname__, tuple(
-                (name, self.summarize(value)) for name, value in list(vars(kind).items()) if _is_class_data(name, value)
+            own = (
+                kind.__qualname__,
+                tuple(
+                    (name, self.summarize(value))
+                    for name, value in list(vars(kind).items())
+                    if _is_class_data(name, value)
+                ),
             )
         bases = tuple(self._summarize_class(base) for base in kind.__mro__[1:])
         meta = type(kind)
@@ -365,7 +378,9 @@ class StateWalk:
     def _summarize_descriptor(self, value: Any) -> Any:
         if isinstance(value, property):
             return tuple(self.summarize(f) for f in (value.fget, value.fset, value.fdel))
-        return type(value), self.summarize(value.func if isinstance(value, functools.cached_property) else value.__func__)
+        return type(value), self.summarize(
+            value.func if isinstance(value, functools.cached_property) else value.__func__
+        )
 
     def _summarize_weak_reference(self, value: weakref.ref[Any]) -> Any:
         return "weak", self.summarize(value())
@@ -392,6 +407,7 @@ class StateWalk:
 
 
 # how an object is summarized, by its type; the first match counts
+# pyright: reportPrivateUsage=false
 _SUMMARIZERS: tuple[tuple[Any, Any], ...] = (
     (enum.Enum, StateWalk._summarize_enum),
     (types.BuiltinFunctionType, StateWalk._summarize_builtin),
@@ -442,7 +458,7 @@ def _is_trusted(name: str | None) -> bool:
 
 
 def _is_inside(inner: types.ModuleType, outer: types.ModuleType) -> bool:
-    """Whether a module that another one refers to may be read through it; one in another trusted package is constant."""
+    """Whether code may read a module through another one; other packages inside a trusted one are constant."""
     return not _is_trusted(outer.__name__) or inner.__name__.split(".", 1)[0] == outer.__name__.split(".", 1)[0]
 
 
@@ -460,10 +476,7 @@ def _has_python_layout(kind: type) -> bool:
 @functools.lru_cache(maxsize=1024)
 def _list_slots(kind: type) -> tuple[str, ...]:
     return tuple(
-        name
-        for k in kind.__mro__
-        for name, value in vars(k).items()
-        if isinstance(value, types.MemberDescriptorType)
+        name for k in kind.__mro__ for name, value in vars(k).items() if isinstance(value, types.MemberDescriptorType)
     )
 
 
