@@ -59,7 +59,7 @@ def find_forward_differences(model: nn.Module, examples: Sequence[Tensor]) -> Fo
     for run in (_run_real,) if _is_small(model, examples) else (_run_fake, _run_real):
         try:
             first, second, *single = run(model, batches)
-        except Exception:  # noqa: BLE001, S112  where it matters, torch.export says why the module fails
+        except Exception:  # noqa: BLE001  where it matters, torch.export says why the module fails
             continue
         repeated = _find_call_difference(first, second, (1, 1))
         return ForwardDifferences(
