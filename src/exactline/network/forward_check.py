@@ -138,7 +138,7 @@ def _same_tensors(one: Tensor, two: Tensor, points: Sequence[int]) -> bool:
     if not all(_same(a, b, points) for a, b in zip(map(int, one.shape), map(int, two.shape), strict=True)):
         return False
     if isinstance(one, FakeTensor) or isinstance(two, FakeTensor):
-        constants = [getattr(t, "constant", None) for t in (one, two)]
+        constants: list[Any] = [getattr(t, "constant", None) for t in (one, two)]
         if any(c is None for c in constants):
             return True
         one, two = constants

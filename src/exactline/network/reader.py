@@ -230,10 +230,14 @@ class ProgramReader:
 
     def _make_tensor_stand_in(self, traced: Any) -> Value:
         is_value = isinstance(traced, Tensor) and traced.is_floating_point() and traced.dim() > 0
-        if not is_value or isinstance(traced.shape[0], int) or traced.shape[0] != self.batch_size:
+        if not is_value or not self._is_batch_size(traced.shape[0]):
             return UnusableValue("")
         shape = self._point_shape(traced)
         return UnusableValue("") if -1 in shape else self.graph.add_node(Input(), [], shape)
+
+    def _is_batch_size(self, size: Any) -> bool:
+        """Whether a traced size is the symbol of the batch size; comparing symbols themselves would ask torch to guard."""
+        return isinstance(size, torch.SymInt) and size.node.expr == self.batch_size.node.expr
 
     def _point_shape(self, value: Any) -> Any:
         """The shape of a traced tensor without its batch dimension, -1 for a symbolic size; a tuple for several."""
@@ -274,7 +278,7 @@ class ProgramReader:
         """Note the sizes of a value that was indexed by a constant mask, which torch treats as unknown."""
         if isinstance(value, NodeOutput) and isinstance(traced, Tensor) and traced.dim() == len(value.shape) + 1:
             for size, symbol in zip(value.shape, traced.shape[1:], strict=True):
-                if not isinstance(symbol, int) and symbol.node.expr != self.batch_size.node.expr:
+                if not isinstance(symbol, int) and not self._is_batch_size(symbol):
                     self.known_sizes[str(symbol)] = size
 
     def _check_precision(self, node: Any, bound: Any) -> None:
@@ -303,7 +307,7 @@ class ProgramReader:
         for output, tensor in zip(_as_list(value), _as_list(traced), strict=False):
             if isinstance(output, (NodeOutput, ScalarFunction, SmoothOutput)) and isinstance(tensor, Tensor):
                 first = tensor.shape[0] if tensor.dim() else None
-                if first is None or isinstance(first, int) or first != self.batch_size:
+                if not self._is_batch_size(first):
                     raise UnsupportedOperator(MOVES_BATCH)
                 if any(not isinstance(d, int) and str(d) not in self.known_sizes for d in tensor.shape[1:]):
                     raise UnsupportedOperator(MOVES_BATCH)

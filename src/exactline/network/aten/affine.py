@@ -273,7 +273,7 @@ def einsum(graph: GraphBuilder, args: Args) -> Value:
         return graph.add_node(Average(partial(torch.einsum, equation), max(count, 1), "einsum", settings=settings), [x])
     weight = to_constant(operands[1 - position])
     settings = {"equation": equation, "data_first": position == 0}
-    return graph.add_node(Product(Einsum(**settings), weight, None, "einsum", settings=settings), [x])
+    return graph.add_node(Product(Einsum(equation, position == 0), weight, None, "einsum", settings=settings), [x])
 
 
 @rule("tensordot")
