@@ -236,7 +236,7 @@ class ProgramReader:
         return UnusableValue("") if -1 in shape else self.graph.add_node(Input(), [], shape)
 
     def _is_batch_size(self, size: Any) -> bool:
-        """Whether a traced size is the symbol of the batch size; comparing symbols themselves would ask torch to guard."""
+        """Whether a traced size is the symbol of the batch size; comparing the sizes would make torch add a guard."""
         return isinstance(size, torch.SymInt) and size.node.expr == self.batch_size.node.expr
 
     def _point_shape(self, value: Any) -> Any:
