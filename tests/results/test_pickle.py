@@ -58,6 +58,17 @@ def test_a_line_and_its_network(line):
     assert torch.equal(again.alphas, line.alphas)
 
 
+def test_an_onnx_network_that_ends_in_a_softmax(tmp_path):
+    pytest.importorskip("onnx", reason="onnx is not installed")
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 3), nn.Softmax(1)).eval()
+    path = tmp_path / "net.onnx"
+    xl.restrict(model, torch.zeros(3), torch.ones(3)).network.save(path)
+    network = xl.load(path)
+    points = torch.rand(5, 3, dtype=torch.float64)
+    assert torch.equal(copy_of(network)(points, tail=True), network(points, tail=True))
+
+
 def test_many_lines_and_their_decisions(line):
     lines = xl.restrict_many(line.network, line.points[:1], line.points[-1:])
     assert torch.equal(copy_of(lines)[0].values, lines[0].values)

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from ...network import scalar_functions
 from ...network.builder import NodeOutput, SmoothOutput, UnsupportedOperator
+from ...network.calls import Softmax
 from ...network.graph import Tail
 from ...network.scalar_functions import ScalarFunction
 from ...ops import functions
@@ -434,14 +435,8 @@ def softmax(node: OnnxNode, inputs: list[Value]) -> Value:
     is_batched = value.has_batch_dim and axis > 0
     x, dim = (node.as_node_output(value), axis) if is_batched else (node.as_unbatched(value), axis + 1)
     name = "softmax" if node.op_type == "Softmax" else "log_softmax"
-    function = torch.softmax if node.op_type == "Softmax" else torch.log_softmax
+    # before operator set 13 softmax goes over all dimensions from the axis on
     flattens = node.opset < 13 and prod(value.shape[axis:]) != value.shape[axis]
-
-    def apply(x: Tensor) -> Tensor:
-        if flattens:  # before operator set 13 softmax goes over all dimensions from the axis on
-            return function(x.flatten(dim), dim).view(x.shape)
-        return function(x, dim)
-
-    output = SmoothOutput(x, Tail(name, apply, dim), node.name)
+    output = SmoothOutput(x, Tail(name, Softmax(name, dim, flattens), dim), node.name)
     is_batched = is_batched and x.shape == value.shape[1:]
     return node.make_batched(output) if is_batched else node.make_unbatched(output)
