@@ -320,6 +320,7 @@ def test_concurrent_calls_restore_the_precision_of_the_caller():
 @pytest.mark.filterwarnings("ignore")
 def test_an_interrupt_from_a_progress_callback_restores_settings():
     model, calls = tent(10), []
+    xl.restrict(model, [0.0], [1.0])  # what is imported on first use may add a filter for warnings
 
     def interrupt(share, count):
         calls.append((share, count))
@@ -539,37 +540,59 @@ def test_a_float32_sweep_finds_the_unambiguous_breaks():
 
 
 def interrupt_after(seconds: float, call: Callable[[], object]) -> float:
-    """Send SIGINT to this process while a call runs.
+    """Send SIGINT to this process once a call has run for some time.
 
-    Returns the seconds until KeyboardInterrupt arrives, in processor time of this thread: other processes do not count.
+    Returns the seconds until KeyboardInterrupt arrives. All are seconds of this thread on a processor: they do not
+    depend on how busy the machine is.
     """
-    sent: list[float] = []
-    clock = time.pthread_getcpuclockid(threading.get_ident())
+    clock, finished = time.pthread_getcpuclockid(threading.get_ident()), threading.Event()
+    start, sent = time.clock_gettime(clock), list[float]()
 
     def send() -> None:
+        while time.clock_gettime(clock) < start + seconds:
+            if finished.wait(0.005):
+                return
         sent.append(time.clock_gettime(clock))
         os.kill(os.getpid(), signal.SIGINT)
 
-    timer = threading.Timer(seconds, send)
-    timer.start()
-    try:
-        with pytest.raises(KeyboardInterrupt):
+    sender = threading.Thread(target=send)
+    with pytest.raises(KeyboardInterrupt):
+        try:
+            sender.start()
             call()
-        return time.clock_gettime(clock) - sent[0]
-    finally:
-        timer.cancel()
+        finally:
+            finished.set()
+            sender.join()
+    return time.clock_gettime(clock) - sent[0]
+
+
+def large_convnet() -> tuple[nn.Module, torch.Tensor, torch.Tensor]:
+    """A network whose sweep takes many times half a second, and a line."""
+    torch.manual_seed(0)
+    layers: list[nn.Module] = [nn.Conv2d(3, 32, 3, padding=1), nn.ReLU(), nn.Conv2d(32, 32, 3, padding=1), nn.ReLU()]
+    model = nn.Sequential(*layers, nn.Flatten(), nn.Linear(32 * 1024, 10)).eval()
+    return model, torch.randn(3, 32, 32), torch.randn(3, 32, 32)
 
 
 @pytest.mark.parametrize("engine", ["dense", "patches"])
 def test_an_interrupt_ends_a_sweep_within_half_a_second(engine):
-    torch.manual_seed(0)
-    layers: list[nn.Module] = [nn.Conv2d(3, 32, 3, padding=1), nn.ReLU(), nn.Conv2d(32, 32, 3, padding=1), nn.ReLU()]
-    model = nn.Sequential(*layers, nn.Flatten(), nn.Linear(32 * 1024, 10)).eval()
-    start, end = torch.randn(3, 32, 32), torch.randn(3, 32, 32)
-    xl.restrict(model, start, end, max_breaks=1)  # the capture
-    assert interrupt_after(0.3, lambda: xl.restrict(model, start, end, engine=engine)) < 0.5
-    stopped = xl.restrict(model, start, end, engine=engine, max_breaks=1)  # no lock or setting is left behind
-    assert stopped.stopped
+    model, start, end = large_convnet()
+    assert interrupt_after(0.4, lambda: xl.restrict(model, start, end, engine=engine)) < 0.5
+    assert len(xl.restrict(tent(3), [0.0], [1.0], engine=engine)) == 2**3  # no lock or setting is left behind
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("engine", ["dense", "patches"])
+def test_an_interrupt_ends_a_sweep_within_half_a_second_of_wall_time(engine):
+    model, start, end = large_convnet()
+    xl.restrict(model, start, end, engine=engine, max_breaks=1)
+    for seconds in (0.05, 0.2, 0.5, 1.0):
+        timer = threading.Timer(seconds, os.kill, (os.getpid(), signal.SIGINT))
+        before = time.monotonic()
+        timer.start()
+        with pytest.raises(KeyboardInterrupt):
+            xl.restrict(model, start, end, engine=engine)
+        assert time.monotonic() - before < seconds + 0.5
 
 
 def test_an_interrupt_ends_a_capture_and_leaves_the_module_unchanged():
