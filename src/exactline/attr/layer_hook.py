@@ -9,12 +9,12 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from ..network import unwrap_model
+from ..network import ForwardRecord, unwrap_model
 from .inputs import ModelLike
 
 
 @dataclass(eq=False)
-class LayerTrace:
+class LayerTrace(ForwardRecord):
     """Facts about the layer, recorded while the model is traced."""
 
     calls: int = 0

@@ -20,6 +20,7 @@ from .graph import Node as Node
 from .graph import Tail as Tail
 from .reader import read_program
 from .simplify import simplify_network
+from .state_walk import ForwardRecord as ForwardRecord
 
 MAX_CACHED_CAPTURES = 8  # networks cached for one module: one for each input shape and submodule
 _captured_networks: weakref.WeakKeyDictionary[nn.Module, _CapturedNetworks] = weakref.WeakKeyDictionary()

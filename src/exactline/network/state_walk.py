@@ -66,6 +66,10 @@ POINTER_BYTES = 8
 CHECKSUM_CHUNK_WORDS = 1 << 24  # 8-byte words of a weight that are summed at a time on a device
 
 
+class ForwardRecord:
+    """Base class of what a forward pass records for its caller: a capture neither compares nor restores it."""
+
+
 class StateWalk:
     """One walk over the state that is reachable from a module.
 
@@ -141,6 +145,8 @@ class StateWalk:
             return self._summarize_sequence(value)
         if len(self.numbers) > MAX_OBJECTS:
             return self._give_up(value)
+        if isinstance(value, ForwardRecord):
+            return kind
         if isinstance(value, IMMUTABLE_TYPES):
             return kind, value
         if isinstance(value, nn.Module):
