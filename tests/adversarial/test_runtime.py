@@ -556,13 +556,13 @@ def interrupt_after(seconds: float, call: Callable[[], object]) -> float:
         os.kill(os.getpid(), signal.SIGINT)
 
     sender = threading.Thread(target=send)
-    with pytest.raises(KeyboardInterrupt):
-        try:
-            sender.start()
+    sender.start()
+    try:
+        with pytest.raises(KeyboardInterrupt):
             call()
-        finally:
-            finished.set()
-            sender.join()
+    finally:
+        finished.set()
+        sender.join()
     return time.clock_gettime(clock) - sent[0]
 
 

@@ -165,6 +165,26 @@ CASES: dict[str, tuple[Callable[[], Model], Callable[[Any], Any]]] = {
 }
 
 
+def stack() -> nn.Sequential:
+    """A model that is converted without torch.export."""
+    model = nn.Sequential(nn.Linear(3, 3), nn.Hardtanh(-9, 9), nn.ReLU()).eval()
+    nn.init.eye_(model[0].weight)
+    return model
+
+
+STACK_CHANGES: dict[str, Callable[[Any], Any]] = {
+    "weight": lambda m: m[0].weight.data.mul_(2),
+    "setting": lambda m: setattr(m[1], "max_val", 0.1),
+    "layer replaced": lambda m: m.__setitem__(1, nn.Hardtanh(-0.1, 0.1)),
+    "layer added": lambda m: m.append(nn.Linear(3, 1)),
+    "hook": lambda m: m[0].register_forward_hook(lambda module, args, out: 2 * out),
+    "global hook": add_global_hook,
+    "forward of a layer": lambda m: setattr(m[2], "forward", lambda x: 3 * x),
+    "forward of a torch class": lambda m: setattr(nn.ReLU, "forward", lambda self, x: 3 * x),
+    "function of torch": lambda m: setattr(F, "relu", lambda x, inplace: -x),
+}
+
+
 @pytest.fixture
 def restored(monkeypatch: pytest.MonkeyPatch):
     """Undo changes of globals and classes after a test."""
@@ -193,6 +213,17 @@ def test_two_calls_after_a_change_answer_for_the_changed_module(case, restored):
     for _ in range(2):
         after = xl.restrict(model, START, END)
         assert_answers_for(after, model)
+    assert not torch.equal(before.at(1.0), after.at(1.0))
+
+
+@pytest.mark.parametrize("change", STACK_CHANGES)
+def test_a_change_of_a_plain_stack_is_answered(change, restored):
+    model = stack()
+    before = xl.restrict(model, START, END)
+    assert_answers_for(before, model)
+    STACK_CHANGES[change](model)
+    after = xl.restrict(model, START, END)
+    assert_answers_for(after, model)
     assert not torch.equal(before.at(1.0), after.at(1.0))
 
 

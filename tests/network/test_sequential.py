@@ -153,3 +153,21 @@ def test_global_hooks_and_function_modes_are_left_to_torch_export() -> None:
 def test_a_layer_class_whose_forward_was_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(nn.Linear, "forward", lambda self, input: input)
     assert read_sequential(nn.Linear(3, 2), (3,)) is None
+
+
+@pytest.mark.parametrize(
+    ("owner", "name"),
+    [(nn.Conv2d, "_conv_forward"), (nn.Module, "_call_impl"), (nn.functional, "conv2d"), (Tensor, "flatten")],
+    ids=["method of the layer", "call of any module", "function of torch", "method of a tensor"],
+)
+def test_anything_replaced_that_a_layer_calls(owner: object, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = nn.Sequential(nn.Conv2d(1, 1, 1), nn.Flatten())
+    assert read_sequential(model, (1, 2, 2)) is not None
+    monkeypatch.setattr(owner, name, lambda *args, **settings: args[0])
+    assert read_sequential(model, (1, 2, 2)) is None
+
+
+def test_a_method_replaced_in_one_layer() -> None:
+    model = nn.Sequential(nn.Conv2d(1, 1, 1))
+    model[0]._conv_forward = lambda input, weight, bias: input  # type: ignore[method-assign]
+    assert read_sequential(model, (1, 2, 2)) is None

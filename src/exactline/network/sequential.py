@@ -4,12 +4,14 @@
 
 from __future__ import annotations
 
+import types
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..errors import ExactlineError
@@ -84,6 +86,12 @@ POINT_DIMENSIONS: dict[type[nn.Module], tuple[int, ...]] = {
     nn.MaxPool2d: (3,),
     nn.AvgPool2d: (3,),
 }
+# What the forward passes of these layers call; a replaced one may compute anything.
+LAYER_FUNCTIONS = (
+    *("linear", "conv1d", "conv2d", "batch_norm"),
+    *("relu", "leaky_relu", "hardtanh", "max_pool2d", "avg_pool2d"),
+)
+CALL_METHODS = ("__call__", "_wrapped_call_impl", "_call_impl", "__getattr__")  # of every module
 
 
 def read_sequential(model: nn.Module, shape: Sequence[int]) -> Network | None:
@@ -98,7 +106,7 @@ def read_sequential(model: nn.Module, shape: Sequence[int]) -> Network | None:
     Returns None for any other model, also one with hooks, replaced methods or a point that does not fit; torch.export
     then either traces it or says what is wrong.
     """
-    if torch._C._len_torch_function_stack() or _has_global_hooks():
+    if torch._C._len_torch_function_stack() or _has_global_hooks() or _has_replaced_functions():
         return None
     layers = list(_list_layers(model, ""))
     weights = [w for w in (*model.parameters(), *model.buffers()) if w.is_floating_point()]
@@ -169,10 +177,26 @@ def _is_plain(layer: nn.Module) -> bool:
 
 def _is_customized(module: nn.Module) -> bool:
     """Whether hooks or replaced methods change what a module computes."""
-    replaced = any(name in vars(module) for name in ("forward", "__call__", "_call_impl"))
-    methods = (type(module).forward, type(module).__call__)
-    foreign = any(not method.__code__.co_filename.startswith(TORCH_FOLDER) for method in methods)
+    kind = type(module)
+    replaced = any(callable(getattr(kind, name, None)) for name in vars(module))
+    methods = [getattr(kind, name) for name in CALL_METHODS]
+    for base in kind.__mro__[: kind.__mro__.index(nn.Module)]:
+        methods += [value for value in vars(base).values() if isinstance(value, types.FunctionType)]
+    foreign = not all(map(_is_from_torch, methods))
     return replaced or foreign or bool(module._forward_hooks or module._forward_pre_hooks)
+
+
+def _is_from_torch(function: Any) -> bool:
+    """Whether a function or method is one of torch's own, or written in C."""
+    code = getattr(function, "__code__", None)
+    if code is None:
+        return isinstance(function, (types.BuiltinFunctionType, types.MethodDescriptorType))
+    return code.co_filename.startswith(TORCH_FOLDER)
+
+
+def _has_replaced_functions() -> bool:
+    functions = (*(getattr(F, name) for name in LAYER_FUNCTIONS), Tensor.flatten)
+    return not all(map(_is_from_torch, functions))
 
 
 def _has_global_hooks() -> bool:
