@@ -64,7 +64,8 @@ ONNX = f"""## From ONNX
 
 Operator sets {OLDEST_OPSET} to {NEWEST_OPSET}. Files are read operator by operator into the same kind of graph; nothing
 in them is executed. Some operators are read only if they act on constants, as in the shape computations that exporters
-leave in a file.
+leave in a file. `If`, `Loop` and `Scan` are read where no condition and no number of rounds depends on the input; the
+rounds are read one after another.
 """
 
 NOT = """## Refused

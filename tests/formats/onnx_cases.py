@@ -550,18 +550,20 @@ add(
 )
 BOXES = np.array([[0, 0, 0, 3, 3], [0, 1, 2, 5, 6], [0, 2, 2, 2, 2]], dtype=np.float64)
 add("MaxRoiPool", J, lambda d, x: d.node("MaxRoiPool", [x, d.const(BOXES)], pooled_shape=[2, 2]), before=22)
-add(
-    "RoiAlign",
-    J,
-    lambda d, x: d.node(
-        "RoiAlign",
-        [x, d.const(BOXES[:, 1:] + 0.3), d.const(ints(0, 0, 0))],
-        output_height=2,
-        output_width=3,
-        sampling_ratio=2,
-    ),
-    since=16,
-)
+for mode, samples in (("avg", 2), ("max", 2), ("max", 0)):
+    add(
+        f"RoiAlign {mode} {samples}",
+        J,
+        lambda d, x, mode=mode, samples=samples: d.node(
+            "RoiAlign",
+            [x, d.const(BOXES[:, 1:] + 0.3), d.const(ints(0, 0, 0))],
+            mode=mode,
+            output_height=2,
+            output_width=3,
+            sampling_ratio=samples,
+        ),
+        since=16,
+    )
 
 
 def dequantized(d: Draft, x: str) -> str:

@@ -20,6 +20,7 @@ from . import quantized as quantized
 from . import regions as regions
 from . import resize as resize
 from . import shapes as shapes
+from .control_flow import GRAPH_ATTRIBUTE
 from .graph_reader import NEWEST_OPSET as NEWEST_OPSET
 from .graph_reader import OLDEST_OPSET as OLDEST_OPSET
 from .graph_reader import GraphReader
@@ -79,5 +80,8 @@ def _iterate_names(graph: Any) -> Iterator[Any]:
     """Iterate over all names in a graph; a name that is not UTF-8 is bytes."""
     for node in graph.node:
         yield from (node.name, node.op_type, node.domain, *node.input, *node.output)
-        yield from (a.name for a in node.attribute)
+        for attribute in node.attribute:
+            yield attribute.name
+            if attribute.type == GRAPH_ATTRIBUTE:
+                yield from _iterate_names(attribute.g)
     yield from (v.name for v in (*graph.initializer, *graph.input, *graph.output))

@@ -23,6 +23,7 @@ from ...network.scalar_functions import ScalarFunction, SourceOperator
 from ...ops.base import Input
 from .. import limits
 from ..graph_builder import OperatorRecorder
+from .control_flow import CONTROL_FLOW, GRAPH_ATTRIBUTE, iterate_read_names, read_control_flow
 from .inputs import InputShapes
 from .rejection import infer_shape
 from .tensors import FLOAT_TYPES, TensorReader, make_damaged_error
@@ -31,7 +32,7 @@ from .values import OPERATORS, ConstantData, DependentValue, OnnxNode, OperatorR
 
 OLDEST_OPSET, NEWEST_OPSET = 1, 28
 ONNX_DOMAINS = ("", "ai.onnx")
-STRING_ATTRIBUTE, TENSOR_ATTRIBUTE, GRAPH_ATTRIBUTE, GRAPHS_ATTRIBUTE = 3, 4, 5, 10  # AttributeProto.AttributeType
+STRING_ATTRIBUTE, TENSOR_ATTRIBUTE, GRAPHS_ATTRIBUTE = 3, 4, 10  # AttributeProto.AttributeType
 LIST_ATTRIBUTES = (6, 7, 8)  # floats, ints, strings
 ATTRIBUTE_FIELDS = {1: "f", 2: "i", 3: "s", 4: "t", 6: "floats", 7: "ints", 8: "strings"}
 TAIL_OPERATORS = {"softmax": "Softmax", "log_softmax": "LogSoftmax", "sigmoid": "Sigmoid", "tanh": "Tanh"}
@@ -65,6 +66,8 @@ class GraphReader:
         self.judged_nodes = 0  # that depend on an unsupported node
         self.node_names: set[str] = set()  # of the nodes read so far
         self.folded_numbers = 0  # in all constants that nodes computed
+        self.scope = ""  # the nodes around a subgraph, for the names of its nodes
+        self.subgraph_nodes = 0  # read so far, in every round of a loop
 
     def _read_opset(self, model: Any) -> int:
         """The version of ONNX's own operators that the file uses."""
@@ -82,8 +85,8 @@ class GraphReader:
 
     def read_network(self) -> Network:
         """Read the network; see `read_onnx`."""
-        order = self._sort_nodes()
-        self._read_initializers()
+        order = self._sort_nodes(self.graph)
+        self._read_initializers(self.graph)
         self._read_inputs()
         for number in order:
             self._read_node(self.graph.node[number], number)
@@ -92,12 +95,12 @@ class GraphReader:
             raise self.number_problems[0]
         return self.recorder.build_network(outputs, [_shorten(o.name) for o in self.graph.output])
 
-    def _sort_nodes(self) -> list[int]:
+    def _sort_nodes(self, graph: Any) -> list[int]:
         """The indices of the nodes that the outputs depend on, in an order in which they can be evaluated."""
-        if not self.graph.output:
+        if not graph.output:
             raise make_damaged_error("The graph has no output.", self.where)
         producer: dict[str, int] = {}  # index of the node that makes each value
-        for number, node in enumerate(self.graph.node):
+        for number, node in enumerate(graph.node):
             for name in filter(None, node.output):
                 limits.check_limit(len(name), limits.MAX_NAME_CHARACTERS, "characters of a name", self.where)
                 if name in producer:
@@ -105,14 +108,14 @@ class GraphReader:
                 producer[name] = number
         order: list[int] = []
         is_finished: dict[int, bool] = {}  # False while the inputs of a node are visited
-        stack = [producer[o.name] for o in reversed(self.graph.output) if o.name in producer]
+        stack = [producer[o.name] for o in reversed(graph.output) if o.name in producer]
         while stack:
             number = stack[-1]
             if number not in is_finished:
-                sources = {producer[i] for i in self.graph.node[number].input if i in producer}
+                sources = {producer[i] for i in iterate_read_names(graph.node[number]) if i in producer}
                 is_finished[number] = False
                 if any(is_finished.get(s) is False for s in sources):
-                    name = self.graph.node[number].output[0]
+                    name = graph.node[number].output[0]
                     raise make_damaged_error(f"{name[:80]!r} depends on itself.", self.where)
                 stack += sorted((s for s in sources if s not in is_finished), reverse=True)
                 continue
@@ -120,19 +123,19 @@ class GraphReader:
             if not is_finished[number]:
                 is_finished[number] = True
                 order.append(number)
-        return sorted(order) if self._is_sorted(order, producer) else order
+        return sorted(order) if self._is_sorted(graph, order, producer) else order
 
-    def _is_sorted(self, order: list[int], producer: dict[str, int]) -> bool:
+    def _is_sorted(self, graph: Any, order: list[int], producer: dict[str, int]) -> bool:
         """Whether the order of the file is an evaluation order, as the format requires."""
-        return all(producer.get(i, -1) < n for n in order for i in self.graph.node[n].input)
+        return all(producer.get(i, -1) < n for n in order for i in iterate_read_names(graph.node[n]))
 
-    def _read_initializers(self) -> None:
+    def _read_initializers(self, graph: Any) -> None:
         """Read the weights."""
-        if self.graph.sparse_initializer:
+        if graph.sparse_initializer:
             raise UnsupportedError(
                 "Sparse weights are not supported.", where=self.where, hint="Store them as dense tensors."
             )
-        for proto in self.graph.initializer:
+        for proto in graph.initializer:
             if proto.name in self.values:
                 raise make_damaged_error(f"Two tensors are called {proto.name[:80]!r}.", self.where)
             self.values[proto.name] = self.tensors.read_tensor(proto)
@@ -176,6 +179,7 @@ class GraphReader:
     def _read_node(self, node: Any, number: int) -> None:
         """Read one node, and store the values of its outputs."""
         name = node.name or (node.output[0] if node.output else "") or f"{node.op_type}_{number}"
+        name = self.scope + name
         name = f"{name}_{number}" if name in self.node_names else name
         self.node_names.add(name)
         inputs = [self._find_value(i) for i in node.input]
@@ -188,9 +192,11 @@ class GraphReader:
             output_count=len(node.output),
             batch_size=self.batch_size,
         )
-        follows_rejection = any(i in self.after_rejection for i in node.input)
+        follows_rejection = any(i in self.after_rejection for i in iterate_read_names(node))
+        rejected_before = len(self.recorder.rejections)
         try:
             results = self._read_results(node, onnx_node, inputs)
+            follows_rejection |= node.op_type in CONTROL_FLOW and len(self.recorder.rejections) > rejected_before
         except UnsupportedOperator as problem:
             self._report_jumps(node, inputs)
             self.recorder.begin_node(_shorten(problem.path or name))
@@ -231,6 +237,8 @@ class GraphReader:
         if node.op_type not in TAKES_SMOOTH:
             inputs = [self._replace_smooth(v) for v in inputs]
             self.recorder.begin_node(_shorten(onnx_node.name))
+        if node.op_type in CONTROL_FLOW and node.domain in ONNX_DOMAINS:
+            return self._read_control_flow(node, onnx_node, inputs)
         if read is None:
             raise UnsupportedOperator(explain_unsupported(node.op_type, node.domain))
         onnx_node.attributes.update({a.name: self._read_attribute(a, node.op_type) for a in node.attribute})
@@ -244,9 +252,39 @@ class GraphReader:
         self._count_folded(results, [*inputs, *onnx_node.attributes.values()])
         return [self._name_source(v, onnx_node) for v in results]
 
+    def _read_control_flow(self, node: Any, onnx_node: OnnxNode, inputs: list[Value]) -> Sequence[Value]:
+        """The values of the outputs of an If, a Loop or a Scan."""
+        subgraphs = {a.name: a.g for a in node.attribute if a.type == GRAPH_ATTRIBUTE}
+        others = [a for a in node.attribute if a.name not in subgraphs]
+        onnx_node.attributes.update({a.name: self._read_attribute(a, node.op_type) for a in others})
+
+        def read(graph: Any, values: Sequence[Value], part: str) -> list[Value] | None:
+            self.recorder.begin_node(_shorten(onnx_node.name))
+            return self._read_subgraph(graph, values, f"{onnx_node.name}/{part}".removesuffix("/") + "/")
+
+        results = read_control_flow(onnx_node, subgraphs, inputs, read)
+        self.recorder.begin_node(_shorten(onnx_node.name))
+        return results
+
+    def _read_subgraph(self, graph: Any, inputs: Sequence[Value], scope: str) -> list[Value] | None:
+        """The values of a subgraph's outputs, which sees the values around it; None where it is not supported."""
+        outer, rejected_before = (self.values, self.scope), len(self.recorder.rejections)
+        self.values, self.scope = dict(self.values), scope
+        try:
+            self.values.update({i.name: v for i, v in zip(graph.input, inputs, strict=True)})
+            self._read_initializers(graph)
+            for number in self._sort_nodes(graph):
+                self.subgraph_nodes += 1
+                limits.check_limit(self.subgraph_nodes, limits.MAX_LAYERS, "nodes in subgraphs", self.where)
+                self._read_node(graph.node[number], number)
+            outputs = [self._find_value(o.name) for o in graph.output]
+        finally:
+            self.values, self.scope = outer
+        return outputs if len(self.recorder.rejections) == rejected_before else None
+
     def _report_jumps(self, node: Any, inputs: list[Value]) -> None:
         """Reject the sources of discontinuous functions that an unsupported operator takes."""
-        if node.op_type not in UNSUPPORTED_REASONS or node.op_type in ("If", "Loop", "Scan"):  # these take conditions
+        if node.op_type not in UNSUPPORTED_REASONS or node.op_type in CONTROL_FLOW:  # these take conditions
             return
         functions = [v.value for v in inputs if isinstance(v, DependentValue)]
         for function in functions:
@@ -323,7 +361,7 @@ class GraphReader:
         if node.op_type not in TAKES_SMOOTH:
             inputs = [self._replace_smooth(v) for v in inputs]
         self.recorder.begin_node(_shorten(node.name))
-        if node.op_type in UNSUPPORTED_REASONS:
+        if node.op_type in UNSUPPORTED_REASONS and not self._has_constant_conditions(node, inputs):
             raise UnsupportedOperator(UNSUPPORTED_REASONS[node.op_type])
         if node.op_type in PRODUCTS and sum(_depends_on_input(v) for v in inputs) > 1:
             raise UnsupportedOperator(MULTIPLIES_INPUTS)
@@ -331,6 +369,11 @@ class GraphReader:
         reason = MUST_BE_LAST if source else ""
         depends = any(_depends_on_input(v) for v in inputs)
         return [DependentValue(UnusableValue(reason, source, depends), (), False)] * node.output_count
+
+    def _has_constant_conditions(self, node: OnnxNode, inputs: list[Value]) -> bool:
+        """Whether a node is control flow that does not depend on the network's input."""
+        conditions = {"If": inputs[:1], "Loop": inputs[:2], "Scan": []}.get(node.op_type)
+        return conditions is not None and not any(_depends_on_input(v) for v in conditions)
 
     def _report_unusable(self, value: UnusableValue) -> UnusableValue:
         """Reject the node that makes a value nothing may use, unless it is reported already."""

@@ -7,7 +7,7 @@ from math import ceil, floor
 import torch
 from torch import Tensor
 
-from ...network.builder import NodeOutput, UnsupportedOperator
+from ...network.builder import NodeOutput
 from ...ops import windows
 from ...ops.maximum import Maximum
 from .. import limits
@@ -90,39 +90,68 @@ def roi_align(node: OnnxNode, inputs: list[Value]) -> Value:
     mode = node.get_attribute("mode", "avg")
     if mode not in ("avg", "max"):
         raise node.make_error(f"mode {str(mode)[:40]!r} does not exist.")
+    places = [_place_samples(node, box, pooled) for box in boxes]
     if mode == "max":
-        raise UnsupportedOperator("takes the largest of weighted neighbours (mode 'max'), which is not supported")
+        return _take_largest_neighbours(node, x, places, pooled)
     check_matrix_size(node, len(boxes) * pooled[0] * pooled[1], x.shape[1] * x.shape[2])
-    rows = [_weigh_box(node, box, pooled, x.shape[1:]) for box in boxes]
+    rows = [_weigh_box(place, x.shape[1:]) for place in places]
     samples = multiply_points(node, x, torch.cat(rows), [len(boxes) * pooled[0] * pooled[1]])
     return _arrange_boxes(node, samples, len(boxes), pooled)
 
 
-def _weigh_box(node: OnnxNode, box: list[float], pooled: list[int], size: tuple[int, ...]) -> Tensor:
-    """The weights (windows, pixels) of the mean of the samples in each window of a box."""
+def _place_samples(node: OnnxNode, box: list[float], pooled: list[int]) -> list[Tensor]:
+    """The positions (windows, samples) of the samples in a box, for each of the two axes."""
     default = "half_pixel" if node.opset >= 16 else "output_half_pixel"
     is_shifted = node.get_attribute("coordinate_transformation_mode", default) == "half_pixel"
     scale, ratio = node.get_number("spatial_scale", 1.0), int(node.get_number("sampling_ratio", 0))
-    per_axis: list[Tensor] = []
-    for first, last, parts, length in ((box[1], box[3], pooled[0], size[0]), (box[0], box[2], pooled[1], size[1])):
+    places: list[Tensor] = []
+    for first, last, parts in ((box[1], box[3], pooled[0]), (box[0], box[2], pooled[1])):
         start, end = (v * scale - (0.5 if is_shifted else 0.0) for v in (first, last))
         extent = end - start if is_shifted else max(end - start, 1.0)
-        count = ratio if ratio > 0 else ceil(extent / parts)
-        limits.check_limit(max(count, 0) * parts, limits.MAX_NAME_CHARACTERS, "samples in a box", node.recorder.where)
-        steps = (torch.arange(max(count, 1) * parts, dtype=torch.float64) + 0.5) / max(count, 1)
-        samples = _weigh_samples(start + steps * (extent / parts), length)
-        per_axis.append(samples.reshape(parts, -1, length).mean(1) * (count > 0))
-    return torch.einsum("ah,bw->abhw", *per_axis).reshape(pooled[0] * pooled[1], -1)
+        count = max(ratio if ratio > 0 else ceil(extent / parts), 0)
+        limits.check_limit(count * parts, limits.MAX_NAME_CHARACTERS, "samples in a box", node.recorder.where)
+        steps = (torch.arange(count * parts, dtype=torch.float64) + 0.5) / max(count, 1)
+        places.append((start + steps * (extent / parts)).reshape(parts, count))
+    return places
 
 
-def _weigh_samples(positions: Tensor, length: int) -> Tensor:
-    """The weights (samples, length) of the two neighbours of each position; none beyond a pixel outside."""
+def _weigh_box(places: list[Tensor], size: tuple[int, ...]) -> Tensor:
+    """The weights (windows, pixels) of the mean of the samples in each window of a box."""
+    per_axis: list[Tensor] = []
+    for positions, length in zip(places, size, strict=True):
+        pixels, weights = _find_neighbours(positions, length)
+        sums = torch.zeros(len(positions), length, dtype=torch.float64).scatter_add_(1, pixels, weights)
+        per_axis.append(sums / max(positions.shape[1], 1))
+    return torch.einsum("ah,bw->abhw", *per_axis).reshape(-1, size[0] * size[1])
+
+
+def _find_neighbours(positions: Tensor, length: int) -> tuple[Tensor, Tensor]:
+    """The two neighbours of each position and their weights, (windows, 2 * samples); none beyond a pixel outside."""
     inside = (positions >= -1) & (positions <= length)
     clamped = positions.clamp(0, length - 1)
     left = clamped.floor().clamp(max=max(length - 2, 0)).to(torch.int64)
     part = clamped - left
-    weights = torch.zeros(len(positions), length, dtype=torch.float64)
-    rows = torch.arange(len(positions))
-    weights[rows, left] += 1 - part
-    weights[rows, (left + 1).clamp(max=length - 1)] += part
-    return weights * inside[:, None]
+    weights = torch.cat([(1 - part) * inside, part * inside], 1)
+    return torch.cat([left, (left + 1).clamp(max=length - 1)], 1), weights
+
+
+def _take_largest_neighbours(node: OnnxNode, x: NodeOutput, places: list[list[Tensor]], pooled: list[int]) -> Value:
+    """The largest product of a pixel and its weight around the samples of each window, which ONNX calls a maximum."""
+    counts = [rows.shape[1] * columns.shape[1] * 4 for rows, columns in places]
+    widest = max([*counts, 1])  # of the windows
+    total = len(places) * pooled[0] * pooled[1] * widest
+    limits.check_limit(total * x.shape[0], limits.MAX_TABLE_ENTRIES, "elements in pooling windows", node.recorder.where)
+    pixels = torch.zeros(len(places), pooled[0] * pooled[1], widest, dtype=torch.int64)
+    weights = torch.zeros(pixels.shape, dtype=torch.float64)
+    for i, ((rows, columns), count) in enumerate(zip(places, counts, strict=True)):
+        (ys, y_weights), (xs, x_weights) = _find_neighbours(rows, x.shape[1]), _find_neighbours(columns, x.shape[2])
+        flat = ys[:, None, :, None] * x.shape[2] + xs[None, :, None, :]
+        product = y_weights[:, None, :, None] * x_weights[None, :, None, :]
+        repeated = torch.arange(widest if count else 0) % max(count, 1)  # shorter windows repeat their elements
+        pixels[i, :, : len(repeated)] = flat.reshape(len(pixels[i]), -1)[:, repeated]
+        weights[i, :, : len(repeated)] = product.reshape(len(pixels[i]), -1)[:, repeated]
+    chosen = node.rearrange([node.make_batched(x)], lambda v: v.flatten(2)[:, :, pixels.flatten()])
+    product = node.call("mul.Tensor", node.as_batched(chosen), weights.reshape(1, 1, -1))
+    scaled = node.recorder.graph.as_node_output(product)
+    table = torch.arange(total).reshape(-1, widest)
+    return _arrange_boxes(node, _take_maxima(node, scaled, table, (len(table),), "roi_align"), len(places), pooled)

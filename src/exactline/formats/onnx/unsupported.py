@@ -37,7 +37,7 @@ UNSUPPORTED_REASONS = {
     **dict.fromkeys(NORM_OPERATORS, "is a norm of its input, or divides by one"),
     **dict.fromkeys(DISCONTINUOUS_OPERATORS, "is discontinuous"),
     **dict.fromkeys(PRODUCT_OPERATORS, MULTIPLIES_INPUTS),
-    **dict.fromkeys(("If", "Loop", "Scan"), "is control flow"),
+    **dict.fromkeys(("If", "Loop", "Scan"), "is control flow that the input decides"),
 }
 
 
