@@ -52,8 +52,9 @@ def _smooth() -> Iterator[Bad]:
     yield "power", _one("Pow", F(2)), ODD, "power"
     body = model([node("Relu", "x")]).graph
     yield "if", _of(helper.make_node("If", ["x"], ["y"], then_branch=body, else_branch=body)), ODD, "If"
-    yield "loop", _of(helper.make_node("Loop", ["", "", "x"], ["y"], body=body)), ODD, "Loop"
-    yield "scan", _of(helper.make_node("Scan", ["x"], ["y"], body=body, num_scan_inputs=1)), ODD, "Scan"
+    yield "loop", _of(helper.make_node("Loop", ["x", "", "x"], ["y"], body=body)), ODD, "Loop"
+    yield "loop-body", _of(helper.make_node("Loop", ["", "", "x"], ["y"], body=body)), BAD, "body"
+    yield "scan", _of(helper.make_node("Scan", ["x"], ["y"], body=body, num_scan_inputs=2)), BAD, "Scan"
     yield "relu-body", _of(helper.make_node("Relu", ["x"], ["y"], body=body)), ODD, "subgraph"
     yield "lstm", _one("LSTM"), ODD, "LSTM"
     for kind in ("Greater", "Equal", "And", "Where"):
