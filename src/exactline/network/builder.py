@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any, TypeAlias
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -110,7 +111,7 @@ class GraphBuilder:
 
     def add_pointwise(self, op: Pointwise, x: NodeOutput) -> NodeOutput:
         """Append a pointwise node, after expanding its input and its knots to one shape."""
-        wide = torch.broadcast_shapes((1, *x.shape), *(k.shape for k in op.knots if isinstance(k, Tensor)))
+        wide = np.broadcast_shapes((1, *x.shape), *(k.shape for k in op.knots if isinstance(k, Tensor)))
         x = self.expand(x, wide[1:])
         knots = tuple(k.expand(wide).contiguous() if isinstance(k, Tensor) else k for k in op.knots)
         return self.add_node(replace(op, knots=knots), [x], x.shape)

@@ -25,7 +25,6 @@ from .graph import Network
 Call: TypeAlias = tuple[Any, list[Any]]  # a torch operator, and its arguments after the input
 
 TORCH_FOLDER = str(Path(torch.__file__).parent)
-SHAPE_POINTS = 3  # in the batch whose shapes are computed
 aten: Any = torch.ops.aten
 
 
@@ -116,14 +115,15 @@ def read_sequential(model: nn.Module, shape: Sequence[int]) -> Network | None:
     builder, numbers = GraphBuilder(name="input"), Counter[str]()
     value = builder.add_node(Input(), [], shape)
     dtype = weights[0].dtype if weights else None
-    batch = torch.empty(SHAPE_POINTS, *shape, dtype=dtype, device="meta")
+    batch = torch.empty(0, *shape, dtype=dtype, device=weights[0].device if weights else None)
     try:
         for path, layer in layers:
             call = CONVERTERS[type(layer)](layer)
-            if call is None or not _fits(layer, batch.shape[1:]):
+            if call is None or not _takes_points(layer, batch.shape[1:]):
                 return None
             target, arguments = call
-            batch = target(batch, *(a.to("meta") if isinstance(a, Tensor) else a for a in arguments))
+            with torch.no_grad():
+                batch = target(batch, *arguments)  # no points: only the shape is computed
             _name_call(builder, numbers, target)
             builder.path, builder.shape = path, tuple(batch.shape[1:])
             value = _add_call(builder, value, target, arguments)
@@ -132,14 +132,10 @@ def read_sequential(model: nn.Module, shape: Sequence[int]) -> Network | None:
     return Network(tuple(builder.nodes), (value.index,), (None,), notes=tuple(builder.notes))
 
 
-def _fits(layer: Any, shape: torch.Size) -> bool:
-    """Whether a layer takes points of this shape; torch does not check it where it computes shapes alone."""
+def _takes_points(layer: Any, shape: torch.Size) -> bool:
+    """Whether a layer takes points of this shape, as far as its operator does not check it."""
     if len(shape) not in POINT_DIMENSIONS.get(type(layer), (len(shape),)):
         return False
-    if isinstance(layer, nn.Linear):
-        return shape[-1:] == layer.weight.shape[1:]
-    if isinstance(layer, (nn.Conv1d, nn.Conv2d)):
-        return shape[0] == layer.weight.shape[1] * layer.groups
     return not hasattr(layer, "running_mean") or shape[0] == len(layer.running_mean)
 
 
