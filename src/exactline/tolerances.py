@@ -124,9 +124,21 @@ DECISION_OVERFLOW_SCALE = 2.0**-64
 PLANE_SAMPLE_HEADROOM = 16.0
 
 # --- attributions and verification ------------------------------------------------------------------------------------
-# Change of the logits, relative to each other, on one subinterval of the tail's quadrature: 20 Gauss-Legendre nodes
-# integrate softmax, log_softmax, sigmoid and tanh over such a change to 1e-16.
-MAX_LOGIT_CHANGE = 1.0
+# Change of the logits, relative to the leading one, on one subinterval of the tail's quadrature. On the Bernstein
+# ellipse with (rho - 1/rho) / 2 = 1.428 the arguments of all exponentials differ by at most 1.428 from the leader's, so
+# that a probability is at most 1 / cos(1.428) = 7 times its value on the real axis. Then rho = 3.17, and 20
+# Gauss-Legendre nodes are off by less than (64 / 15) 50 rho^-38 / (1 - rho^-2), 3e-17 of the largest value nearby.
+MAX_LOGIT_CHANGE = 2.0
+# Distance to the leading logit, in addition to the logarithm of the number of classes, beyond which a logit no longer
+# matters: together such logits change a probability by less than exp(-40) = 4e-18 of it.
+NEGLIGIBLE_LOGIT_GAP = 40.0
+# Exponent beyond which exp underflows to 0: shares that are smaller need no relative accuracy.
+MAX_EXPONENT = 746.0
+# Difference between the integral of a probability's derivative and the change of the probability, as a share of the
+# integral of the derivative's absolute value, above which the quadrature has failed. In addition, rounding displaces
+# each of the vertices of the envelope by a few roundings of the largest difference of logits.
+TAIL_CHECK_TOLERANCE = 1e-11
+TAIL_CHECK_ROUNDINGS = 64.0
 # Step of Newton's method for a root in [-1, 1]: it converges quadratically, so that one more step changes no digit.
 NEWTON_STEP_TOLERANCE = 1e-14
 # Added to exact attributions in relative errors, so that these stay finite where an attribution is 0.

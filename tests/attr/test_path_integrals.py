@@ -185,6 +185,54 @@ def test_probabilities_equal_quadrature_in_thirty_digits(tail: str):
     assert all(abs(float(found[j]) - float(want[j])) <= 1e-11 * (1 + abs(float(want[j]))) for j in (0, 1))
 
 
+@pytest.mark.parametrize("tail", TAILS)
+@pytest.mark.parametrize("scale", [1.0, 1e6, 1e8, 1e12, 1e300])
+def test_steep_tails_are_complete(tail: str, scale: float):
+    last = nn.Linear(1, 2, bias=False, dtype=torch.float64)
+    with torch.no_grad():
+        last.weight.copy_(torch.tensor([[scale], [0.0]], dtype=torch.float64))
+    model = nn.Sequential(last, TAILS[tail]).eval()
+    start, end = torch.tensor([[-0.37], [0.63]], dtype=torch.float64)
+    found = integral(as_network(model, [start]), start, end, 0, tail=True)
+    with torch.no_grad():
+        change = float(model(end[None])[0, 0] - model(start[None])[0, 0])
+    assert float((found.gradients[0][0] * (end - start)).sum()) == pytest.approx(change, rel=1e-12)
+
+
+@pytest.mark.parametrize("tail", TAILS)
+def test_steep_tails_are_complete_on_many_pieces_and_lines(tail: str):
+    torch.manual_seed(3)
+    model = nn.Sequential(nn.Linear(4, 20), nn.ReLU(), nn.Linear(20, 10), TAILS[tail]).double().eval()
+    with torch.no_grad():
+        model[2].weight.mul_(1e4)
+        model[2].bias.mul_(1e4)
+    starts, ends = torch.randn(2, 8, 4, dtype=torch.float64) * 3
+    network, targets = as_network(model, [starts[0]]), torch.arange(8)
+    lines = as_lines(starts, ends, ("start", "end"), many=True)
+    found = path_integral(network, lines, targets, tail=True)
+    assert found.pieces > 60
+    attributions = found.gradients[0] * (ends - starts)
+    with torch.no_grad():
+        before, after = (model(x).gather(1, targets[:, None])[:, 0] for x in (starts, ends))
+    size = attributions.abs().sum(1) + before.abs() + after.abs()
+    assert bool(((attributions.sum(1) - (after - before)).abs() <= 1e-12 * size).all())
+    few = path_integral(network, lines, targets, tail=True, memory=1)
+    assert float((few.gradients[0] - found.gradients[0]).abs().max()) <= 1e-12 * float(found.gradients[0].abs().max())
+
+
+@pytest.mark.parametrize("dim", [1, 2, -1])
+def test_a_softmax_over_one_dimension_of_several_is_complete(dim: int):
+    torch.manual_seed(4)
+    model = nn.Sequential(nn.Linear(4, 24), nn.ReLU(), nn.Unflatten(1, (2, 3, 4)), nn.Softmax(dim)).double().eval()
+    start, end = torch.randn(2, 4, dtype=torch.float64) * 20
+    network = as_network(model, [start])
+    for target in (0, 7, 23):
+        found = integral(network, start, end, target, tail=True)
+        with torch.no_grad():
+            change = (model(end[None]) - model(start[None])).flatten()[target]
+        assert float((found.gradients[0][0] * (end - start)).sum() - change) == pytest.approx(0.0, abs=1e-12)
+
+
 @pytest.mark.slow
 def test_the_shape_of_convbig_fits_in_three_gibibytes():
     from tests.test_promises import measure_peak

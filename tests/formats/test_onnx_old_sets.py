@@ -105,3 +105,17 @@ def test_training_mode_of_an_old_set_is_refused(nodes: list[onnx.NodeProto]):
 def test_an_axis_that_does_not_fit_is_refused():
     with pytest.raises(xl.FileError, match="does not fit"):
         read(make_model([node("Add", "x k", "y", broadcast=1, axis=3)], IMAGE, opset=6, **CONSTANTS))
+
+
+def test_a_softmax_over_several_dimensions_is_attributed_but_not_written(tmp_path):
+    # before operator set 13 a softmax goes over all dimensions from its axis on
+    network = read(make_model([node("Relu", "x", "h"), node("Softmax", "h", "y")], IMAGE, opset=6, **CONSTANTS))
+    start, end = torch.randn(2, 1, *IMAGE[1:], generator=torch.Generator().manual_seed(0), dtype=torch.float64) * 5
+    at_start, at_end = (network(x, tail=True).flatten() for x in (start, end))  # type: ignore[union-attr]
+    assert float(at_end.sum()) == pytest.approx(1.0)
+    target = (1, 2, 3)
+    found = xl.attr.IntegratedGradients(network).attribute(end, start, target=target)
+    flat = (target[0] * IMAGE[2] + target[1]) * IMAGE[3] + target[2]
+    assert float(found.sum()) == pytest.approx(float(at_end[flat] - at_start[flat]), rel=1e-12)
+    with pytest.raises(xl.UnsupportedError, match="softmax over several dimensions"):
+        network.save(tmp_path / "network.onnx")

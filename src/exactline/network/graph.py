@@ -42,7 +42,28 @@ class Tail:
 
     name: str  # softmax, log_softmax, sigmoid, tanh
     apply: Callable[[Tensor], Tensor]
-    dim: int | None = None
+    dim: int | None = None  # of a softmax, counted with the batch dimension
+    flattens: bool = False  # whether a softmax goes over all dimensions from ``dim`` on, as in ONNX before set 13
+
+    def find_arguments(
+        self,
+        shape: Shape,  # of the output
+        elements: Tensor,  # (n,) flat positions in the output
+    ) -> tuple[Tensor, Tensor]:  # (n, arguments), (n,)
+        """The flat positions of the values that elements behind the tail depend on, and which of them is the element.
+
+        >>> Tail("softmax", lambda x: torch.softmax(x, 1), 1).find_arguments((3, 2), torch.tensor([2, 5]))
+        (tensor([[0, 2, 4],
+                [1, 3, 5]]), tensor([1, 2]))
+        """
+        if self.dim is None:
+            return elements[:, None], torch.zeros_like(elements)
+        dim = self.dim % (len(shape) + 1) - 1
+        count = torch.Size(shape[dim:] if self.flattens else shape[dim : dim + 1]).numel()
+        stride = 1 if self.flattens else torch.Size(shape[dim + 1 :]).numel()
+        own = elements // stride % count
+        first = elements - own * stride
+        return first[:, None] + stride * torch.arange(count, device=elements.device), own
 
 
 class WeakModule:

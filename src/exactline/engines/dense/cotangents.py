@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from ...network.graph import Network
-from ...tolerances import MAX_LOGIT_CHANGE
 from .gradients import NodeGradients
 from .state import SweepState
+from .tail_gradients import mean_sigmoid_slope, mean_softmax_gradient, mean_tanh_slope
 
-QUADRATURE_NODES, QUADRATURE_WEIGHTS = np.polynomial.legendre.leggauss(20)
-MAX_SUBINTERVALS = 4096  # of one piece
-MAX_QUADRATURE_ROWS = 1 << 14  # subintervals integrated in one batch
+MAX_TAIL_ELEMENTS = 1 << 22  # arguments of a tail that are copied at a time
 
 
 @dataclass(frozen=True)
@@ -38,11 +34,7 @@ class OutputCotangent:
 
 @dataclass(frozen=True)
 class TailCotangent:
-    """The gradient of one element behind a smooth tail, integrated over each piece.
-
-    On a piece the logits are affine in alpha, so the integral has one dimension. Gauss-Legendre quadrature on short
-    subintervals computes it to the last digits.
-    """
+    """The gradient of one element behind a smooth tail, integrated over each piece: see `tail_gradients`."""
 
     network: Network
     output: int  # index among the network's outputs
@@ -54,39 +46,26 @@ class TailCotangent:
         values = state.live[node]
         if tail is None:
             raise TypeError("the output has no tail")
-        target = self.targets.to(values.device)[state.point_tensors().line]
         cotangent = torch.zeros_like(values)
+        flat, flat_cotangent = values.flatten(1), cotangent.view(len(values), -1)
+        target = self.targets.to(values.device)[state.point_tensors().line]
         pieces = torch.nonzero(widths > 0)[:, 0]
-        change = (values[pieces + 1] - values[pieces]).flatten(1)
-        spread = change.amax(1) - change.amin(1) if change.shape[1] > 1 else change.abs().amax(1)
-        spread = torch.maximum(spread, change.abs().amax(1)) if tail.name in ("sigmoid", "tanh") else spread
-        counts = (spread / MAX_LOGIT_CHANGE).ceil().clamp(1, MAX_SUBINTERVALS).to(torch.int64)
-        for count in torch.unique(counts).tolist():
-            for rows in pieces[counts == count].split(max(1, MAX_QUADRATURE_ROWS // count)):
-                mean = _average_tail_gradient(values[rows], values[rows + 1], target[rows], tail.apply, count)
-                cotangent[rows] = mean * _expand_like(widths[rows], values)
+        for rows in pieces.split(max(1, MAX_TAIL_ELEMENTS // max(1, flat.shape[1]))):
+            columns, position = tail.find_arguments(values.shape[1:], target[rows])  # (rows, arguments), (rows,)
+            start, stop = (flat[points[:, None], columns].to(torch.float64) for points in (rows, rows + 1))
+            mean = _mean_gradient(tail.name, start, stop, position)
+            flat_cotangent[rows[:, None], columns] = (mean * widths[rows, None]).to(values.dtype)
         return {node: cotangent}
 
 
-def _average_tail_gradient(
-    start: Tensor,  # (pieces, *out) logits
-    stop: Tensor,  # (pieces, *out)
+def _mean_gradient(
+    name: str,
+    start: Tensor,  # (pieces, arguments) of the tail
+    stop: Tensor,  # (pieces, arguments)
     target: Tensor,  # (pieces,)
-    tail: Callable[[Tensor], Tensor],
-    count: int,  # of subintervals
-) -> Tensor:  # (pieces, *out)
-    """Average the gradient of the tail along some pieces."""
-    total = torch.zeros_like(start)
-    for part in range(count):
-        for node, weight in zip(QUADRATURE_NODES, QUADRATURE_WEIGHTS, strict=True):
-            at = (part + (node + 1) / 2) / count
-            with torch.enable_grad():
-                x = torch.lerp(start, stop, at).requires_grad_()
-                selected = tail(x).flatten(1).gather(1, target[:, None]).sum()
-                (gradient,) = torch.autograd.grad(selected, x)
-            total += gradient * (weight / (2 * count))
-    return total
-
-
-def _expand_like(widths: Tensor, values: Tensor) -> Tensor:  # (pieces,) -> (pieces, 1, ...)
-    return widths.to(values.dtype).view(-1, *[1] * (values.dim() - 1))
+) -> Tensor:  # (pieces, arguments)
+    if name == "sigmoid":
+        return mean_sigmoid_slope(start, stop)
+    if name == "tanh":
+        return mean_tanh_slope(start, stop)
+    return mean_softmax_gradient(start, stop, target, logarithm=name == "log_softmax")

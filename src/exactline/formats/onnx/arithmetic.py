@@ -437,6 +437,6 @@ def softmax(node: OnnxNode, inputs: list[Value]) -> Value:
     name = "softmax" if node.op_type == "Softmax" else "log_softmax"
     # before operator set 13 softmax goes over all dimensions from the axis on
     flattens = node.opset < 13 and prod(value.shape[axis:]) != value.shape[axis]
-    output = SmoothOutput(x, Tail(name, Softmax(name, dim, flattens), dim), node.name)
+    output = SmoothOutput(x, Tail(name, Softmax(name, dim, flattens), dim, flattens), node.name)
     is_batched = is_batched and x.shape == value.shape[1:]
     return node.make_batched(output) if is_batched else node.make_unbatched(output)

@@ -130,4 +130,11 @@ def _write_tail(graph: OnnxGraphWriter, tail: Tail, x: str, node: Node) -> str:
         )
     if tail.dim is None:
         return graph.add_node(operator, x)
+    if tail.flattens:
+        raise UnsupportedError(
+            f"A {tail.name} over several dimensions is no operator of ONNX from set 13 on.",
+            nodes=(node.name,),
+            where=f"the tail of {node!r}",
+            hint="Save the network without its tail, or flatten its output first.",
+        )
     return graph.add_node(operator, x, axis=tail.dim % (len(node.shape) + 1))
