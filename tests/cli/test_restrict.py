@@ -26,6 +26,30 @@ def test_restrict_as_json_agrees_with_the_library(run):
     assert (found["pieces"], found["complete"]) == (3, True)
 
 
+def test_restrict_certifies_pieces_and_values(run):
+    ends = ("--from", "20,30", "--to", "30,50")
+    found = json.loads(run("restrict", "loan.nnet", *ends, "--certify", "all", "--json")[1])["certificate"]
+    assert (found["complete"], found["proved"], found["confirmed"]) == (True, 3, 2)
+    assert found["values_proved"] == found["values_checked"] == 4 * 2
+    assert (found["values_unchecked"], found["failures"]) == (0, [])
+    assert found["max_value_error"] <= 1e-13
+    status, out, _ = run("restrict", "loan.nnet", *ends, "--certify", "1")
+    assert status == 0
+    assert "proved: 1 of 1 pieces are right" in out
+    assert "4 of 4 values are right" in out
+    bare = json.loads(run("restrict", "loan.nnet", *ends, "--certify", "all", "--no-values", "--json")[1])
+    assert (bare["certificate"]["complete"], bare["certificate"]["values_checked"]) == (True, 0)
+
+
+@pytest.mark.parametrize(
+    "options", [("--certify", "0"), ("--certify", "some"), ("--certify", "all", "--max-breaks", "1")]
+)
+def test_restrict_refuses_what_it_cannot_certify(run, options):
+    status, _, err = run("restrict", "loan.nnet", "--from", "20,30", "--to", "30,50", *options)
+    assert status == 2
+    assert "certify" in err
+
+
 @pytest.mark.parametrize("ends", [("--from", "-1,2", "--to", "-3,-4"), ("--from=-1,2", "--to=-3,-4")])
 def test_restrict_takes_negative_numbers(run, ends):
     found = json.loads(run("restrict", "loan.nnet", *ends, "--json", "--no-values")[1])

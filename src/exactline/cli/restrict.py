@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -49,6 +49,13 @@ def restrict(
     values: Annotated[bool, typer.Option(help="Compute the network's values at the breaks.")] = True,
     out: SavePath = None,
     plot: Annotated[Path | None, typer.Option(help="Draw the outputs along the line: .png, .pdf, .svg.")] = None,
+    certify: Annotated[
+        str | None,
+        typer.Option(
+            metavar="N|all",
+            help="Prove N pieces, spread evenly, or all, and the values at their ends in rational numbers.",
+        ),
+    ] = None,
     normalize: Normalize = True,
     shape: Shape = None,
     max_breaks: MaxBreaks = None,
@@ -74,6 +81,7 @@ def restrict(
     if plot is not None and not values:
         raise ArgumentError("A picture needs the values.", where="--plot", hint="Omit --no-values.")
     memory_bytes = None if memory is None else parse_bytes(memory)
+    proved_pieces = _parse_piece_count(certify)
     from ..api import restrict
     from ..formats import load
 
@@ -97,12 +105,23 @@ def restrict(
             progress=False if update is None else lambda share, breaks: update(share, breaks=breaks),
         )
     _save_and_draw(line, out, plot)
+    proof = None if certify is None else line.certify(proved_pieces)
     if as_json:
-        print_json(_build_document(str(file), line) | reader.report())
+        certificate = {} if proof is None else {"certificate": asdict(proof) | {"complete": proof.complete}}
+        print_json(_build_document(str(file), line) | certificate | reader.report())
     else:
         from ..plot.tables import origins_table
 
-        print_rich(str(line), origins_table(line, max_rows=MAX_TABLE_ROWS))
+        print_rich(str(line), origins_table(line, max_rows=MAX_TABLE_ROWS), *([] if proof is None else [str(proof)]))
+
+
+def _parse_piece_count(text: str | None) -> int | None:
+    """Read the option --certify: None for all pieces."""
+    if text is None or text == "all":
+        return None
+    if not text.isascii() or not text.isdigit() or int(text) < 1:
+        raise ArgumentError(f"{text!r} is no number of pieces.", where="--certify", hint="Give 1 or more, or all.")
+    return int(text)
 
 
 def _truncate_network(network: Network, name: str) -> Network:

@@ -7,18 +7,19 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from .pattern_interval import PatternInterval
+from .values import ValueProof
 
 MAX_SHOWN_FAILURES = 10  # printed by a certificate
 
 
 @dataclass(frozen=True)
 class Certificate:
-    """A proof in rational arithmetic that the breaks of a restriction are right.
+    """A proof in rational arithmetic that the breaks and the values of a restriction are right.
 
     >>> import torch, exactline as xl
     >>> proof = xl.restrict(torch.nn.ReLU(), [-1.0, 2.0], [2.0, -2.0]).certify()
-    >>> proof.complete, proof.proved, proof.total, proof.confirmed
-    (True, 3, 3, 2)
+    >>> proof.complete, proof.proved, proof.total, proof.confirmed, proof.values_proved
+    (True, 3, 3, 2, 8)
     """
 
     total: int  # pieces of the restriction
@@ -29,30 +30,45 @@ class Certificate:
     merged: int  # confirmed breaks that stand for several exact ones, where both sides were checked
     max_break_error: float  # the largest distance in alpha of a confirmed break from the exact one
     tolerance: float  # in alpha
+    values_checked: int  # stored numbers that were compared with exact ones, at the ends of the checked pieces
+    values_proved: int  # those whose error rounding explains
+    values_unchecked: int  # further numbers there, beyond the limit of output elements
+    max_value_error: float  # the largest distance of a proved value from the exact one
     failures: tuple[str, ...]
 
     @property
     def complete(self) -> bool:
-        """Whether every checked piece is proved and every break next to one is confirmed."""
-        return self.checked > 0 and self.proved == self.checked and self.confirmed == self.breaks
+        """Whether every checked piece and every checked value is proved, and every break next to one is confirmed."""
+        is_right = self.proved == self.checked and self.confirmed == self.breaks
+        return self.checked > 0 and is_right and self.values_proved == self.values_checked
 
     @property
     def covers_whole_line(self) -> bool:
-        """Whether the certificate is complete and all pieces were checked."""
+        """Whether the certificate is complete and all pieces were checked; `covers_values` tells of the values."""
         return self.complete and self.checked == self.total
+
+    @property
+    def covers_values(self) -> bool:
+        """Whether all values at the ends of the checked pieces are proved; False if values were not checked."""
+        return 0 < self.values_checked == self.values_proved and not self.values_unchecked
 
     def __str__(self) -> str:
         pieces = f"{self.proved:,} of {self.checked:,} pieces are right"
         breaks = f"{self.confirmed:,} of {self.breaks:,} breaks are real"
+        values = f", {self.values_proved:,} of {self.values_checked:,} values are right" if self.values_checked else ""
+        unchecked_values = f"{self.values_unchecked:,} " if self.values_checked else ""
+        is_whole = self.values_checked > 0 and not self.values_unchecked
+        rest = "" if is_whole else f"; {unchecked_values}values were not checked"
         if self.complete:
             error = f"at most {self.max_break_error:.1e} from their exact positions"
             merged = f"; {self.merged:,} stand for several exact ones" if self.merged else ""
+            values += f", at most {self.max_value_error:.1e} from the exact ones" if self.values_checked else ""
             unchecked = self.total - self.checked
-            rest = f"; {unchecked:,} pieces were not checked" if unchecked else ""
-            return f"proved: {pieces}, {breaks}, {error}{merged}{rest}"
+            rest += f"; {unchecked:,} pieces were not checked" if unchecked else ""
+            return f"proved: {pieces}, {breaks}, {error}{merged}{values}{rest}"
         more = len(self.failures) - MAX_SHOWN_FAILURES
         lines = [*self.failures[:MAX_SHOWN_FAILURES], *([f"and {more:,} more"] if more > 0 else [])]
-        return "\n  ".join([f"not proved: {pieces}, {breaks}", *lines])
+        return "\n  ".join([f"not proved: {pieces}, {breaks}{values}{rest}", *lines])
 
     @staticmethod
     def from_intervals(
@@ -60,8 +76,10 @@ class Certificate:
         pieces: Sequence[int],  # (m,) the pieces that were checked
         intervals: Sequence[PatternInterval],  # (m,) where their activation patterns hold
         tolerance: Fraction,
+        values: ValueProof | None = None,
     ) -> Certificate:
         """Compare pieces with the intervals on which their activation patterns hold."""
+        values = ValueProof() if values is None else values
         failures: list[str] = []
         proved, max_error = 0, Fraction(0)
         is_real: dict[int, bool] = {}  # by index of the break
@@ -100,7 +118,11 @@ class Certificate:
             merged=sum(end < start for end, start in both_sides.values()),
             max_break_error=float(max_error),
             tolerance=float(tolerance),
-            failures=tuple(failures),
+            values_checked=values.checked,
+            values_proved=values.proved,
+            values_unchecked=values.unchecked,
+            max_value_error=values.max_error,
+            failures=(*failures, *values.failures),
         )
 
 

@@ -1,4 +1,4 @@
-"""Prove the breaks of a float restriction in rational arithmetic, one piece at a time."""
+"""Prove the breaks and the values of a float restriction in rational arithmetic, one piece at a time."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ from .affine import AffineInput, evaluate_affine
 from .certificate import Certificate
 from .forms import AffineForms, make_line_forms
 from .integers import read_rationals
-from .pattern_interval import PatternInterval, apply_breaking_node
+from .pattern_interval import IntervalEnd, PatternInterval, apply_breaking_node
 from .points import Point, read_ends, to_network
+from .values import ValueCheck, read_values
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
@@ -38,13 +39,17 @@ def certify(
     pieces: int | Sequence[int] | None = None,
     tolerance: float = DEFAULT_TOLERANCE,
     *,
+    values: Tensor | ArrayLike | Sequence[Tensor] | None = None,  # (n, *out), or one for each output
+    dtype: torch.dtype | None = None,
     rewrite: bool = True,
     until: str | None = None,
 ) -> Certificate:
-    """Prove that the activation pattern is constant between breaks, and that it changes at each of them.
+    """Prove that the activation pattern is constant between breaks, that it changes at each of them, and the values.
 
     The activation pattern at the exact midpoint of a piece holds on some interval around it. The piece is proved if it
-    lies inside that interval, up to the tolerance; a break is confirmed if the interval ends there.
+    lies inside that interval, up to the tolerance; a break is confirmed if the interval ends there. A value is proved
+    if it differs from the exact one at its alpha by no more than rounding explains: a first-order bound on the rounding
+    errors of all nodes, plus the slope times the distance of alpha from the exact break.
 
     Args:
         model: a module, an `ExportedProgram` or a `Network`.
@@ -53,6 +58,9 @@ def certify(
         alphas: the breaks (n,) to prove, rising from 0 to 1.
         pieces: the number of pieces to check, spread evenly, or a list of their indices; all by default.
         tolerance: the largest error of a break, in alpha.
+        values: the values (n, *out) at the breaks, or one tensor for each output; None checks none. Those at the ends
+            of checked pieces are compared, up to 256 elements of the outputs, spread evenly.
+        dtype: the precision in which the values were computed; their own by default.
         rewrite: fuse each ReLU with a neighbouring maximum.
         until: stop after this submodule, named as in ``named_modules()``.
 
@@ -60,8 +68,11 @@ def certify(
     >>> certify(relu, [-1.0], [3.0], [0.0, 0.25, 1.0]).complete
     True
     >>> print(certify(relu, [-1.0], [3.0], [0.0, 1.0]))
-    not proved: 0 of 1 pieces are right, 0 of 0 breaks are real
+    not proved: 0 of 1 pieces are right, 0 of 0 breaks are real; values were not checked
       piece 0 from 0.0 to 1.0: relu unit 0 crosses at 0.25
+    >>> print(certify(relu, [-1.0], [3.0], [0.0, 0.25, 1.0], values=[[0.0], [0.5], [3.0]]))
+    not proved: 2 of 2 pieces are right, 1 of 1 breaks are real, 2 of 3 values are right
+      value at break 1, alpha 0.25: element 0 is off by 5.0e-01, rounding explains 6.2e-15
 
     Raises LineError for points that do not fit, ArgumentError for other arguments out of range, NumberError for weights
     that are not finite.
@@ -77,13 +88,32 @@ def certify(
     line = {i: make_line_forms(read_rationals(a), read_rationals(b)) for i, a, b in line_ends}
     widest = max(torch.Size(node.shape).numel() for node in network.nodes)
     step = max(1, MAX_LIVE_FORMS // max(2 * widest, 1))
+    check = None
+    if values is not None:
+        both = [(a.to("cpu", torch.float64), b.to("cpu", torch.float64)) for a, b in zip(starts, ends, strict=True)]
+        stored = read_values(values, network, len(breaks), dtype)
+        check = ValueCheck(network.to("cpu", torch.float64), both, stored, breaks)
     for first in range(0, len(intervals), step):
-        _shrink_intervals(network, line, intervals[first : first + step])
-    return Certificate.from_intervals(breaks, indices, intervals, exact_tolerance)
+        chunk = intervals[first : first + step]
+        outputs, patterns = _shrink_intervals(network, line, chunk)
+        if check is not None:
+            check.add_pieces(indices[first : first + step], chunk, outputs, patterns)
+    if check is not None:
+        for index in check.missing:
+            point = PatternInterval(breaks[index], IntervalEnd(breaks[index]), IntervalEnd(breaks[index]))
+            check.add_break(index, _shrink_intervals(network, line, [point])[0], 0)
+    proof = None if check is None else check.prove()
+    return Certificate.from_intervals(breaks, indices, intervals, exact_tolerance, proof)
 
 
-def _shrink_intervals(network: Network, line: dict[int, AffineForms], intervals: list[PatternInterval]) -> None:
-    """Shrink each interval, in place, to where the activation pattern of its midpoint holds in the whole network."""
+def _shrink_intervals(
+    network: Network, line: dict[int, AffineForms], intervals: list[PatternInterval]
+) -> tuple[list[AffineForms], dict[int, Tensor]]:
+    """Shrink each interval, in place, to where the activation pattern of its midpoint holds in the whole network.
+
+    Returns the outputs on the intervals, and the activation patterns, (intervals, ...) by node.
+    """
+    patterns: dict[int, Tensor] = {}
     only_piece = np.zeros(len(intervals), dtype=np.int64)
     node_forms = {i: forms.select_pieces(only_piece) for i, forms in line.items()}
     last = network.last_use(network.outputs)
@@ -92,13 +122,15 @@ def _shrink_intervals(network: Network, line: dict[int, AffineForms], intervals:
             continue
         if isinstance(node.op, Breaking):
             source = node.inputs[0]
-            node_forms[i] = apply_breaking_node(node, network.nodes[source].shape, node_forms[source], intervals)
+            found = apply_breaking_node(node, network.nodes[source].shape, node_forms[source], intervals)
+            node_forms[i], patterns[i] = found
         else:
             inputs = [AffineInput(node_forms[j], network.nodes[j].shape) for j in node.inputs]
             node_forms[i] = evaluate_affine(node, inputs)
         for j in set(node.inputs):
             if last[j] == i:
                 del node_forms[j]
+    return [node_forms[i] for i in network.outputs], patterns
 
 
 def _read_breaks(alphas: Tensor | ArrayLike) -> list[Fraction]:

@@ -8,6 +8,7 @@ from fractions import Fraction
 from typing import NamedTuple
 
 import numpy as np
+from torch import Tensor
 
 from ..network.graph import Node, Shape
 from .forms import AffineForms, list_denominators
@@ -55,8 +56,11 @@ def apply_breaking_node(
     shape: Shape,  # of the node's input
     x: AffineForms,  # one piece for each interval
     intervals: Sequence[PatternInterval],
-) -> AffineForms:
-    """Apply a node with the activation pattern of each midpoint, and shrink the intervals to where it holds."""
+) -> tuple[AffineForms, Tensor]:
+    """Apply a node with the activation pattern of each midpoint, and shrink the intervals to where it holds.
+
+    Returns the output and the pattern, (pieces, ...) as the float operator takes it.
+    """
     match rule := make_rule(node, shape):
         case PointwiseRule():
             pattern = _shrink_pointwise(rule, node.name, x, intervals)
@@ -64,7 +68,7 @@ def apply_breaking_node(
             pattern = _shrink_maximum(rule, node.name, x, intervals)
         case OrderRule():
             pattern = _shrink_order(rule, node.name, x, intervals)
-    return rule.apply_affine(pattern, x)
+    return rule.apply_affine(pattern, x), rule.activation_pattern(pattern)
 
 
 def _shrink_pointwise(

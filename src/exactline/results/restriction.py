@@ -295,6 +295,9 @@ class Restriction:
     def certify(self, pieces: int | Sequence[int] | None = None) -> Certificate:
         """Prove pieces in rational arithmetic: no unit crosses a knot inside them, and one does at their ends.
 
+        Stored values at the ends of the pieces are proved too: they differ from the exact ones by no more than rounding
+        explains.
+
         Args:
             pieces: How many pieces, spread evenly; or their indices; or None for all.
 
@@ -302,11 +305,19 @@ class Restriction:
         >>> line = xl.restrict(torch.nn.ReLU(), [-1.0, -3.0], [1.0, 1.0])
         >>> line.certify().complete
         True
+
+        Raises ArgumentError for pieces that do not exist and for a line that was stopped early, MissingError.
         """
         network = self.require_network("line.certify")
+        if not self.complete:
+            raise ArgumentError(
+                f"The sweep was stopped by {self.stopped} at alpha {self.reached:.6g}.",
+                where="line.certify",
+                hint="Restrict the whole line, or only its first part.",
+            )
         start, end = (tuple(t[0] for t in side) for side in (self.lines.starts, self.lines.ends))
         with full_precision():
-            return certify(network, start, end, self.alphas, pieces=pieces)
+            return certify(network, start, end, self.alphas, pieces=pieces, values=self.stored_values, dtype=self.dtype)
 
     def save(self, path: str | Path) -> None:
         """Write everything but the network to a safetensors file, atomically.
