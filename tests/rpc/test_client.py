@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+from dataclasses import replace
 from typing import get_type_hints
 
 import pytest
@@ -243,6 +244,17 @@ def test_methods_that_need_the_network_say_so_and_accept_one(client, network):
     assert_same_tensor(a, c)
     assert_same_tensor(b, d)
     assert_same_table(many.with_network(net).decisions().table, xl.restrict_many(net, starts, ends).decisions().table)
+
+
+def test_a_line_from_the_server_is_certified_with_its_values(client, network):
+    net = network("plain")
+    starts, ends = random_lines(net, 1)
+    line = client.restrict("plain", starts[0], ends[0]).with_network(net)
+    proof = line.certify(4)
+    assert proof.complete
+    assert proof.covers_values
+    moved = replace(line, stored_values=tuple(v + 1e-6 * v.abs().max() for v in line.stored_values))
+    assert moved.certify(4).values_proved == 0
 
 
 def test_progress_is_reported(client):
