@@ -41,7 +41,7 @@ def move(line: xl.Restriction, index: int, element: int, by: float, output: int 
 
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("engine", ["dense", "patches"])
-@pytest.mark.every(2)
+@pytest.mark.every(3)
 def test_values_of_both_engines_are_proved(family: str, engine: str):
     for seed in (0, 1):
         generator = torch.Generator().manual_seed(seed)
@@ -56,7 +56,7 @@ def test_values_of_both_engines_are_proved(family: str, engine: str):
             line = xl.restrict(model, start, end, engine=engine)
         except xl.ArgumentError:
             continue  # patches do not know this operator
-        proof = line.certify(8)
+        proof = line.certify(4)
         assert proof.complete, (seed, str(proof))
         assert proof.covers_values
         assert proof.max_value_error <= 1e-10 * float(line.stored_values[0].abs().max())  # type: ignore[index]

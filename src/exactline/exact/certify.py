@@ -99,9 +99,13 @@ def certify(
         if check is not None:
             check.add_pieces(indices[first : first + step], chunk, outputs, patterns)
     if check is not None:
-        for index in check.missing:
-            point = PatternInterval(breaks[index], IntervalEnd(breaks[index]), IntervalEnd(breaks[index]))
-            check.add_break(index, _shrink_intervals(network, line, [point])[0], 0)
+        missing = check.missing
+        for first in range(0, len(missing), step):
+            some = missing[first : first + step]
+            ends_of_points = [(breaks[index], IntervalEnd(breaks[index])) for index in some]
+            outputs, _ = _shrink_intervals(network, line, [PatternInterval(a, end, end) for a, end in ends_of_points])
+            for at, index in enumerate(some):
+                check.add_break(index, outputs, at)
     proof = None if check is None else check.prove()
     return Certificate.from_intervals(breaks, indices, intervals, exact_tolerance, proof)
 
