@@ -38,7 +38,8 @@ FOLDERS_WITHOUT_COVERAGE = {
 FOLDERS_WITHOUT_COVERAGE |= {"paper", "plot", "rpc", "scale", "verification", "zoo"}
 FOLDERS_IN_ONE_PROCESS = {"demo", "browser"}  # one run of the demo, or one browser, serves all tests of the folder
 FOLDERS_WITH_SERVERS = {"rpc", "corpus"}  # one server serves all tests of a file
-REFUSAL_TESTS = "test_refused.py"  # networks that are refused before a sweep
+# networks that are refused before a sweep, settings of the process, kinds of modules
+FILES_WITHOUT_COVERAGE = {"test_refused.py", "test_runtime.py", "test_modules.py"}
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest drops the slow ones
@@ -58,7 +59,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.xdist_group(inside[0]))
         elif inside and inside[0] in FOLDERS_WITH_SERVERS:
             item.add_marker(pytest.mark.xdist_group("/".join(inside)))
-        if core_only and inside and (inside[0] in FOLDERS_WITHOUT_COVERAGE or inside[-1] == REFUSAL_TESTS):
+        if core_only and inside and (inside[0] in FOLDERS_WITHOUT_COVERAGE or inside[-1] in FILES_WITHOUT_COVERAGE):
             item.add_marker("no_cover")
 
 

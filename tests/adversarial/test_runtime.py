@@ -86,6 +86,7 @@ def test_tf32_is_off_during_a_sweep_and_restored_after_it():
         torch.backends.cudnn.allow_tf32 = before[1]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(torch.backends, "fp32_precision"), reason="this torch has only the old switches")
 def test_the_new_switches_for_tf32_work_and_are_restored():
     # torch refuses to read its old switches once a new one was set; torch.export works with both of these settings

@@ -77,7 +77,7 @@ def test_an_operator_without_samples_is_really_out_of_reach(key, monkeypatch):
 
 
 @every_sample
-@pytest.mark.every(6)
+@pytest.mark.every(4)
 def test_a_sample_brings_its_operator_to_its_rule(sample):
     assert study(sample).calls
 
@@ -119,7 +119,7 @@ def test_an_operator_is_affine_between_its_breaks(sample):
 
 
 @every_sample
-@pytest.mark.every(3)
+@pytest.mark.every(4)
 def test_breaks_and_values_match_the_rational_oracle(sample):
     found = study(sample)
     for answer in found.lines:
@@ -191,7 +191,7 @@ def test_the_minimal_partition_has_the_same_values(sample):
 
 
 @samples_of([s for s in ALL if s.dyadic])
-@pytest.mark.every(3)
+@pytest.mark.every(4)
 def test_ties_make_neither_more_breaks_nor_fewer(sample):
     found = study(sample)
     for ends in found.tied_lines():
@@ -210,6 +210,7 @@ def _away_from(alphas: Tensor) -> float:
             return cut
 
 
+@pytest.mark.every(8)
 @every_sample
 def test_a_pickled_network_computes_the_same(sample):
     network = study(sample).network
