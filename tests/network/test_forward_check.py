@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import time
-from typing import Any
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -12,19 +12,12 @@ import torch
 from torch import Tensor, nn
 
 import exactline as xl
+from exactline.network import forward_check
+from tests.network.function_module import FunctionModule
 
 START, END = torch.tensor([-1.0, 2.0, 0.5]), torch.tensor([2.0, -1.5, 1.0])
 GENERATOR = np.random.default_rng(0)
 COUNT = 0
-
-
-class Function(nn.Module):
-    def __init__(self, function: Any) -> None:
-        super().__init__()
-        self.function = function
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.function(x)
 
 
 class Counter(nn.Module):
@@ -68,7 +61,7 @@ NOT_REPEATABLE = {
 def test_a_forward_that_differs_every_time_is_refused(name):
     states = np.random.get_state()[1].copy(), random.getstate(), GENERATOR.bit_generator.state
     with pytest.raises(xl.CaptureError, match="something else each time"):
-        xl.restrict(Function(NOT_REPEATABLE[name]), START, END)
+        xl.restrict(FunctionModule(NOT_REPEATABLE[name]), START, END)
     assert COUNT == 0
     assert (np.random.get_state()[1] == states[0]).all()
     assert random.getstate() == states[1]
@@ -81,6 +74,34 @@ def test_a_counter_that_the_output_depends_on_is_refused(step):
     with pytest.raises(xl.CaptureError, match="something else each time"):
         xl.restrict(model, START, END)
     assert model.calls == 1
+
+
+class Alternating(nn.Module):
+    """Takes turns between two results of the same torch calls."""
+
+    def __init__(self, function: Callable[[Tensor, int], Tensor]) -> None:
+        super().__init__()
+        self.function, self.calls = function, 0
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.calls += 1
+        return self.function(x, self.calls % 2)
+
+
+@pytest.mark.parametrize("max_weights", [forward_check.MAX_RUN_WEIGHTS, -1], ids=["with data", "without data"])
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x, turn: torch.relu(x)[:, slice(turn, turn + 1)],
+        lambda x, turn: (torch.relu(x), -x)[turn],
+        lambda x, turn: torch.relu((x + 1, x + 2)[turn]),
+    ],
+    ids=["slice", "output", "argument"],
+)
+def test_a_forward_that_takes_turns_is_refused(function, max_weights, monkeypatch):
+    monkeypatch.setattr(forward_check, "MAX_RUN_WEIGHTS", max_weights)
+    with pytest.raises(xl.CaptureError, match="something else each time"):
+        xl.restrict(Alternating(function), START, END)
 
 
 def test_a_counter_that_the_output_does_not_depend_on_is_kept():
@@ -108,7 +129,7 @@ def test_a_cache_that_the_first_forward_fills_is_no_difference():
 @pytest.mark.parametrize("function", [branch_on_one_point, scale_one_point])
 def test_a_forward_that_treats_one_point_differently_is_refused(function):
     with pytest.raises(xl.CaptureError, match="a batch of one point"):
-        xl.restrict(Function(function), START, END)
+        xl.restrict(FunctionModule(function), START, END)
 
 
 @pytest.mark.parametrize(
@@ -121,7 +142,7 @@ def test_a_forward_that_treats_one_point_differently_is_refused(function):
     ids=["shorter way", "sizes", "squeeze"],
 )
 def test_the_same_function_in_other_words_is_accepted(function):
-    line = xl.restrict(Function(function), START, END)
+    line = xl.restrict(FunctionModule(function), START, END)
     assert line.values[-1].flatten()[:3].tolist() == [2.0, 0.0, 1.0]
 
 
@@ -131,15 +152,15 @@ def test_a_forward_that_fails_for_one_point_is_accepted():
             raise ValueError("too few points")
         return torch.relu(x)
 
-    assert xl.restrict(Function(function), START, END).values[-1].tolist() == [2.0, 0.0, 1.0]
+    assert xl.restrict(FunctionModule(function), START, END).values[-1].tolist() == [2.0, 0.0, 1.0]
 
 
 @pytest.mark.parametrize("bound", [2, 8])
 def test_a_branch_on_other_batch_sizes_is_refused(bound):
     with pytest.raises(xl.CaptureError):
-        xl.restrict(Function(lambda x: x * 2 if x.shape[0] == bound else x), START, END)
+        xl.restrict(FunctionModule(lambda x: x * 2 if x.shape[0] == bound else x), START, END)
     with pytest.raises(xl.CaptureError):
-        xl.restrict(Function(lambda x: x * 2 if x.shape[0] > bound else x), START, END)
+        xl.restrict(FunctionModule(lambda x: x * 2 if x.shape[0] > bound else x), START, END)
 
 
 def test_forward_prints_at_most_once(capsys):
@@ -147,5 +168,5 @@ def test_forward_prints_at_most_once(capsys):
         print("called")
         return torch.relu(x)
 
-    xl.restrict(Function(function), START, END)
+    xl.restrict(FunctionModule(function), START, END)
     assert capsys.readouterr().out.count("called") <= 1

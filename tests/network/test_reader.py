@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import warnings
-from typing import Any
 
 import pytest
 import torch
@@ -12,19 +11,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import exactline as xl
+from tests.network.function_module import FunctionModule
 
 START, END = torch.tensor([-1.0, 2.0, 0.5, -0.75]), torch.tensor([2.0, -1.5, 1.0, 1.25])
 MASK = torch.tensor([True, False, True, True])
 WEIGHT = torch.tensor([0.1, 0.2, 0.3, 0.7])
-
-
-class Function(nn.Module):
-    def __init__(self, function: Any) -> None:
-        super().__init__()
-        self.function = function
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.function(x)
 
 
 class Masked(nn.Module):
@@ -73,7 +64,7 @@ READABLE = {
 @pytest.mark.parametrize("name", READABLE)
 def test_a_piecewise_linear_construct_is_read(name):
     case = READABLE[name]
-    model = (case if isinstance(case, nn.Module) else Function(case)).eval()
+    model = (case if isinstance(case, nn.Module) else FunctionModule(case)).eval()
     line = xl.restrict(model, START, END)
     alphas = torch.linspace(0, 1, 17, dtype=torch.float64)
     points = torch.lerp(START.double(), END.double(), alphas[:, None])
@@ -83,7 +74,7 @@ def test_a_piecewise_linear_construct_is_read(name):
 
 def test_the_sum_of_points_in_a_loss_is_refused():
     with pytest.raises(xl.UnsupportedError, match="mixes the batch"):
-        xl.restrict(Function(lambda x: F.l1_loss(x, torch.zeros_like(x)).expand(x.shape[0], 1)), START, END)
+        xl.restrict(FunctionModule(lambda x: F.l1_loss(x, torch.zeros_like(x)).expand(x.shape[0], 1)), START, END)
 
 
 UNINITIALIZED = {
@@ -98,7 +89,7 @@ UNINITIALIZED = {
 @pytest.mark.parametrize("name", UNINITIALIZED)
 def test_reading_uninitialized_memory_is_refused(name):
     with pytest.raises(xl.UnsupportedError, match="uninitialized"):
-        xl.restrict(Function(UNINITIALIZED[name]), START, END)
+        xl.restrict(FunctionModule(UNINITIALIZED[name]), START, END)
 
 
 ROUNDED = {
@@ -121,11 +112,11 @@ def _linear_in_bfloat16(x: Tensor) -> Tensor:
 @pytest.mark.parametrize("name", ROUNDED)
 def test_rounding_inside_forward_is_refused(name):
     with pytest.raises(xl.UnsupportedError, match=r"rounds to (b?float16|int64) inside forward"):
-        xl.restrict(Function(ROUNDED[name]), START, END)
+        xl.restrict(FunctionModule(ROUNDED[name]), START, END)
 
 
 def test_a_model_in_16_bits_may_compute_in_16_bits():
-    model = nn.Sequential(nn.Linear(4, 3), Function(lambda x: F.relu(x).sum(1, dtype=torch.bfloat16))).bfloat16()
+    model = nn.Sequential(nn.Linear(4, 3), FunctionModule(lambda x: F.relu(x).sum(1, dtype=torch.bfloat16))).bfloat16()
     line = xl.restrict(model.eval(), START, END)
     weight, bias = (p.detach().double() for p in model[0].parameters())
     assert torch.allclose(line.values[0], F.relu(weight @ START.double() + bias).sum(), rtol=1e-12)
@@ -133,7 +124,7 @@ def test_a_model_in_16_bits_may_compute_in_16_bits():
 
 def test_the_bits_of_a_value_may_not_be_read():
     with pytest.raises(xl.UnsupportedError, match="reads the bits"):
-        xl.restrict(Function(lambda x: x.view(torch.int32)), START, END)
+        xl.restrict(FunctionModule(lambda x: x.view(torch.int32)), START, END)
 
 
 @pytest.mark.parametrize("condition", ["constant", "input"])
@@ -143,7 +134,7 @@ def test_control_flow_operators_are_refused(condition):
         return torch.cond(choose, lambda y: y + 1, lambda y: y - 1, (x,))
 
     with pytest.raises(xl.UnsupportedError, match="cond is control flow"):
-        xl.restrict(Function(function), START, END)
+        xl.restrict(FunctionModule(function), START, END)
 
 
 REPEATED = {
@@ -157,7 +148,9 @@ REPEATED = {
 
 @pytest.mark.parametrize("name", REPEATED)
 def test_a_repeated_operator_gets_the_same_reason_each_time(name):
-    model = nn.Sequential(*(Function(REPEATED[name]) for _ in range(3)), nn.Linear(4, 4), nn.ReLU(), nn.GELU()).eval()
+    model = nn.Sequential(
+        *(FunctionModule(REPEATED[name]) for _ in range(3)), nn.Linear(4, 4), nn.ReLU(), nn.GELU()
+    ).eval()
     with pytest.raises(xl.UnsupportedError) as error:
         xl.restrict(model, START, END)
     lines = [node.split(": ", 1) for node in error.value.nodes]

@@ -13,6 +13,7 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.overrides import TorchFunctionMode
 
 from ..errors import CaptureError
+from .aten.registry import iterate_leaves
 from .graph import Network
 
 SEVERAL_POINTS = 3  # in the larger of the two batches that are compared
@@ -20,7 +21,16 @@ VALUE_TOLERANCES = {torch.float16: 0.05, torch.bfloat16: 0.2, torch.float32: 1e-
 MAX_RUN_WEIGHTS = 1 << 22  # numbers in a module whose forward pass is run on data; `preserve_state` can restore them
 MAX_RUN_ELEMENTS = 1 << 15  # of an input of such a module
 VALUE_TRIALS = 4  # single points that are compared by value
-Call = tuple[str, Any]  # the name of a torch function and its arguments
+END_OF_FORWARD = "return"
+COMPARED_TYPES = (bool, str, torch.dtype, torch.device, torch.layout, torch.memory_format)
+
+
+class Call(NamedTuple):
+    """One call of a torch function, or the end of the forward pass."""
+
+    name: str
+    arguments: Any
+    sources: list[int]  # for each tensor among the arguments: the call that made it, or -1
 
 
 class _CallRecorder(TorchFunctionMode):
@@ -29,13 +39,23 @@ class _CallRecorder(TorchFunctionMode):
     def __init__(self) -> None:
         super().__init__()
         self.calls: list[Call] = []
+        self.results: dict[int, tuple[int, Tensor]] = {}  # by id: the call that made a tensor; it is kept alive
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         keywords = kwargs or {}
         name = getattr(func, "__name__", str(func))
-        if name != "__get__":  # an attribute of a tensor, such as its shape
-            self.calls.append((name, _copy_arguments((args, keywords))))
-        return func(*args, **keywords)
+        if name == "__get__":  # an attribute of a tensor, such as its shape
+            return func(*args, **keywords)
+        self.record(name, (args, keywords))
+        result = func(*args, **keywords)
+        for tensor in _list_tensors(result):
+            self.results[id(tensor)] = len(self.calls), tensor
+        return result
+
+    def record(self, name: str, arguments: Any) -> None:
+        """Note a call, and which earlier calls its arguments come from."""
+        sources = [self.results[id(t)][0] if id(t) in self.results else -1 for t in _list_tensors(arguments)]
+        self.calls.append(Call(name, _copy_arguments(arguments), sources))
 
 
 class ForwardDifferences(NamedTuple):
@@ -53,9 +73,11 @@ def find_forward_differences(model: nn.Module, examples: Sequence[Tensor]) -> Fo
 
     Args:
         model: the module.
-        examples: one batch of `SEVERAL_POINTS` for each input.
+        examples: one batch of `SEVERAL_POINTS` for each input, for the shapes, precisions and devices.
     """
-    batches = [examples, examples, [example[:1] for example in examples]]
+    generator = torch.Generator().manual_seed(0)
+    batch = [torch.randn(e.shape, generator=generator, dtype=torch.float64).to(e) for e in examples]
+    batches = [batch, batch, [points[:1] for points in batch]]
     for run in (_run_real,) if _is_small(model, examples) else (_run_fake, _run_real):
         try:
             first, second, *single = run(model, batches)
@@ -90,7 +112,8 @@ def _run_real(model: nn.Module, batches: Sequence[Sequence[Tensor]]) -> list[lis
 
 def _record_calls(model: Callable[..., Any], batch: Sequence[Tensor]) -> list[Call]:
     with _CallRecorder() as recorder:
-        model(*batch)
+        outputs = model(*batch)
+    recorder.record(END_OF_FORWARD, outputs)
     return recorder.calls
 
 
@@ -103,15 +126,18 @@ def _copy_arguments(value: Any) -> Any:
     return value.copy() if isinstance(value, np.ndarray) else value
 
 
+def _list_tensors(value: Any) -> list[Tensor]:
+    """The tensors in nested lists, tuples and dicts, in order."""
+    return [leaf for leaf in iterate_leaves(value) if isinstance(leaf, Tensor)]
+
+
 def _find_call_difference(one: list[Call], two: list[Call], points: Sequence[int]) -> str:
-    for i, ((name, arguments), (other_name, other_arguments)) in enumerate(zip(one, two, strict=False)):
-        if name != other_name:
-            return f"call {i + 1} of a torch function is {name}, then {other_name}"
-        if not _same(arguments, other_arguments, points):
-            return f"call {i + 1} of a torch function, {name}, gets other arguments"
-    if len(one) != len(two):
-        name, _ = max(one, two, key=len)[min(len(one), len(two))]
-        return f"only one of them calls {name} after {min(len(one), len(two))} equal calls"
+    for i, (call, other) in enumerate(zip(one, two, strict=False)):
+        if call.name != other.name:
+            return f"call {i + 1} of a torch function is {call.name}, then {other.name}"
+        if call.sources != other.sources or not _same(call.arguments, other.arguments, points):
+            is_end = call.name == END_OF_FORWARD
+            return "other values are returned" if is_end else f"call {i + 1}, of {call.name}, gets other arguments"
     return ""
 
 
@@ -125,11 +151,15 @@ def _same(one: Any, two: Any, points: Sequence[int]) -> bool:
         return one is two or _same_tensors(one, two, points)
     if isinstance(one, np.ndarray):
         return one.shape == two.shape and bool(np.array_equal(one, two, equal_nan=one.dtype.kind in "fc"))
-    if isinstance(one, bool) or not isinstance(one, (int, float, complex, str)):
-        return not isinstance(one, bool) or one == two
+    if isinstance(one, slice):
+        return _same([one.start, one.stop, one.step], [two.start, two.stop, two.step], points)
+    if isinstance(one, COMPARED_TYPES):
+        return one == two
     if isinstance(one, int):
         return one == two or one * points[1] == two * points[0]
-    return one == two or (one != one and two != two)
+    if isinstance(one, (float, complex)):
+        return one == two or (one != one and two != two)
+    return True  # functions, modules and the like
 
 
 def _same_tensors(one: Tensor, two: Tensor, points: Sequence[int]) -> bool:
