@@ -155,3 +155,41 @@ UNITS_SLACK = 0.05
 FAR_RANGE_WIDTHS = 10.0
 # Numbers of a point below which its range says little: features have units of their own, pixels come in hundreds.
 MIN_RANGE_NUMBERS = 16
+
+# --- captures ---------------------------------------------------------------------------------------------------------
+# Relative difference above which a node of a captured network counts as different from torch's. Empirical: a wrong
+# rule errs by far more, float64 rounding by far less.
+GRAPH_CHECK_TOLERANCE = 1e-7
+# By precision of a module: relative difference above which its answer for a single point counts as different from the
+# network's. Empirical: room for the roundings of a deep module; another function errs by more.
+SINGLE_POINT_TOLERANCES = {torch.float16: 0.05, torch.bfloat16: 0.2, torch.float32: 1e-3, torch.float64: 1e-6}
+# By how much a custom operator may deviate from a straight line between its knots, relative to its largest value there.
+# Empirical: room for some thousand roundings of its formula.
+STRAIGHTNESS_TOLERANCE = 1e-9
+# Distance of the samples nearest to a knot from it, relative to the interval. Empirical: above rounding by a factor of
+# 4,096, so that a jump at the knot is seen on its own side.
+KNOT_OFFSET = 2.0**-40
+# Distance from a knot within which a deviation is reported as a jump, relative to the span of the knots. Empirical.
+KNOT_RADIUS = 1e-6
+# Largest relative distance from the outer pieces far away from all knots. Empirical, as STRAIGHTNESS_TOLERANCE.
+FAR_TOLERANCE = 1e-6
+# Rounding error of a difference of two steep terms, relative to their size: 16 roundings.
+CANCELLATION_ERROR = 2.0**-48
+
+# --- proofs -----------------------------------------------------------------------------------------------------------
+# Distance in alpha of a break from the exact one up to which a certificate confirms it. Empirical: far above the error
+# of float64 breaks, far below common pieces.
+CERTIFIED_ALPHA_TOLERANCE = 1e-12
+# Distance of a float from the fraction that it stands for, such as 1/9 in an average: several roundings of a number up
+# to 1.
+FRACTION_TOLERANCE = 1e-14
+# Factor on the first-order bound of the rounding errors of stored values: sweeps add interpolations and cumulative sums
+# to the roundings of an evaluation. Empirical: on the families of the oracle suite the errors of both engines stay
+# below 1 % of the bound with this factor. It decides which errors are reported; the errors themselves are exact.
+VALUE_ERROR_SAFETY = 4.0
+
+# --- the legacy protocol ----------------------------------------------------------------------------------------------
+# Thickness of a polygon relative to its extent below which it is a line. Empirical.
+MAX_LINE_THICKNESS = 2e-9
+# By how much float32 shares of a combination may miss a sum of 1. Empirical.
+MAX_SHARE_ERROR = 1e-4

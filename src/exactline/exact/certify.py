@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from ..errors import ArgumentError
 from ..network.graph import Network
 from ..ops.base import Breaking, Input
+from ..tolerances import CERTIFIED_ALPHA_TOLERANCE
 from .affine import AffineInput, evaluate_affine
 from .certificate import Certificate
 from .forms import AffineForms, make_line_forms
@@ -26,7 +27,6 @@ from .values import ValueCheck, read_values
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
 
-DEFAULT_TOLERANCE = 1e-12  # in alpha; empirical: far above the error of float64 breaks, far below common pieces
 MIN_MARGIN = Fraction(1, 1 << 80)  # in alpha, added to each piece: a crossing at its very end must be inside
 MAX_LIVE_FORMS = 1 << 21  # offsets and slopes of the widest tensor that are held at a time
 
@@ -37,7 +37,7 @@ def certify(
     end: Point,  # (*in), or a tuple of them
     alphas: Tensor | ArrayLike,  # (n,)
     pieces: int | Sequence[int] | None = None,
-    tolerance: float = DEFAULT_TOLERANCE,
+    tolerance: float = CERTIFIED_ALPHA_TOLERANCE,
     *,
     values: Tensor | ArrayLike | Sequence[Tensor] | None = None,  # (n, *out), or one for each output
     dtype: torch.dtype | None = None,

@@ -14,12 +14,12 @@ from torch import Tensor
 from ..errors import NumberError
 from ..network.graph import Shape
 from ..ops.affine import Average, Product
+from ..tolerances import FRACTION_TOLERANCE
 from .integers import IntegerArray, IntegerMatrix, Rationals, make_zeros, read_rationals, to_common_denominator
 
 ONE_HOT_CHUNK_ELEMENTS = 1 << 22  # of one-hot inputs, or of their outputs, at a time
 MIN_DENSE_SHARE = 0.25  # of nonzero coefficients, from which a single dense block is fastest (empirical)
 MAX_AVERAGE_DENOMINATOR = 10**6  # of the coefficient of an average
-FRACTION_TOLERANCE = 1e-14  # distance of a float from the fraction it stands for: several roundings of a number up to 1
 
 
 @dataclass(frozen=True, eq=False)

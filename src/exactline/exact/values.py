@@ -14,15 +14,12 @@ from torch import Tensor
 from ..errors import ArgumentError
 from ..network.graph import Network
 from ..ops.base import Affine, Breaking, Input
+from ..tolerances import VALUE_ERROR_SAFETY
 from .forms import AffineForms
 from .integers import read_rationals
 from .pattern_interval import PatternInterval
 
 MAX_CHECKED_ELEMENTS = 256  # of all outputs together: each needs a backward pass for its bound
-# Factor on the first-order bound of the rounding errors: sweeps add interpolations and cumulative sums to the roundings
-# of an evaluation. Empirical: on the families of the oracle suite the errors of both engines stay below 1 % of the
-# bound with this factor. It decides which errors are reported, not what is proved.
-VALUE_ERROR_SAFETY = 4.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,7 +31,7 @@ class StoredValues:
     roundoff: float  # relative spacing of the floats in which they were computed
 
     @property
-    def unchecked(self) -> int:
+    def unchecked_count(self) -> int:
         """The number of values of each break that are not compared."""
         return sum(r.shape[1] - len(e) for r, e in zip(self.rows, self.elements, strict=True))
 
@@ -196,7 +193,7 @@ class ValueCheck:
                         f"{errors[worst]:.1e}, rounding explains {bounds[worst]:.1e}"
                         + (f"; {more:,} more" if more else "")
                     )
-        unchecked = len(self.errors) * self.stored.unchecked
+        unchecked = len(self.errors) * self.stored.unchecked_count
         return ValueProof(checked, proved, unchecked, max_error, tuple(failures))
 
     def _select_elements(self, outputs: Sequence[AffineForms]) -> list[AffineForms]:

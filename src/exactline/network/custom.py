@@ -13,17 +13,13 @@ from torch import Tensor
 
 from ..errors import ArgumentError
 from ..ops.pointwise import Pointwise
+from ..tolerances import CANCELLATION_ERROR, FAR_TOLERANCE, KNOT_OFFSET, KNOT_RADIUS, STRAIGHTNESS_TOLERANCE
 from .aten.registry import RULES, Args
 from .builder import GraphBuilder, Value
 
 _operator_numbers = itertools.count()
 
 # All empirical: looser than the rounding of common activations, tighter than any visible bend.
-STRAIGHTNESS_TOLERANCE = 1e-9  # largest distance from a straight line between knots, relative to the largest value
-KNOT_OFFSET = 2.0**-40  # distance of the samples nearest to a knot, relative to the interval
-KNOT_RADIUS = 1e-6  # a deviation this close to a knot is reported as a jump, relative to the span of the knots
-FAR_TOLERANCE = 1e-6  # largest relative distance from the outer pieces far away from all knots
-CANCELLATION_ERROR = 2.0**-48  # rounding error of a difference of two steep terms, relative to their size
 FAR_POWERS = range(1, 13)  # powers of 10 of the distances, in spans of the knots, at which the outer pieces are checked
 
 

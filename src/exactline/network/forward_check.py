@@ -13,11 +13,11 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.overrides import TorchFunctionMode
 
 from ..errors import CaptureError
+from ..tolerances import SINGLE_POINT_TOLERANCES
 from .aten.registry import iterate_leaves
 from .graph import Network
 
 SEVERAL_POINTS = 3  # in the larger of the two batches that are compared
-VALUE_TOLERANCES = {torch.float16: 0.05, torch.bfloat16: 0.2, torch.float32: 1e-3, torch.float64: 1e-6}
 MAX_RUN_WEIGHTS = 1 << 22  # numbers in a module whose forward pass is run on data; `preserve_state` can restore them
 MAX_RUN_ELEMENTS = 1 << 15  # of an input of such a module
 VALUE_TRIALS = 4  # single points that are compared by value
@@ -188,7 +188,7 @@ def differs_on_single_points(model: nn.Module, network: Network, examples: Seque
         examples: one batch for each input, for the shapes, precisions and devices.
     """
     generator = torch.Generator().manual_seed(0)
-    tolerance = VALUE_TOLERANCES.get(examples[0].dtype, VALUE_TOLERANCES[torch.float32])
+    tolerance = SINGLE_POINT_TOLERANCES.get(examples[0].dtype, SINGLE_POINT_TOLERANCES[torch.float32])
     for _ in range(VALUE_TRIALS):
         points = [torch.randn(1, *e.shape[1:], generator=generator, dtype=torch.float64).to(e) for e in examples]
         with torch.no_grad():

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from torch.export import ExportedProgram
 
+from ..tolerances import GRAPH_CHECK_TOLERANCE
 from .builder import READS_BATCH_SIZE, BatchSize, GraphBuilder, NodeOutput, Value
 from .constants import all_finite
 from .graph import Node
@@ -17,7 +18,6 @@ from .scalar_functions import ScalarFunction
 TRIAL_POINTS = 3  # in a trial batch; a second trial with one point fewer reveals a dependence on the batch size
 TRIAL_WIDTH = 16.0  # of the interval around 0 that points are drawn from: the usual knots, such as 6, lie inside
 TRIAL_SCALES = (1.0, 2.0**-64, 2.0**-464, 2.0**-864)  # factors on the points, tried until every value stays finite
-RELATIVE_TOLERANCE = 1e-7  # empirical: a wrong rule errs by far more, float64 rounding by far less
 DIFFERS = "mixes the batch dimension, or differs from its conversion rule"
 
 
@@ -145,15 +145,15 @@ def _expand_to_batch(ours: Tensor, theirs: Tensor) -> Tensor:
 
 
 def _is_close(ours: Tensor, theirs: Tensor) -> bool:
-    """Whether two tensors agree to `RELATIVE_TOLERANCE` of the largest finite value."""
+    """Whether two tensors agree to `GRAPH_CHECK_TOLERANCE` of the largest finite value."""
     if not theirs.numel():
         return True
     largest, error = float(theirs.abs().amax()), float((ours - theirs).abs_().amax())
-    if largest < float("inf") and error <= RELATIVE_TOLERANCE * largest:
+    if largest < float("inf") and error <= GRAPH_CHECK_TOLERANCE * largest:
         return True  # the common case, without further passes over the data
     finite = theirs[torch.isfinite(theirs)]
     scale = float(finite.abs().max()) if finite.numel() else 0.0
-    return torch.allclose(ours, theirs, rtol=RELATIVE_TOLERANCE, atol=RELATIVE_TOLERANCE * scale, equal_nan=True)
+    return torch.allclose(ours, theirs, rtol=GRAPH_CHECK_TOLERANCE, atol=GRAPH_CHECK_TOLERANCE * scale, equal_nan=True)
 
 
 def _to_float64_on_cpu(value: Any) -> Any:

@@ -9,12 +9,11 @@ import numpy as np
 
 from ...arrays import Floats, Ints
 from ...errors import PlaneError
+from ...tolerances import MAX_LINE_THICKNESS, MAX_SHARE_ERROR
 from .layers import read_floats, request_error
 
 MAX_VERTICES = 1024  # of one polytope
 FLOAT32_ERROR = 4 * 2.0**-24  # by how much rounding to float32 may move a vertex, relative to the largest coordinate
-MAX_LINE_THICKNESS = 2e-9  # relative to its extent; a thinner polygon is a line (empirical)
-MAX_SHARE_ERROR = 1e-4  # by how much float32 shares of a combination may miss a sum of 1 (empirical)
 SMALLEST_LENGTH = 1e-300  # keeps a division by a length of 0 finite
 
 
