@@ -26,8 +26,9 @@ from .forward_check import (
 )
 from .graph import Network, WeakModule
 from .preserve import StateRecorder, preserve_state
-from .reader import IGNORED_OPERATORS, is_overload, operator_name, read_program
+from .reader import IGNORED_OPERATORS, read_program
 from .sequential import read_sequential
+from .traced_node import is_overload, operator_name
 
 EXAMPLE_BATCH_POINTS = 3  # torch.export specializes on 0 and 1, and 2 may be a size in the model
 MAX_BATCH_POINTS = 1024  # the upper bound of the dynamic batch: some kernels have a limit, and the graph is never run

@@ -14,7 +14,8 @@ import torch
 from torch import Tensor, nn
 
 from .fingerprint import GLOBAL_HOOKS
-from .state_walk import StateWalk, read_generator_state
+from .python_objects import read_generator_state
+from .state_walk import StateWalk
 
 MAX_COPIED_ELEMENTS = 1 << 22  # of a tensor that is copied, to be restored if it is changed
 _MISSING = object()

@@ -12,7 +12,6 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind, OutputKind
 
 from ..errors import ArgumentError, CaptureError, UnsupportedError
-from ..ops.affine import Rearrange, Reshape
 from ..ops.base import Input
 from .aten import RULES, SHAPE_OPERATORS, UNSUPPORTED_REASONS
 from .aten.registry import bind_arguments, iterate_leaves
@@ -36,6 +35,16 @@ from .constants import read_parameter, to_float64
 from .graph import Network, Tail
 from .graph_check import find_differences
 from .scalar_functions import ScalarFunction, SourceOperator
+from .traced_node import (
+    as_list,
+    clean_module_path,
+    count_symbolic_dims,
+    is_overload,
+    module_path,
+    operator_name,
+    source_operator_name,
+)
+from .uninitialized import find_unwritten_reads, to_written
 
 IGNORED_OPERATORS = ("_assert_tensor_metadata", "_assert_scalar", "sym_constrain_range", "sym_constrain_range_for_size")
 CONSTANT_FACTORIES = ("zeros", "ones", "full", "expand", "empty", "scalar_tensor")  # may make one row for each point
@@ -87,7 +96,9 @@ class ProgramReader:
                 self.values[node.name] = self._read_attribute(node)
         outputs = self._convert_outputs(self._read_outputs() if self.until is None else self.values[stop.name])
         if self.graph.may_be_uninitialized and not self.rejections:
-            self._check_initialized(outputs[0])
+            for problem in find_unwritten_reads(self.graph.nodes, outputs[0]):
+                self._reject(problem.name, READS_UNINITIALIZED, problem.path)
+            self.values = {k: to_written(v) for k, v in self.values.items()}
         if self.rejections:
             self._raise_unsupported("Replace them, or restrict only to a submodule before them with until='name'.")
         self.operator_numbers.clear()  # differences are reported in the order of the graph
@@ -96,32 +107,6 @@ class ProgramReader:
         if self.rejections:
             self._raise_unsupported("Compute each point of a batch independently of the others.")
         return self._make_network(*outputs)
-
-    def _check_initialized(self, outputs: list[int]) -> None:
-        """Reject operators that read elements which torch.empty made and nothing has written; set the others to 0."""
-        nodes, unwritten = self.graph.nodes, dict[int, Tensor]()  # (elements,) masks, by node
-        for i, node in enumerate(nodes):
-            masks = [
-                unwritten.get(j, torch.zeros(torch.Size(nodes[j].shape).numel(), dtype=torch.bool)) for j in node.inputs
-            ]
-            if isinstance(node.op, Rearrange):
-                mask = (node.op.index >= 0) & torch.cat(masks)[node.op.index.clamp(min=0)]
-                if node.op.constant is not None:
-                    mask |= (node.op.index < 0) & node.op.constant.isnan()
-                    nodes[i] = replace(node, op=replace(node.op, constant=node.op.constant.nan_to_num(nan=0.0)))
-            elif isinstance(node.op, Reshape):
-                (mask,) = masks
-            else:
-                if any(bool(m.any()) for m in masks):
-                    self._reject(node.op.title, READS_UNINITIALIZED, node.path)
-                continue
-            unwritten[i] = mask
-        for number, i in enumerate(outputs):
-            if i in unwritten and bool(unwritten[i].any()):
-                self._reject(f"output {number}", READS_UNINITIALIZED, "")
-        for name, value in self.values.items():
-            if isinstance(value, Tensor) and value.is_floating_point():
-                self.values[name] = value.nan_to_num(nan=0.0)
 
     def _find_needed_nodes(self, stop: Any) -> set[Any]:
         """The nodes that an output depends on."""
@@ -304,7 +289,7 @@ class ProgramReader:
     def _check_batch_dimension(self, value: Value, node: Any) -> None:
         """Raise UnsupportedOperator unless the first dimension of a traced output, and no other, is the batch."""
         traced = node.meta.get("val")
-        for output, tensor in zip(_as_list(value), _as_list(traced), strict=False):
+        for output, tensor in zip(as_list(value), as_list(traced), strict=False):
             if isinstance(output, (NodeOutput, ScalarFunction, SmoothOutput)) and isinstance(tensor, Tensor):
                 first = tensor.shape[0] if tensor.dim() else None
                 if not self._is_batch_size(first):
@@ -322,7 +307,7 @@ class ProgramReader:
             *UNINITIALIZED_FACTORIES,
         ):
             raise UnsupportedOperator(READS_BATCH_SIZE)
-        if max(map(_count_symbolic_dims, node.all_input_nodes), default=0) > _count_symbolic_dims(node):
+        if max(map(count_symbolic_dims, node.all_input_nodes), default=0) > count_symbolic_dims(node):
             raise UnsupportedOperator("reduces a constant with one row for each point of the batch")
         options = {k: v for k, v in kwargs.items() if k not in ("device", "pin_memory", "layout")}
         dtype = options.get("dtype") or torch.float64
@@ -466,35 +451,6 @@ def _find_dict_key(spec: Any) -> Any:
     return next((key for child in children if (key := _find_dict_key(child)) is not None), None)
 
 
-def module_path(node: Any) -> str:
-    """The path of the innermost module that a node belongs to, as in named_modules()."""
-    stack = node.meta.get("nn_module_stack") or {}
-    return next((p for entry in reversed(list(stack.values())) if (p := clean_module_path(entry[0]))), "")
-
-
-def clean_module_path(path: str) -> str:
-    """Remove what torch.export adds to the path of a module."""
-    return path.removeprefix("L['self']").removeprefix(".").split("@")[0]
-
-
-def is_overload(target: Any) -> bool:
-    """Whether a call target is a torch operator, rather than one of Python."""
-    return isinstance(target, torch._ops.OpOverload)  # pyright: ignore[reportPrivateUsage]
-
-
-def operator_name(target: Any) -> str:
-    """The name of a torch operator without its namespace and overload."""
-    return target._schema.name.split("::")[1]
-
-
-def source_operator_name(node: Any) -> str:
-    """The operator in the model that a node comes from: its own, or the one that torch decomposed."""
-    source = str(node.meta["from_node"][0].target).split(".") if node.meta.get("from_node") else []
-    if len(source) == 3 and source[0] == "aten":
-        return source[1]
-    return operator_name(node.target) if is_overload(node.target) else node.name
-
-
 def _depends_on_input(value: Value) -> bool:
     """Whether a value depends on the network's input."""
     if isinstance(value, UnusableValue):
@@ -505,13 +461,3 @@ def _depends_on_input(value: Value) -> bool:
 def _is_finer(one: torch.dtype, two: torch.dtype) -> bool:
     """Whether some numbers of one floating-point type are rounded in another."""
     return one.is_floating_point and torch.finfo(one).eps < torch.finfo(two).eps
-
-
-def _count_symbolic_dims(node: Any) -> int:
-    """How many dimensions of a traced tensor depend on the batch size; the fewest of several tensors."""
-    values = [v for v in _as_list(node.meta.get("val")) if isinstance(v, Tensor)]
-    return min((sum(not isinstance(d, int) for d in v.shape) for v in values), default=0)
-
-
-def _as_list(value: Any) -> list[Any]:
-    return list(value) if isinstance(value, (tuple, list)) else [value]

@@ -22,7 +22,18 @@ from torch import Tensor, nn
 from torch._library.custom_ops import CustomOpDef
 
 from ..errors import CaptureError
-from .code_names import DYNAMIC_ACCESS, CodeNames, read_code_names
+from .python_objects import (
+    DYNAMIC_ACCESS,
+    FUNCTION_TYPES,
+    CodeNames,
+    has_python_layout,
+    is_class_data,
+    is_inside,
+    is_trusted,
+    list_slots,
+    read_code_names,
+    read_generator_state,
+)
 
 PLAIN_TYPES = frozenset((bool, int, float, complex, str, bytes, type(None), type(Ellipsis), type(NotImplemented)))
 DICT_TYPES = frozenset((dict, OrderedDict))  # most attributes of a module are dicts of hooks, and empty
@@ -32,14 +43,6 @@ NUMPY_DTYPES = frozenset((torch.float32, torch.float64))  # that NumPy has too
 IMMUTABLE_TYPES = (
     *(torch.dtype, torch.device, torch.layout, torch.memory_format, torch.finfo, torch.iinfo),
     *(range, slice, re.Pattern, np.dtype, np.generic, types.CodeType, decimal.Decimal),
-)
-# packages whose functions depend on their arguments only, so that their code need not be read
-TRUSTED_PACKAGES = frozenset(
-    (
-        *("torch", "numpy", "math", "cmath", "operator", "_operator", "functools", "itertools", "collections", "enum"),
-        *("typing", "abc", "contextlib", "copy", "warnings", "logging", "numbers", "dataclasses", "types", "builtins"),
-        *("_functools", "_collections", "_abc", "fractions", "string", "re", "inspect", "exactline"),
-    )
 )
 # built-in functions that can read or change anything by a name that is computed
 UNREADABLE_BUILTINS = frozenset(("eval", "exec", "globals", "locals", "open", "input", "__import__", "compile"))
@@ -59,10 +62,7 @@ IDLE_METHODS = CONSTRUCTORS | frozenset(
         ),
     )
 )
-FUNCTION_TYPES = (types.FunctionType, staticmethod, classmethod, property, functools.cached_property)
 MAX_OBJECTS = 200_000  # objects visited; a module that refers to more is not compared
-HEAP_TYPE_FLAG = 1 << 9  # Py_TPFLAGS_HEAPTYPE
-POINTER_BYTES = 8
 CHECKSUM_CHUNK_WORDS = 1 << 24  # 8-byte words of a weight that are summed at a time on a device
 
 
@@ -261,7 +261,7 @@ class StateWalk:
         )
         own = self.summarize(function.__defaults__), self.summarize(function.__kwdefaults__), cells
         extra = self._summarize_dict(function.__dict__) if function.__dict__ else None
-        if _is_trusted(function.__globals__.get("__name__")):
+        if is_trusted(function.__globals__.get("__name__")):
             return code, own, extra
         if self.recorder is not None:
             self.recorder.record_globals(function.__globals__, names.stored)
@@ -301,7 +301,7 @@ class StateWalk:
     def _summarize_module_object(self, module: types.ModuleType, names: CodeNames, outer: tuple[Any, ...] = ()) -> Any:
         """Summarize what code with these names can read from an imported module; ``outer`` are modules around it."""
         space = vars(module)
-        reads_any_name = names.uses_dynamic_access and not _is_trusted(module.__name__)
+        reads_any_name = names.uses_dynamic_access and not is_trusted(module.__name__)
         summaries: list[Any] = [module.__name__]
         for name in tuple(space) if reads_any_name else names.names:
             if name not in space or name == "__builtins__":
@@ -309,12 +309,12 @@ class StateWalk:
             value = space[name]
             if not isinstance(value, types.ModuleType):
                 summaries.append((name, self.summarize(value)))
-            elif value is not module and value not in outer and _is_inside(value, module):
+            elif value is not module and value not in outer and is_inside(value, module):
                 summaries.append((name, self._summarize_module_object(value, names, (*outer, module))))
         return tuple(summaries)
 
     def _summarize_loose_module(self, module: types.ModuleType) -> Any:
-        return module.__name__ if _is_trusted(module.__name__) else self._give_up(module)
+        return module.__name__ if is_trusted(module.__name__) else self._give_up(module)
 
     def _summarize_named_class(self, kind: type) -> Any:
         """A class that code refers to, and may create objects of."""
@@ -330,7 +330,7 @@ class StateWalk:
         self.summarized_classes.add(kind)
         if kind.__module__ == "builtins":
             return kind
-        if _is_trusted(kind.__module__) or kind.__module__.split(".", 1)[0] in sys.stdlib_module_names:
+        if is_trusted(kind.__module__) or kind.__module__.split(".", 1)[0] in sys.stdlib_module_names:
             own: Any = (kind, tuple(vars(kind).values()))
         else:
             self.classes.append(kind)
@@ -341,23 +341,23 @@ class StateWalk:
                 tuple(
                     (name, self.summarize(value))
                     for name, value in list(vars(kind).items())
-                    if _is_class_data(name, value)
+                    if is_class_data(name, value)
                 ),
             )
         bases = tuple(self._summarize_class(base) for base in kind.__mro__[1:])
         meta = type(kind)
-        return own, bases, None if _is_trusted(meta.__module__) else self._summarize_class(meta)
+        return own, bases, None if is_trusted(meta.__module__) else self._summarize_class(meta)
 
     def _summarize_object(self, value: Any) -> Any:
         """Summarize an object of a Python class by its attributes."""
         kind = type(value)
-        if not _has_python_layout(kind):
+        if not has_python_layout(kind):
             return self._give_up(value)
         summary: list[Any] = [self._summarize_class(kind)]
         attributes = getattr(value, "__dict__", None)
         if attributes is not None:
             summary.append(self._summarize_dict(attributes))
-        slots = _list_slots(kind)
+        slots = list_slots(kind)
         if self.recorder is not None and slots:
             self.recorder.record_slots(value, slots)
         for name in slots:
@@ -374,10 +374,10 @@ class StateWalk:
     def _summarize_builtin(self, value: Any) -> Any:
         owner = getattr(value, "__self__", None)
         if owner is not None and not isinstance(owner, types.ModuleType):
-            if isinstance(owner, type) and not _is_trusted(owner.__module__) and owner not in self.constructed:
+            if isinstance(owner, type) and not is_trusted(owner.__module__) and owner not in self.constructed:
                 return self._give_up(value)  # such as datetime.now
             return value.__name__, self.summarize(owner)
-        if value.__name__ in UNREADABLE_BUILTINS or not _is_trusted(value.__module__ or "torch"):
+        if value.__name__ in UNREADABLE_BUILTINS or not is_trusted(value.__module__ or "torch"):
             return self._give_up(value)
         return "builtin", value
 
@@ -439,51 +439,6 @@ _SUMMARIZERS: tuple[tuple[Any, Any], ...] = (
         StateWalk._summarize_by_identity,
     ),
 )
-
-
-def _is_class_data(name: str, value: Any) -> bool:
-    if (name.startswith("__") and name.endswith("__")) or name == "_abc_impl":
-        return False
-    member = isinstance(value, (types.MemberDescriptorType, types.GetSetDescriptorType))
-    return not isinstance(value, FUNCTION_TYPES) and not member
-
-
-def read_generator_state(generator: Any) -> Any:
-    """The state of a random generator of NumPy, Python or torch."""
-    if isinstance(generator, np.random.Generator):
-        return generator.bit_generator.state
-    if isinstance(generator, np.random.RandomState):
-        return generator.get_state(legacy=False)
-    return generator.get_state().tolist() if isinstance(generator, torch.Generator) else generator.getstate()
-
-
-@functools.lru_cache(maxsize=4096)
-def _is_trusted(name: str | None) -> bool:
-    """Whether a module belongs to a package whose functions depend on their arguments only."""
-    return name is not None and name.split(".", 1)[0] in TRUSTED_PACKAGES and not name.startswith("numpy.random")
-
-
-def _is_inside(inner: types.ModuleType, outer: types.ModuleType) -> bool:
-    """Whether code may read a module through another one; other packages inside a trusted one are constant."""
-    return not _is_trusted(outer.__name__) or inner.__name__.split(".", 1)[0] == outer.__name__.split(".", 1)[0]
-
-
-@functools.lru_cache(maxsize=1024)
-def _has_python_layout(kind: type) -> bool:
-    """Whether all state of an object is in its ``__dict__`` and its slots, and none in fields of a C type."""
-    if kind is types.SimpleNamespace:
-        return True
-    if not all(k.__flags__ & HEAP_TYPE_FLAG for k in kind.__mro__[:-1]):
-        return False
-    fields = len(_list_slots(kind)) + (kind.__dictoffset__ > 0) + (kind.__weakrefoffset__ > 0)
-    return kind.__itemsize__ == 0 and kind.__basicsize__ <= object.__basicsize__ + POINTER_BYTES * fields
-
-
-@functools.lru_cache(maxsize=1024)
-def _list_slots(kind: type) -> tuple[str, ...]:
-    return tuple(
-        name for k in kind.__mro__ for name, value in vars(k).items() if isinstance(value, types.MemberDescriptorType)
-    )
 
 
 def checksum_words(data: Tensor) -> Tensor:
