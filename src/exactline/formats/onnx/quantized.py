@@ -1,11 +1,15 @@
-"""Read DequantizeLinear of constants, as weights in quantised files are stored."""
+"""Read DequantizeLinear of whole numbers that are constant, as weights in quantised files are."""
 
 from __future__ import annotations
+
+from math import prod
 
 import torch
 from torch import Tensor
 
 from ...network.builder import UnsupportedOperator
+from .arithmetic import elementwise
+from .shapes import get_shape
 from .values import DependentValue, OnnxNode, Value, get_input, operator
 
 
@@ -14,13 +18,13 @@ def dequantize(node: OnnxNode, inputs: list[Value]) -> Value:
     if isinstance(inputs[0], DependentValue):
         raise UnsupportedOperator("takes whole numbers that depend on the input, which are discontinuous")
     data = inputs[0].to(torch.float64)
-    scale = node.require_constant(get_input(inputs, 1), "its scale").to(torch.float64)
-    zero = get_input(inputs, 2)
-    zero_point = torch.zeros_like(scale) if zero is None else node.require_constant(zero, "its zero point")
-    if zero_point.shape != scale.shape:
+    scale, zero = get_input(inputs, 1), get_input(inputs, 2)
+    zero_point = torch.zeros(get_shape(scale)) if zero is None else node.require_constant(zero, "its zero point")
+    if tuple(zero_point.shape) != get_shape(scale) and not zero_point.numel() == prod(get_shape(scale)) == 1:
         raise node.make_error("Its scale and its zero point differ in shape.")
-    scale, zero_point = (_spread(node, v, data) for v in (scale, zero_point.to(torch.float64)))
-    return (data - zero_point) * scale
+    shifted = data - _spread(node, zero_point.to(torch.float64), data)
+    spread = node.rearrange([scale], lambda v: _spread(node, v.to(torch.float64), data))
+    return elementwise(node, "mul.Tensor", shifted, spread)
 
 
 def _spread(node: OnnxNode, numbers: Tensor, data: Tensor) -> Tensor:

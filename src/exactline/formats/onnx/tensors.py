@@ -34,6 +34,26 @@ NUMPY_TYPES: dict[int, Any] = {
     13: np.uint64,
     BFLOAT16: np.uint16,
 }
+SMALL_TYPES = {
+    17: 8,
+    18: 8,
+    19: 8,
+    20: 8,
+    21: 4,
+    22: 4,
+    23: 4,
+    24: 8,
+    25: 2,
+    26: 2,
+}  # bits of types below a byte, and float8
+FLOAT8_TYPES = {
+    17: torch.float8_e4m3fn,
+    18: torch.float8_e4m3fnuz,
+    19: torch.float8_e5m2,
+    20: torch.float8_e5m2fnuz,
+}
+SIGNED_TYPES, FLOAT4, SCALE8 = (22, 26), 23, 24  # int4 and int2; float4e2m1; float8e8m0, which holds powers of 2
+FLOAT4_NUMBERS = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)  # by code; the fourth bit is the sign
 # fields of TensorProto by type; all other types are in int32_data
 DATA_FIELDS = {FLOAT: "float_data", 7: "int64_data", DOUBLE: "double_data", 12: "uint64_data", 13: "uint64_data"}
 
@@ -50,7 +70,8 @@ class TensorReader:
         """Read a TensorProto as float64, int64 or bool."""
         name = proto.name[:80] or "a constant"
         where = f"{self.where}: tensor {name}"
-        if proto.data_type not in NUMPY_TYPES:
+        bits = SMALL_TYPES.get(proto.data_type)
+        if proto.data_type not in NUMPY_TYPES and bits is None:
             raise UnsupportedError(
                 f"{name} has element type {proto.data_type}, which is not supported.",
                 where=where,
@@ -59,18 +80,21 @@ class TensorReader:
         count = limits.count_elements(proto.dims, name, where)
         self.number_count += count
         limits.check_limit(self.number_count, limits.MAX_WEIGHTS, "weights", where)
-        kind = np.dtype(NUMPY_TYPES[proto.data_type])
+        kind = np.dtype(NUMPY_TYPES.get(proto.data_type, np.uint8))
+        stored = count if bits is None else -(-count * bits // 8)  # numbers that are smaller than a byte are packed
         if proto.data_location == EXTERNAL:
-            numbers = np.frombuffer(self._read_external_data(proto, count * kind.itemsize, where), dtype=kind)
+            numbers = np.frombuffer(self._read_external_data(proto, stored * kind.itemsize, where), dtype=kind)
         elif proto.raw_data or not count:
-            if len(proto.raw_data) != count * kind.itemsize:
-                needed = count * kind.itemsize
+            needed = stored * kind.itemsize
+            if len(proto.raw_data) != needed:
                 raise make_damaged_error(
                     f"The shape and type of {name} need {needed:,} bytes, but it has {len(proto.raw_data):,}.", where
                 )
             numbers = np.frombuffer(proto.raw_data, dtype=kind.newbyteorder("<"))
         else:
-            numbers = self._read_typed_field(proto, count, kind, where)
+            numbers = self._read_typed_field(proto, stored, kind, where)
+        if bits is not None:
+            numbers = _unpack(numbers, proto.data_type, bits)[:count]
         return _to_tensor(numbers, proto.data_type, name, where).reshape(list(proto.dims))
 
     @staticmethod
@@ -130,6 +154,19 @@ class TensorReader:
                 return file.read(length)
         except OSError as problem:
             raise make_damaged_error(f"{location[:80]!r} cannot be read: {problem.strerror}.", where) from problem
+
+
+def _unpack(stored: np.ndarray[Any, Any], data_type: int, bits: int) -> np.ndarray[Any, Any]:
+    """The numbers in packed bytes (uint8, the lowest bits first), as float64 or int64."""
+    codes = (stored[:, None] >> np.arange(0, 8, bits)).reshape(-1) & (2**bits - 1)
+    if data_type in FLOAT8_TYPES:
+        return torch.from_numpy(codes.astype(np.uint8)).view(FLOAT8_TYPES[data_type]).to(torch.float64).numpy()
+    if data_type == SCALE8:
+        return np.where(codes == 255, np.nan, 2.0 ** (codes.astype(np.float64) - 127))
+    if data_type == FLOAT4:
+        return np.array([*FLOAT4_NUMBERS, *(-n for n in FLOAT4_NUMBERS)])[codes]
+    half = 2 ** (bits - 1) if data_type in SIGNED_TYPES else 2**bits
+    return codes.astype(np.int64) - 2**bits * (codes >= half)
 
 
 def _to_tensor(numbers: np.ndarray[Any, Any], data_type: int, name: str, where: str) -> Tensor:
