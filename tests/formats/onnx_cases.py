@@ -548,6 +548,71 @@ add(
     lambda d, x: d.node("DFT", [x, "", d.const(np.array(1, dtype=np.int64))], inverse=1),
     since=20,
 )
+add(
+    "STFT",
+    (2, 20, 1),
+    lambda d, x: d.node("STFT", [x, d.const(np.array(4)), d.weight(8), d.const(np.array(8))], onesided=1),
+    since=17,
+)
+add(
+    "STFT of complex numbers",
+    (1, 9, 2),
+    lambda d, x: d.node("STFT", [x, d.const(np.array(3)), d.weight(4)], onesided=0),
+    since=17,
+)
+
+
+def deformed(batch: int, width: int, **more: Any) -> Draw:
+    def draw(d: Draft, x: str) -> str:
+        offset, mask = (d.const(d.random.uniform(-2, 2, (batch, n, 3, width))) for n in (16, 8))
+        return d.node("DeformConv", [x, d.weight(2, 2, 2, 2), offset, d.weight(2), mask], offset_group=2, **more)
+
+    return draw
+
+
+add("DeformConv", (1, 2, 4, 4), deformed(1, 3), since=19)
+add(
+    "DeformConv of two rows",
+    (2, 4, 5, 5),
+    deformed(2, 2, group=2, pads=[1, 0, 1, 0], strides=[2, 2], dilations=[2, 1]),
+    since=19,
+)
+add(
+    "OneHot",
+    (2,),
+    lambda d, x: d.node("OneHot", [d.const(np.array([[0, 2], [-1, 5]])), d.const(ints(3)), x], axis=1),
+    since=11,
+)
+add(
+    "InstanceNormalization of a constant",
+    (3,),
+    lambda d, x: d.node("InstanceNormalization", [d.weight(2, 3, 4), x, d.weight(3)]),
+)
+add(
+    "Conv of two rows",
+    (1, 20),
+    lambda d, x: d.node("Conv", [d.node("Reshape", [x, d.const(ints(2, 2, 5))]), d.weight(3, 2, 2)]),
+)
+add("LayerNormalization of a constant", (3,), lambda d, x: d.node("LayerNormalization", [d.weight(2, 3), x]), since=17)
+add(
+    "Attention of values",
+    (1, 2, 3, 4),
+    lambda d, x: d.node("Attention", [d.weight(1, 2, 3, 4), d.weight(1, 2, 3, 4), x], is_causal=1),
+    since=23,
+)
+
+
+def recurrent(direction: str) -> Draw:
+    def draw(d: Draft, x: str) -> str:
+        count = 2 if direction == "bidirectional" else 1
+        weights = [d.weight(count, 3, 2), d.weight(count, 3, 3), d.weight(count, 6), "", d.weight(count, 1, 3)]
+        return d.node("RNN", [x, *weights], hidden_size=3, direction=direction, activations=["Relu"] * count)
+
+    return draw
+
+
+add("RNN", (4, 1, 2), recurrent("forward"))
+add("RNN in both directions", (4, 1, 2), recurrent("bidirectional"))
 BOXES = np.array([[0, 0, 0, 3, 3], [0, 1, 2, 5, 6], [0, 2, 2, 2, 2]], dtype=np.float64)
 add("MaxRoiPool", J, lambda d, x: d.node("MaxRoiPool", [x, d.const(BOXES)], pooled_shape=[2, 2]), before=22)
 for mode, samples in (("avg", 2), ("max", 2), ("max", 0)):

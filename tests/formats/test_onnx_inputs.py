@@ -73,7 +73,7 @@ def test_operators_that_name_the_batch_size_keep_the_batch(middle: list[onnx.Nod
     [
         [node("ReduceMean", "r zero", "q", keepdims=1), node("Sub", "r q", "m")],
         [node("Transpose", "r", "q", perm=[1, 0, 2, 3]), node("Reshape", "q back", "m")],
-        [node("CumSum", "r zero", "m")],
+        [node("CumSum", "r number", "m")],
         [node("Slice", "r zero one zero", "q"), node("Sub", "r q", "m")],
         [node("Reshape", "r joined", "q"), node("Reshape", "q back", "m")],
     ],
@@ -81,10 +81,16 @@ def test_operators_that_name_the_batch_size_keep_the_batch(middle: list[onnx.Nod
 )
 def test_a_batch_whose_points_are_mixed_is_refused(mixing: list[onnx.NodeProto]):
     model = make_classifier(10, *mixing)
-    for name, value in {"zero": [0], "one": [1], "back": [10, 2, 3, 3], "joined": [1, -1, 3, 3]}.items():
+    for name, value in {"zero": [0], "one": [1], "number": 0, "back": [10, 2, 3, 3], "joined": [1, -1, 3, 3]}.items():
         model.graph.initializer.append(numpy_helper.from_array(np.array(value), name))
-    with pytest.raises((xl.UnsupportedError, xl.FileError)):
+    with pytest.raises(xl.UnsupportedError, match="of its batch of 10 are mixed") as caught:
         read(model)
+    assert caught.value.where.split()[1].startswith(mixing[0].op_type) or mixing[0].name in caught.value.where
+    network = read(model, shape=(10, 3, 4, 4))  # the whole batch as one point
+    x = np.random.default_rng(2).standard_normal((10, 3, 4, 4)).astype(np.float32)
+    (expected,) = ReferenceEvaluator(model).run(None, {"x": x})
+    found = network(torch.from_numpy(x)[None])[0].numpy()  # type: ignore[index]
+    assert np.allclose(found, expected, rtol=1e-4, atol=1e-5)
 
 
 def test_a_first_dimension_that_no_operator_takes_for_a_batch_belongs_to_the_point():

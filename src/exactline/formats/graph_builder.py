@@ -40,6 +40,7 @@ ELEMENTWISE_OPERATORS = {  # whose shapes torch infers in Python, which loads it
     *("ne", "logical_and", "logical_or", "logical_not", "clamp", "leaky_relu", "hardtanh"),
 }
 SHAPE_ERRORS = (RuntimeError, ValueError, TypeError, IndexError, OverflowError, ZeroDivisionError, AssertionError)
+IS_CONSTANT = "does not depend on the input"
 MAX_SHOWN_REJECTIONS = 64  # unsupported operators listed in one message
 
 
@@ -54,6 +55,7 @@ class OperatorRecorder:
         self.graph = GraphBuilder()
         self.rejections: dict[str, None] = {}  # unsupported operators, in order and each once
         self.reshaped: dict[tuple[int, tuple[int, ...]], NodeOutput] = {}  # by node and shape
+        self.has_rows = False  # whether an operator that expects a batch was applied to several rows of a point
         self._counted_nodes, self._table_entries = 0, 0
 
     def add_input(self, name: str, shape: Sequence[int]) -> NodeOutput:
@@ -131,7 +133,8 @@ class OperatorRecorder:
             tails.append(value.tail if isinstance(value, SmoothOutput) else None)
             try:
                 if isinstance(value, Tensor):
-                    raise UnsupportedOperator("does not depend on the input")
+                    self.graph.path = self.graph.name
+                    raise UnsupportedOperator(IS_CONSTANT)
                 output = value.before if isinstance(value, SmoothOutput) else self.graph.as_node_output(value)
                 indices.append(output.index)
             except UnsupportedOperator as problem:

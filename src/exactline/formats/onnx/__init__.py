@@ -13,10 +13,12 @@ from ...optional import require_package
 from .. import limits
 from . import affine as affine
 from . import arithmetic as arithmetic
+from . import fourier as fourier
 from . import gathering as gathering
 from . import linear as linear
 from . import pools as pools
 from . import quantized as quantized
+from . import recurrent as recurrent
 from . import regions as regions
 from . import resize as resize
 from . import shapes as shapes
@@ -24,7 +26,7 @@ from .control_flow import GRAPH_ATTRIBUTE
 from .graph_reader import NEWEST_OPSET as NEWEST_OPSET
 from .graph_reader import OLDEST_OPSET as OLDEST_OPSET
 from .graph_reader import GraphReader
-from .inputs import PointShapes, resolve_inputs
+from .inputs import InputShapes, PointShapes, resolve_inputs
 from .tensors import make_damaged_error
 from .unsupported import UNSUPPORTED_REASONS as UNSUPPORTED_REASONS
 from .values import OPERATORS as OPERATORS
@@ -53,11 +55,27 @@ def read_onnx(data: bytes, where: str, *, folder: Path | None, shape: PointShape
         if inputs.is_batch_certain:
             raise
         refusal = problem
-    try:  # the first dimension belongs to the point
-        return GraphReader(model, where, folder, inputs.as_one_point()).read_network()
+    reader = GraphReader(model, where, folder, inputs.as_one_point())  # the first dimension belongs to the point
+    try:
+        network = reader.read_network()
     except (UnsupportedError, FileError) as problem:
         mixes = any(MIXES_BATCH in line for line in getattr(refusal, "nodes", ()))
         raise (problem if mixes or isinstance(refusal, FileError) else refusal) from None
+    if reader.recorder.has_rows:
+        raise _make_mixing_error(refusal, inputs) from None
+    return network
+
+
+def _make_mixing_error(refusal: UnsupportedError | FileError, inputs: InputShapes) -> UnsupportedError:
+    """An error about a fixed batch whose points are mixed, and operators that expect a batch."""
+    shapes = {name: ",".join(map(str, shape)) for name, shape in inputs.as_one_point().shapes.items()}
+    option = next(iter(shapes.values())) if len(shapes) == 1 else ";".join(f"{n[:80]}={s}" for n, s in shapes.items())
+    return UnsupportedError(
+        f"The points of its batch of {inputs.batch_size} are mixed.",
+        nodes=getattr(refusal, "nodes", ()),
+        where=refusal.where,
+        hint=f"Export the file for a batch of 1, or give the shape of the whole batch as one point: --shape {option}.",
+    )
 
 
 def _parse_model(data: bytes, where: str) -> Any:
@@ -71,17 +89,19 @@ def _parse_model(data: bytes, where: str) -> Any:
     if not model.HasField("graph") or not model.graph.node:
         raise make_damaged_error("The file has no graph.", where)
     limits.check_limit(len(model.graph.node), limits.MAX_LAYERS, "nodes", where)
-    if not all(isinstance(name, str) for name in _iterate_names(model.graph)):
+    graphs = (model.graph, *model.functions)
+    if not all(isinstance(name, str) for graph in graphs for name in _iterate_names(graph)):
         raise make_damaged_error("The file has a name that is not UTF-8 text.", where)
     return model
 
 
 def _iterate_names(graph: Any) -> Iterator[Any]:
-    """Iterate over all names in a graph; a name that is not UTF-8 is bytes."""
+    """Iterate over all names in a graph or a function; a name that is not UTF-8 is bytes."""
     for node in graph.node:
         yield from (node.name, node.op_type, node.domain, *node.input, *node.output)
         for attribute in node.attribute:
             yield attribute.name
             if attribute.type == GRAPH_ATTRIBUTE:
                 yield from _iterate_names(attribute.g)
-    yield from (v.name for v in (*graph.initializer, *graph.input, *graph.output))
+    values = (*getattr(graph, "initializer", ()), *graph.input, *graph.output)
+    yield from (getattr(v, "name", v) for v in values)  # a function has the names alone

@@ -10,7 +10,9 @@ from torch import Tensor
 from ...network.builder import MULTIPLIES_INPUTS, UnsupportedOperator
 from .. import limits
 from .arithmetic import elementwise
-from .values import DependentValue, OnnxNode, Value, get_input, operator
+from .shapes import reshape_value
+from .unsupported import explain_unsupported
+from .values import DependentValue, OnnxNode, Value, get_input, operator, read_rows
 from .windows import resolve_padding
 
 
@@ -96,6 +98,7 @@ def _transpose(node: OnnxNode, value: Value) -> Value:
 
 
 @operator("Conv")
+@read_rows(0)
 def conv(node: OnnxNode, inputs: list[Value]) -> Value:
     x, weight = node.as_batched(inputs[0]), node.require_constant(inputs[1], "its kernel").to(torch.float64)
     bias = None if get_input(inputs, 2) is None else node.require_constant(inputs[2], "its bias").to(torch.float64)
@@ -116,6 +119,7 @@ def conv(node: OnnxNode, inputs: list[Value]) -> Value:
 
 
 @operator("ConvTranspose")
+@read_rows(0)
 def conv_transpose(node: OnnxNode, inputs: list[Value]) -> Value:
     x, weight = node.as_batched(inputs[0]), node.require_constant(inputs[1], "its kernel").to(torch.float64)
     bias = None if get_input(inputs, 2) is None else node.require_constant(inputs[2], "its bias").to(torch.float64)
@@ -180,9 +184,10 @@ def conv_transpose(node: OnnxNode, inputs: list[Value]) -> Value:
 
 
 @operator("BatchNormalization")
+@read_rows(0)
 def batch_norm(node: OnnxNode, inputs: list[Value]) -> Value:
     if node.get_attribute("training_mode", 0):
-        raise UnsupportedOperator("uses the statistics of the batch: the file is in training mode")
+        return _normalize_batch(node, inputs)
     if node.opset < 7 and not node.get_attribute("is_test", 0) and node.output_count > 1:
         raise UnsupportedOperator("uses the statistics of the batch: the file is in training mode")
     if node.get_attribute("spatial", 1) != 1:
@@ -195,6 +200,33 @@ def batch_norm(node: OnnxNode, inputs: list[Value]) -> Value:
     statistics = (scale, bias, mean, var)
     options = {"training": False, "momentum": 0.1, "eps": eps, "cudnn_enabled": False}
     return node.make_batched(node.call("batch_norm", node.as_node_output(x), *statistics, **options))
+
+
+def _normalize_batch(node: OnnxNode, inputs: list[Value]) -> Value:
+    """The outputs in training mode: a constant with its own statistics, and the updated mean and variance."""
+    if isinstance(inputs[0], DependentValue):
+        raise UnsupportedOperator("uses the statistics of the batch: the file is in training mode")
+    x, momentum = inputs[0].to(torch.float64), node.get_number("momentum", 0.9)
+    var, mean = torch.var_mean(x, [0, *range(2, x.dim())], correction=0)
+    scale, bias, *old = (reshape_value(node, v, [x.shape[1], *[1] * (x.dim() - 2)]) for v in inputs[1:5])
+    spread = [v.reshape(x.shape[1], *[1] * (x.dim() - 2)) for v in (mean, var)]
+    normalized = (x - spread[0]) / torch.sqrt(spread[1] + node.get_number("epsilon", 1e-5))
+    output = elementwise(node, "add.Tensor", elementwise(node, "mul.Tensor", normalized, scale), bias)
+    kept = [elementwise(node, "mul.Tensor", v, torch.tensor(momentum, dtype=torch.float64)) for v in old]
+    updated = [elementwise(node, "add.Tensor", k, v * (1 - momentum)) for k, v in zip(kept, spread, strict=True)]
+    return output, *(reshape_value(node, v, [x.shape[1]]) for v in updated)
+
+
+@operator("InstanceNormalization")
+def instance_norm(node: OnnxNode, inputs: list[Value]) -> Value:
+    if isinstance(inputs[0], DependentValue):
+        raise UnsupportedOperator(explain_unsupported(node.op_type, ""))
+    x, eps = inputs[0].to(torch.float64), node.get_number("epsilon", 1e-5)
+    dims = list(range(2, x.dim()))
+    var, mean = torch.var_mean(x, dims, correction=0, keepdim=True)
+    scale, bias = (reshape_value(node, v, [x.shape[1], *[1] * len(dims)]) for v in inputs[1:3])
+    scaled = elementwise(node, "mul.Tensor", (x - mean) / torch.sqrt(var + eps), scale)
+    return elementwise(node, "add.Tensor", scaled, bias)
 
 
 def _check_bias(node: OnnxNode, bias: Tensor | None, channels: int) -> None:

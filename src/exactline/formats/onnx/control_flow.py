@@ -15,7 +15,7 @@ from .values import DependentValue, OnnxNode, Value, get_input
 
 GRAPH_ATTRIBUTE = 5  # AttributeProto.AttributeType
 CONTROL_FLOW = ("If", "Loop", "Scan")
-OLDEST_SCAN_OPSET = 9  # before, Scan had a batch dimension
+OLDEST_SCAN_OPSET = 9  # before, the inputs of Scan had a batch dimension
 MAX_ROUNDS = 1024  # of a Loop or a Scan, each of which is read by itself
 # Reads a subgraph with values for its inputs, as a part of the node's name; None where it is not supported.
 ReadSubgraph = Callable[[Any, Sequence[Value], str], "list[Value] | None"]
@@ -52,7 +52,10 @@ def read_control_flow(
         outputs = read(_get_subgraph(node, subgraphs, branch), [], "")
         return _make_unknown(node) if outputs is None else outputs
     body = _get_subgraph(node, subgraphs, "body")
-    return _unroll_loop(node, body, inputs, read) if node.op_type == "Loop" else _unroll_scan(node, body, inputs, read)
+    if node.op_type == "Loop":
+        return _unroll_loop(node, body, inputs, read)
+    unroll = _unroll_scan if node.opset >= OLDEST_SCAN_OPSET else _unroll_batched_scan
+    return unroll(node, body, inputs, read)
 
 
 def _unroll_loop(node: OnnxNode, body: Any, inputs: list[Value], read: ReadSubgraph) -> list[Value]:
@@ -75,10 +78,24 @@ def _unroll_loop(node: OnnxNode, body: Any, inputs: list[Value], read: ReadSubgr
     return [*carried, *(_stack(node, values, 0) for values in collected)]
 
 
-def _unroll_scan(node: OnnxNode, body: Any, inputs: list[Value], read: ReadSubgraph) -> list[Value]:
+def _unroll_batched_scan(node: OnnxNode, body: Any, inputs: list[Value], read: ReadSubgraph) -> list[Value]:
+    """The outputs of a Scan of operator set 8: one scan for each entry of the first dimension."""
+    if get_input(inputs, 0) is not None:
+        raise UnsupportedOperator("has sequences of different lengths, which is not supported")
+    counts = {tuple(v.shape)[:1] for v in inputs[1:] if v is not None}
+    if len(counts) != 1 or counts == {()} or len(inputs) < 2 or any(v is None for v in inputs[1:]):
+        raise node.make_error("Its inputs differ in their first dimension.")
+    node.attributes["scan_input_directions"] = node.get_ints("directions")
+    ((count,),) = counts
+    _check_rounds(count)
+    entries = [
+        _unroll_scan(node, body, [_select(node, v, 0, b) for v in inputs[1:]], read, f"{b}/") for b in range(count)
+    ]
+    return [_stack(node, values, 0) for values in zip(*entries, strict=True)]
+
+
+def _unroll_scan(node: OnnxNode, body: Any, inputs: list[Value], read: ReadSubgraph, entry: str = "") -> list[Value]:
     scanned_count = int(node.get_number("num_scan_inputs", 0))
-    if node.opset < OLDEST_SCAN_OPSET:
-        raise UnsupportedOperator("has a batch dimension, as in operator set 8, which is not supported")
     if not 1 <= scanned_count <= len(inputs) or any(v is None for v in inputs):
         raise node.make_error("It has no input to go through.")
     state, scanned = list(inputs[: len(inputs) - scanned_count]), inputs[len(inputs) - scanned_count :]
@@ -95,7 +112,7 @@ def _unroll_scan(node: OnnxNode, body: Any, inputs: list[Value], read: ReadSubgr
     for done in range(length):
         places = [length - 1 - done if backwards else done for backwards in reversed_inputs]
         slices = [_select(node, v, a, i) for v, a, i in zip(scanned, axes, places, strict=True)]
-        outputs = read(body, [*state, *slices], str(done))
+        outputs = read(body, [*state, *slices], f"{entry}{done}")
         if outputs is None:
             return _make_unknown(node)
         state = outputs[: len(state)]
@@ -114,7 +131,7 @@ def _get_subgraph(node: OnnxNode, subgraphs: dict[str, Any], name: str) -> Any:
 
 
 def _get_list(node: OnnxNode, key: str, count: int) -> list[int]:
-    values = node.get_ints(key, [0] * count)
+    values = node.get_ints(key) or [0] * count
     if len(values) != count:
         raise node.make_error(f"Attribute {key} has {len(values)} numbers, not {count}.")
     return values

@@ -10,6 +10,7 @@ from torch import Tensor
 from ...network.builder import UnsupportedOperator
 from .arithmetic import elementwise
 from .shapes import get_shape, select_along_axis
+from .unsupported import explain_unsupported
 from .values import DependentValue, OnnxNode, Value, get_input, operator
 
 REDUCTIONS = {"add": "sum", "mul": "prod", "max": "amax", "min": "amin"}  # ONNX's names and torch's
@@ -162,6 +163,28 @@ def max_unpool(node: OnnxNode, inputs: list[Value]) -> Value:
         return out
 
     return node.rearrange(inputs[:1], unpool)
+
+
+@operator("OneHot")
+def one_hot(node: OnnxNode, inputs: list[Value]) -> Value:
+    if any(isinstance(v, DependentValue) for v in inputs[:2]):
+        raise UnsupportedOperator(explain_unsupported(node.op_type, ""))
+    index, depth = inputs[0].to(torch.int64), int(inputs[1].reshape(-1)[0])
+    (axis,) = node.resolve_axes([int(node.get_number("axis", -1))], index.dim() + 1)
+    if depth < 1 or get_shape(inputs[2]) != (2,):
+        raise node.make_error("Its depth is less than 1, or its values are not two numbers.")
+    node.check_result_size([*index.shape, depth])
+    wrapped = torch.where(index < 0, index + depth, index).unsqueeze(axis)
+    is_on = wrapped == torch.arange(depth).reshape([-1 if d == axis else 1 for d in range(wrapped.dim())])
+    return node.rearrange(inputs[2:3], lambda values: values[is_on.to(torch.int64)])
+
+
+@operator("ai.onnx.ml.ArrayFeatureExtractor")
+def extract_features(node: OnnxNode, inputs: list[Value]) -> Value:
+    rank, index = len(get_shape(inputs[0])), _read_index(node, inputs[1]).reshape(-1)
+    if rank < 2:
+        raise UnsupportedOperator("is supported for matrices only")
+    return select_along_axis(node, inputs[0], rank - 1, _wrap_indices(node, index, get_shape(inputs[0])[-1]).numpy())
 
 
 @operator("Trilu")

@@ -62,7 +62,8 @@ def resolve_inputs(graph: Any, where: str, given: PointShapes | None) -> InputSh
         declared = {name: [1, *dims[1:]] for name, dims in declared.items()}
     missing = [name for name, dims in declared.items() if 0 in dims and name not in points]
     if missing:
-        raise _make_missing_error(declared, missing, where)
+        symbols = {i.name: [d.dim_param for d in i.type.tensor_type.shape.dim] for i in graph.input}
+        raise _make_missing_error(declared, missing, symbols, where)
     shapes = {name: _resolve_shape(name, dims, points.get(name)) for name, dims in declared.items()}
     return InputShapes(shapes, size if is_batch else 1, leaves_out_batch)
 
@@ -119,10 +120,18 @@ def _resolve_shape(name: str, dims: list[int], point: Shape | None) -> Shape:
     return tuple(wanted)
 
 
-def _make_missing_error(declared: dict[str, list[int]], missing: list[str], where: str) -> ArgumentError:
-    """An error about inputs whose shapes the user has to give, with an example that fits them."""
+def _make_missing_error(
+    declared: dict[str, list[int]], missing: list[str], symbols: dict[str, list[str]], where: str
+) -> ArgumentError:
+    """An error about inputs whose shapes the user has to give, with an example that fits them.
+
+    A dimension that is called like the first one of an input is a batch, of size 1 in the example.
+    """
+    batches = {symbols[name][0] for name, dims in declared.items() if dims[:1] == [1] and symbols[name][0]}
     points = {name: dims[1:] if dims[:1] == [1] else dims for name, dims in declared.items()}
-    examples = {name[:80]: _complete_shape(points[name]) for name in missing[:8]}
+    own = {name: symbols[name][len(symbols[name]) - len(points[name]) :] for name in missing}
+    sizes = {name: [1 if s in batches else n for n, s in zip(points[name], own[name], strict=True)] for name in missing}
+    examples = {name[:80]: _complete_shape(sizes[name]) for name in missing[:8]}
     first = next(iter(examples.values()))
     argument, option = f"{first}", ",".join(map(str, first))
     if len(declared) > 1:

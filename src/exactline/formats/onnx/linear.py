@@ -1,4 +1,4 @@
-"""Read further linear operators: sums along an axis, einsum, samples on a grid, Fourier transforms, losses."""
+"""Read further linear operators: sums along an axis, einsum, samples on a grid, rotations, losses."""
 
 from __future__ import annotations
 
@@ -14,11 +14,9 @@ from torch import Tensor
 from ...network.builder import MULTIPLIES_INPUTS, NodeOutput, UnsupportedOperator
 from .. import limits
 from .arithmetic import elementwise
-from .resize import multiply_along
 from .shapes import get_shape, reshape_value, select_along_axis
-from .values import DependentValue, OnnxNode, Value, get_input, operator
-
-FOURIER_AXIS_OPSET = 20  # the first operator set in which DFT takes its axis as an input
+from .values import DependentValue, OnnxNode, Value, get_input, operator, read_rows
+from .windows import compute_pool_sizes, resolve_padding
 
 
 def multiply_points(node: OnnxNode, x: NodeOutput, matrix: Tensor, sizes: Sequence[int]) -> NodeOutput:
@@ -100,6 +98,7 @@ def _join_constants(node: OnnxNode, terms: list[str], constants: list[Tensor]) -
 
 
 @operator("Col2Im")
+@read_rows(0)
 def col2im(node: OnnxNode, inputs: list[Value]) -> Value:
     x = node.as_batched(inputs[0])
     image, block = (
@@ -185,6 +184,7 @@ GRID_MODES = {
 
 
 @operator("GridSample")
+@read_rows(0, 1)
 def grid_sample(node: OnnxNode, inputs: list[Value]) -> Value:
     x, grid = node.as_batched(inputs[0]), node.require_constant(inputs[1], "its grid").to(torch.float64)
     spatial, out = x.shape[1:], tuple(grid.shape[1:-1])
@@ -204,6 +204,64 @@ def grid_sample(node: OnnxNode, inputs: list[Value]) -> Value:
     align = bool(node.get_attribute("align_corners", 0))
     matrix = F.grid_sample(one_hot, grid, GRID_MODES[mode], padding, align).reshape(prod(spatial), -1).T.contiguous()
     return node.make_batched(multiply_points(node, x, matrix, out))
+
+
+@operator("DeformConv")
+@read_rows(0, 2, 4)
+def deform_conv(node: OnnxNode, inputs: list[Value]) -> Value:
+    x, weight = node.as_batched(inputs[0]), node.require_constant(inputs[1], "its kernel").to(torch.float64)
+    offset = node.require_constant(get_input(inputs, 2), "its offsets").to(torch.float64)
+    bias = None if get_input(inputs, 3) is None else node.require_constant(inputs[3], "its bias").to(torch.float64)
+    if len(x.shape) != 3 or weight.dim() != 4:
+        raise UnsupportedOperator("is supported for images only")
+    kernel, (channels, *size) = list(weight.shape[2:]), x.shape
+    strides, dilations = node.get_ints("strides", [1, 1]), node.get_ints("dilations", [1, 1])
+    before, after = resolve_padding(node, size, kernel, strides, dilations)
+    out = compute_pool_sizes(size, kernel, strides, dilations, before, after, ceil=False)
+    groups, count = int(node.get_number("offset_group", 1)), prod(kernel)
+    mask = torch.ones(1, groups * count, *out, dtype=torch.float64)
+    if get_input(inputs, 4) is not None:
+        mask = node.require_constant(inputs[4], "its mask").to(torch.float64)
+    if (
+        groups < 1
+        or channels % groups
+        or tuple(offset.shape) != (1, 2 * groups * count, *out)
+        or tuple(mask.shape) != (1, groups * count, *out)
+    ):
+        raise node.make_error("Its offsets or its mask do not fit its input and its kernel.")
+    check_matrix_size(node, groups * count * prod(out), prod(size))
+    windows = [
+        torch.arange(k)[:, None] * d + torch.arange(n) * s - b  # (kernel, out)
+        for k, d, n, s, b in zip(kernel, dilations, out, strides, before, strict=True)
+    ]
+    shifts = offset.reshape(groups, *kernel, 2, *out)
+    rows = (shifts[:, :, :, 0] + windows[0][:, None, :, None]).reshape(groups, -1)
+    columns = (shifts[:, :, :, 1] + windows[1][None, :, None, :]).reshape(groups, -1)
+    samples: list[NodeOutput] = []  # of each group of channels: (channels / groups, kernel, *out)
+    for g in range(groups):
+        matrix = _make_sampling_matrix(rows[g], columns[g], size) * mask.reshape(groups, -1, 1)[g]
+        part = channels // groups
+        chosen = x if groups == 1 else node.call("slice.Tensor", x, 1, g * part, (g + 1) * part, 1)
+        samples.append(multiply_points(node, chosen, matrix, [count, *out]))
+    joined = samples[0] if groups == 1 else node.call("cat", samples, 1)
+    joined = node.call("reshape", joined, [1, channels * count, *out])
+    kernel_1x1 = weight.reshape(weight.shape[0], -1, 1, 1)
+    args = [joined, kernel_1x1, bias, [1, 1], [0, 0], [1, 1], int(node.get_number("group", 1))]
+    return node.make_batched(node.call("conv2d", *args))
+
+
+def _make_sampling_matrix(rows: Tensor, columns: Tensor, size: Sequence[int]) -> Tensor:
+    """The weights (points, pixels) of the four pixels around each point (points,), which are 0 outside of the image."""
+    height, width = size
+    matrix = torch.zeros(len(rows), height * width, dtype=torch.float64)
+    for down in (0, 1):
+        for right in (0, 1):
+            i, j = rows.floor() + down, columns.floor() + right
+            weights = (1 - (rows - i).abs()) * (1 - (columns - j).abs())
+            is_inside = (i >= 0) & (i < height) & (j >= 0) & (j < width)
+            pixel = (i.clamp(0, height - 1) * width + j.clamp(0, width - 1)).to(torch.int64)
+            matrix.scatter_add_(1, pixel[:, None], (weights * is_inside)[:, None])
+    return matrix
 
 
 @operator("RotaryEmbedding")
@@ -247,58 +305,23 @@ def nll_loss(node: OnnxNode, inputs: list[Value]) -> Value:
     shape, target = get_shape(inputs[0]), node.require_constant(inputs[1], "its target").to(torch.int64)
     if len(shape) < 2 or tuple(target.shape) != (shape[0], *shape[2:]):
         raise node.make_error(f"A target of shape {list(target.shape)} does not fit an input of shape {list(shape)}.")
-    weights = torch.ones(shape[1], dtype=torch.float64)
+    reduction = node.get_attribute("reduction", "mean")
+    weights: Value = torch.ones(shape[1], dtype=torch.float64)
     if get_input(inputs, 2) is not None:
-        weights = node.require_constant(inputs[2], "its weights").to(torch.float64)
+        weights = inputs[2] if reduction != "mean" else node.require_constant(inputs[2], "its weights")
     is_ignored = (
         target == int(node.get_number("ignore_index", -1)) if "ignore_index" in node.attributes else target < -1
     )
     target = target.masked_fill(is_ignored, 0)
-    if tuple(weights.shape) != (shape[1],) or bool(((target < 0) | (target >= shape[1])).any()):
+    if get_shape(weights) != (shape[1],) or bool(((target < 0) | (target >= shape[1])).any()):
         raise node.make_error("Its target or its weights do not fit the number of classes.")
-    factors = weights[target].masked_fill(is_ignored, 0.0)
+    factors = node.rearrange([weights], lambda w: w[target].masked_fill(is_ignored, 0.0))
     chosen = node.rearrange(inputs[:1], lambda x: x.gather(1, target[:, None]).squeeze(1))
-    reduction = node.get_attribute("reduction", "mean")
-    divisor = factors.sum() if reduction == "mean" else torch.ones(())
-    losses = elementwise(node, "mul.Tensor", chosen, -factors / divisor)
+    if isinstance(factors, Tensor):
+        factors = factors.to(torch.float64)
+        factors = factors / factors.sum() if reduction == "mean" else factors
+    losses = elementwise(node, "neg", elementwise(node, "mul.Tensor", chosen, factors))
     if reduction == "none" or isinstance(losses, Tensor):
         return losses if reduction == "none" else losses.sum()
     x = node.as_unbatched(losses)
     return node.make_unbatched(node.call("sum.dim_IntList", x, list(range(1, len(x.shape) + 1)), keepdim=False))
-
-
-@operator("DFT")
-def fourier_transform(node: OnnxNode, inputs: list[Value]) -> Value:
-    value, shape = node.require_dependent(inputs[0]), get_shape(inputs[0])
-    axis = int(node.get_number("axis", 1))
-    if node.opset >= FOURIER_AXIS_OPSET:
-        axis = -2 if get_input(inputs, 2) is None else node.require_whole_numbers(inputs[2], "its axis")[0]
-    (axis,) = node.resolve_axes([axis], len(shape))
-    if len(shape) < 2 or shape[-1] not in (1, 2) or axis == len(shape) - 1:
-        raise node.make_error(f"An input of shape {list(shape)} does not hold complex numbers along axis {axis}.")
-    is_inverse, is_onesided = bool(node.get_attribute("inverse", 0)), bool(node.get_attribute("onesided", 0))
-    length = 2 * (shape[axis] - 1) if is_inverse and is_onesided else shape[axis]
-    if get_input(inputs, 1) is not None:
-        length = node.require_whole_numbers(inputs[1], "its length")[0]
-    if length < 1:
-        raise node.make_error("Its length is less than 1.")
-    limits.check_limit(4 * length * shape[axis], limits.MAX_VALUE_ELEMENTS, "weights", node.recorder.where)
-    matrix = _make_fourier_matrix(shape[axis], length, shape[-1] == 2, is_inverse, is_onesided)
-    parts, count = (1 if is_inverse and is_onesided else 2), len(matrix) // (1 if is_inverse and is_onesided else 2)
-    # the axis and the real and imaginary parts become one dimension, at the end
-    order = [d for d in range(len(shape) - 1) if d != axis]
-    joined = node.rearrange([value], lambda x: x.permute(*order, axis, len(shape) - 1).flatten(-2))
-    product = node.apply_along_axes(joined, [-1], lambda x, d: multiply_along(node, x, d[0], matrix))
-    back = [order.index(d) if d in order else len(order) for d in range(len(shape) - 1)]
-    return node.rearrange([product], lambda x: x.unflatten(-1, (count, parts)).permute(*back, len(shape) - 1))
-
-
-def _make_fourier_matrix(size: int, length: int, is_complex: bool, is_inverse: bool, is_onesided: bool) -> Tensor:
-    """The transform of ``size`` numbers, cut or padded to ``length``, as a real matrix."""
-    one_hot = torch.eye(size * (2 if is_complex else 1), dtype=torch.float64)
-    x = torch.view_as_complex(one_hot.unflatten(1, (size, 2))) if is_complex else one_hot.to(torch.complex128)
-    if is_inverse and is_onesided:
-        return torch.fft.irfft(x, length).T.contiguous()
-    y = torch.fft.ifft(x, length) if is_inverse else torch.fft.fft(x, length)
-    y = y[:, : length // 2 + 1] if is_onesided else y
-    return torch.view_as_real(y).flatten(1).T.contiguous()

@@ -12,7 +12,7 @@ from ...network.builder import NodeOutput, UnsupportedOperator
 from ...ops import windows
 from ...ops.maximum import Maximum
 from .. import limits
-from .values import OnnxNode, Value, operator
+from .values import OnnxNode, Value, operator, read_rows
 from .windows import compute_pool_sizes, resolve_padding
 
 
@@ -58,6 +58,7 @@ class _PoolSettings:
 
 
 @operator("MaxPool")
+@read_rows(0)
 def max_pool(node: OnnxNode, inputs: list[Value]) -> Value:
     x = node.as_batched(inputs[0])
     pool = _PoolSettings(node, x)
@@ -78,6 +79,7 @@ def max_pool(node: OnnxNode, inputs: list[Value]) -> Value:
 
 
 @operator("AveragePool")
+@read_rows(0)
 def average_pool(node: OnnxNode, inputs: list[Value]) -> Value:
     x = node.as_batched(inputs[0])
     pool = _PoolSettings(node, x)
@@ -112,6 +114,7 @@ def average_pool(node: OnnxNode, inputs: list[Value]) -> Value:
 
 
 @operator("GlobalAveragePool", "GlobalMaxPool")
+@read_rows(0)
 def global_pool(node: OnnxNode, inputs: list[Value]) -> Value:
     x = node.as_batched(inputs[0])
     dims = list(range(2, len(x.shape) + 1))

@@ -14,7 +14,7 @@ from torch import Tensor
 from ...humanize import count_noun
 from ...network.builder import NodeOutput, UnsupportedOperator
 from .. import limits
-from .values import DependentValue, OnnxNode, Value, drop_equal_rows, get_input, operator
+from .values import DependentValue, OnnxNode, Value, drop_equal_rows, get_input, operator, read_rows
 
 ValueShape = tuple[int, ...]
 
@@ -292,6 +292,7 @@ def _pad_axis(node: OnnxNode, value: Value, axis: int, padding: tuple[int, int],
 
 
 @operator("DepthToSpace", "SpaceToDepth")
+@read_rows(0)
 def depth_to_space(node: OnnxNode, inputs: list[Value]) -> Value:
     x, block = node.as_batched(inputs[0]), int(node.get_number("blocksize", 0))
     if len(x.shape) != 3 or block < 1:

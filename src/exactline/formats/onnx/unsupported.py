@@ -31,13 +31,23 @@ DISCONTINUOUS_OPERATORS = (
     *("Sign", "Round", "Floor", "Ceil", "ArgMax", "ArgMin", "Mod", "ThresholdedRelu", "Hardmax", "OneHot", "NonZero"),
     *("QuantizeLinear", "DynamicQuantizeLinear", "Binarizer", "Unique", "NonMaxSuppression"),
 )
-PRODUCT_OPERATORS = ("Attention", "ReduceProd", "ReduceSumSquare", "HardSwish", "LSTM", "GRU", "RNN", "CumProd")
+PRODUCT_OPERATORS = (
+    "Attention",
+    "ReduceProd",
+    "ReduceSumSquare",
+    "HardSwish",
+    "LSTM",
+    "GRU",
+    "CumProd",
+    "LinearAttention",
+)
 UNSUPPORTED_REASONS = {
     **dict.fromkeys(SMOOTH_OPERATORS, "is smooth, not piecewise linear"),
     **dict.fromkeys(NORM_OPERATORS, "is a norm of its input, or divides by one"),
     **dict.fromkeys(DISCONTINUOUS_OPERATORS, "is discontinuous"),
     **dict.fromkeys(PRODUCT_OPERATORS, MULTIPLIES_INPUTS),
     **dict.fromkeys(("If", "Loop", "Scan"), "is control flow that the input decides"),
+    "RNN": "applies an activation other than Relu",
 }
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import wraps
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -25,6 +26,7 @@ from ..graph_builder import OperatorRecorder
 from .tensors import make_damaged_error
 
 Shape: TypeAlias = tuple[int, ...]
+MAX_ROWS = 256  # of one point, for operators that expect a batch
 
 
 @dataclass(frozen=True)
@@ -253,6 +255,39 @@ def operator(*names: str) -> Callable[[OperatorReader], OperatorReader]:
         return function
 
     return register
+
+
+def read_rows(*row_inputs: int) -> Callable[[OperatorReader], OperatorReader]:
+    """Let a reader that expects a batch of one point take several rows that belong to the point.
+
+    Args:
+        row_inputs: the inputs that have one entry for each row, the data among them.
+    """
+
+    def decorate(read: OperatorReader) -> OperatorReader:
+        @wraps(read)
+        def read_each(node: OnnxNode, inputs: list[Value]) -> Any:
+            with_rows = [i for i in row_inputs if get_input(inputs, i) is not None]
+            counts = {v.shape[0] for v in (inputs[i] for i in with_rows) if v.shape}
+            data = inputs[0]
+            has_rows = isinstance(data, DependentValue) and not data.has_batch_dim
+            if not has_rows or len(counts) != 1 or counts == {1}:
+                return read(node, inputs)
+            node.recorder.has_rows = True
+            (count,) = counts
+            if count > MAX_ROWS:
+                raise UnsupportedOperator(f"has {count:,} rows in one point; only {MAX_ROWS} are supported")
+            rows: list[Value] = []
+            for row in range(count):
+                chosen = list(inputs)
+                for i in with_rows:
+                    chosen[i] = node.rearrange([inputs[i]], lambda x, row=row: x[row : row + 1], "row")
+                rows.append(read(node, chosen))
+            return node.rearrange(rows, lambda *xs: torch.cat(xs), "rows")
+
+        return read_each
+
+    return decorate
 
 
 def get_input(inputs: list[Value], index: int) -> Value:
