@@ -66,6 +66,9 @@ Operator sets {OLDEST_OPSET} to {NEWEST_OPSET}. Files are read operator by opera
 in them is executed. Some operators are read only if they act on constants, as in the shape computations that exporters
 leave in a file. `If`, `Loop` and `Scan` are read where no condition and no number of rounds depends on the input; the
 rounds are read one after another.
+
+An operator that ONNX defines by others, such as `Attention` or `LayerNormalization`, and a function in the file itself
+are read through their definitions: `Attention` is linear in its values where queries and keys are constant.
 """
 
 NOT = """## Refused
@@ -97,6 +100,8 @@ ONNX_GROUPS = {  # ONNX rules by their module
     "affine": "products and BatchNormalization",
     "arithmetic": "by element, and reductions",
     "linear": "further linear operators",
+    "fourier": "Fourier transforms",
+    "recurrent": "recurrent, with the activation Relu",
     "pools": "pools, TopK",
     "resize": "interpolation",
     "regions": "pools of constant boxes",
@@ -104,7 +109,8 @@ ONNX_GROUPS = {  # ONNX rules by their module
     "quantized": "quantised weights",
     "shapes": "shapes",
 }
-CONSTANT_RULES = ("fold_constant", "modulo", "power")  # ONNX rules that need constants; a power may have exponent 1
+# ONNX rules that need constants; a power may have exponent 1, and the scale of a normalization may depend on the input
+CONSTANT_RULES = ("fold_constant", "modulo", "power", "instance_norm")
 SMOOTH_RULES = ("smooth", "softmax")  # ONNX rules of tails
 TORCH_MODULES = ("affine", "shape", "pointwise", "maximum", "smooth")  # every module of torch rules has its tables
 

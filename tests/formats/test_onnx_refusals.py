@@ -161,3 +161,97 @@ def test_control_flow_with_several_outputs_is_named_alone():
         w=np.ones((4, 1), np.float32),
     )
     assert refuse(model) == ["a: If"]
+
+
+def test_the_last_smooth_operator_after_a_refused_one_is_no_offence():
+    """A recurrent network that ends in a sigmoid and a Squeeze."""
+    nodes = [node("GRU", "x w r", "h last"), node("Sigmoid", "last", "s"), node("Squeeze", "s", "y")]
+    constants = {"w": np.zeros((1, 6, 4)), "r": np.zeros((1, 6, 2))}
+    assert refuse(make_model(nodes, (1, 1, 4), **constants)) == ["h: GRU"]
+    used = [*nodes[:2], node("ReduceMean", "s", "y")]
+    assert refuse(make_model(used, (1, 1, 4), **constants)) == ["h: GRU", "s: Sigmoid"]
+
+
+def test_a_branch_that_an_unknown_shape_decides_is_no_offence():
+    """An exporter's Squeeze: only if the dimension has size 1."""
+    squeeze = make_model([node("Squeeze", "s", "t")], outputs=("t",)).graph
+    keep = make_model([node("Identity", "s", "k")], outputs=("k",)).graph
+    for branch in (squeeze, keep):
+        del branch.input[:]
+    nodes = [
+        node("GRU", "x w r", "h last"),
+        node("Sigmoid", "last", "s"),
+        node("Shape", "s", "shape"),
+        node("Gather", "shape zero", "size"),
+        node("Equal", "size one", "c"),
+        helper.make_node("If", ["c"], ["q"], name="q", then_branch=squeeze, else_branch=keep),
+    ]
+    constants = {"w": np.zeros((1, 6, 4)), "r": np.zeros((1, 6, 2)), "zero": np.array(0), "one": np.array(1)}
+    assert refuse(make_model(nodes, (1, 1, 4), ("q",), **constants)) == ["h: GRU"]
+    used = [*nodes, node("ReduceMean", "q", "y")]
+    assert refuse(make_model(used, (1, 1, 4), **constants)) == ["h: GRU", "s: Sigmoid"]
+
+
+def test_both_branches_that_the_input_decides_are_judged():
+    branches = [make_model([node(kind, "x", kind)], outputs=(kind,)).graph for kind in ("Exp", "Relu")]
+    for branch in branches:
+        del branch.input[:]
+    flow = helper.make_node("If", ["c"], ["y"], name="flow", then_branch=branches[0], else_branch=branches[1])
+    model = make_model([node("Equal", "rate one", "c"), flow], one=np.array(1))
+    model.graph.input.append(helper.make_tensor_value_info("rate", TensorProto.INT64, []))
+    assert refuse(model) == ["rate: Input", "flow: If", "flow/Exp: Exp"]
+
+
+def test_a_where_after_a_refused_node_is_no_offence():
+    """Elu as exporters write it: its two branches meet."""
+    nodes = [
+        node("Exp", "x", "e"),
+        node("Sub", "e one", "s"),
+        node("Less", "x zero", "c"),
+        node("Where", "c s x", "y"),
+    ]
+    assert refuse(make_model(nodes, zero=np.float32(0), one=np.float32(1))) == ["e: Exp"]
+
+
+def test_a_file_of_another_domain_is_not_damaged():
+    model = make_model([helper.make_node("Binarizer", ["x"], ["y"], name="y", domain="ai.onnx.ml")])
+    del model.opset_import[:]
+    model.opset_import.append(helper.make_opsetid("ai.onnx.ml", 3))
+    assert refuse(model) == ["y: Binarizer"]
+
+
+def test_an_output_that_is_constant_is_returned_beside_others_and_named_alone():
+    nodes = [node("Relu", "x", "y"), node("Neg", "c", "anchors")]
+    network = read(make_model(nodes, outputs=("y", "anchors"), c=np.float32([[1, 2], [3, 4]])))
+    first, second = network(torch.tensor([[1.0, -1, 2, -2], [0.0, 0, 0, 5]]))
+    assert first.tolist() == [[1, 0, 2, 0], [0, 0, 0, 5]]
+    assert second.tolist() == [[[-1, -2], [-3, -4]]] * 2
+    line = xl.restrict(network, torch.tensor([1.0, -1, 2, -2]), torch.tensor([-1.0, 1, 2, -2]))
+    assert line.alphas.tolist() == [0, 0.5, 1]
+    assert refuse(make_model([nodes[1]], outputs=("anchors",), c=np.float32([1]))) == ["anchors: output"]
+
+
+@pytest.mark.parametrize(
+    ("data_type", "packed", "numbers"),
+    [
+        (TensorProto.UINT4, [0x21, 0x0F], [1, 2, 15]),
+        (TensorProto.INT4, [0x2F, 0x08], [-1, 2, -8]),
+        (TensorProto.UINT2, [0b110100], [0, 1, 3]),
+        (TensorProto.INT2, [0b101101], [1, -1, -2]),
+        (TensorProto.FLOAT4E2M1, [0xF1, 0x03], [0.5, -6, 1.5]),
+        (TensorProto.FLOAT8E4M3FN, [0x38, 0xC0, 0x7E], [1, -2, 448]),
+        (TensorProto.FLOAT8E5M2, [0x3C, 0xC0, 0x7B], [1, -2, 57344]),
+        (TensorProto.FLOAT8E8M0, [127, 126, 128], [1, 0.5, 2]),
+    ],
+)
+@pytest.mark.parametrize("is_raw", [True, False])
+def test_weights_smaller_than_a_byte_are_read(data_type: int, packed: list[int], numbers: list[float], is_raw: bool):
+    tensor = TensorProto(name="q", data_type=data_type, dims=[3])
+    if is_raw:
+        tensor.raw_data = bytes(packed)
+    else:
+        tensor.int32_data.extend(packed)
+    nodes = [node("DequantizeLinear", "q s", "w"), node("Mul", "x w", "y")]
+    model = make_model(nodes, (1, 3), opset=21, s=np.float32(0.5))
+    model.graph.initializer.append(tensor)
+    assert read(model)(torch.ones(1, 3)).tolist() == [[n / 2 for n in numbers]]  # type: ignore[union-attr]

@@ -43,6 +43,7 @@ NOT_KNOWN = "is not known to be piecewise linear"
 MIXES_BATCH = "mixes the batch dimension"
 MOVES_BATCH = "moves or mixes the batch dimension"
 READS_BATCH_SIZE = "computes with the batch size"
+IS_INFINITE = "has a constant that is NaN or infinite"
 READS_UNINITIALIZED = "reads memory that torch.empty leaves uninitialized"
 
 
@@ -201,6 +202,8 @@ class GraphBuilder:
             return scalar_functions.constant(node, float(value))
         if isinstance(value, Tensor) and value.numel() and node is not None:
             first = value.flatten()[0]
+            if bool(first.isinf()):
+                raise UnsupportedOperator(IS_INFINITE)
             if bool((value == first).all()):
                 return scalar_functions.constant(node, float(first))
         raise UnsupportedOperator("combines its inputs in a way that is not piecewise linear")

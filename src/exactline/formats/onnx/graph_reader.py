@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,8 +13,11 @@ from torch import Tensor
 
 from ...errors import FileError, NumberError, UnsupportedError
 from ...network.builder import (
+    IS_INFINITE,
     MULTIPLIES_INPUTS,
     MUST_BE_LAST,
+    NOT_KNOWN,
+    NodeOutput,
     SmoothOutput,
     UnsupportedOperator,
     UnusableValue,
@@ -24,7 +28,9 @@ from ...ops.base import Input
 from .. import limits
 from ..graph_builder import OperatorRecorder
 from .control_flow import CONTROL_FLOW, GRAPH_ATTRIBUTE, iterate_read_names, read_control_flow
+from .functions import MAX_DEPTH, find_function
 from .inputs import InputShapes
+from .recurrent import find_smooth_activation
 from .rejection import infer_shape
 from .tensors import FLOAT_TYPES, TensorReader, make_damaged_error
 from .unsupported import UNSUPPORTED_REASONS, explain_unsupported
@@ -40,6 +46,7 @@ TAIL_OPERATORS = {"softmax": "Softmax", "log_softmax": "LogSoftmax", "sigmoid": 
 TAKES_SMOOTH = (
     *("Identity", "Dropout", "Cast", "CastLike", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Shape", "Size"),
 )
+READS_SHAPE = ("Shape", "Size")  # which does not depend on the numbers
 MAX_JUDGED_NODES = 1000  # read in full after an unsupported node; further ones are judged by their type alone
 PRODUCTS = ("Mul", "MatMul", "Gemm", "Div", "Einsum")
 MISSING_OUTPUTS = {
@@ -59,29 +66,33 @@ class GraphReader:
         if self.batch_size > 1:
             note = f"the file is for a batch of {self.batch_size}, and is read for any number of points"
             self.recorder.graph.notes.append(note)
-        self.opset = self._read_opset(model)
+        self.versions = self._read_versions(model)  # of the operator sets, by domain
+        self.functions, self.depth = list(model.functions), 0  # those of the file; how many are being read
         self.values: dict[str, Value] = {"": None}
         self.after_rejection: set[str] = set()  # names of values that depend on an unsupported node
         self.number_problems: list[NumberError] = []
         self.judged_nodes = 0  # that depend on an unsupported node
         self.node_names: set[str] = set()  # of the nodes read so far
         self.folded_numbers = 0  # in all constants that nodes computed
+        graph_outputs = (o.name for o in self.graph.output)
+        self.read_names = {*graph_outputs, *(i for node in self.graph.node for i in iterate_read_names(node))}
         self.scope = ""  # the nodes around a subgraph, for the names of its nodes
         self.subgraph_nodes = 0  # read so far, in every round of a loop
 
-    def _read_opset(self, model: Any) -> int:
-        """The version of ONNX's own operators that the file uses."""
-        versions = [o.version for o in model.opset_import if o.domain in ONNX_DOMAINS]
-        if not versions:
+    def _read_versions(self, model: Any) -> dict[str, int]:
+        """The versions of the operator sets that the file uses, by domain; "" is ONNX's own."""
+        if not model.opset_import:
             raise make_damaged_error("The file does not specify its operator set.", self.where)
-        version = max(versions)
+        versions = {o.domain: o.version for o in model.opset_import}
+        own = [versions.pop(domain) for domain in ONNX_DOMAINS if domain in versions]
+        version = max(own, default=NEWEST_OPSET)  # a file may have operators of other domains alone
         if not OLDEST_OPSET <= version <= NEWEST_OPSET:
             raise UnsupportedError(
                 f"Operator set {version} is not supported.",
                 where=self.where,
                 hint=f"Convert the file to a set from {OLDEST_OPSET} to {NEWEST_OPSET}, with onnx.version_converter.",
             )
-        return version
+        return {**versions, "": version}
 
     def read_network(self) -> Network:
         """Read the network; see `read_onnx`."""
@@ -173,8 +184,22 @@ class GraphReader:
             if isinstance(value, ScalarFunction) and (value.is_boolean or value.find_jump() is not None):
                 self._report_jump(value)
                 value = UnusableValue("")
-            outputs.append(self._report_unusable(value) if isinstance(value, UnusableValue) else value)
-        return outputs
+            if isinstance(value, UnusableValue):  # a network may end in a smooth operator
+                value = UnusableValue("") if value.reason == MUST_BE_LAST else self._report_unusable(value)
+            outputs.append(value)
+        root = next((v for v in outputs if isinstance(v, NodeOutput)), None)
+        if root is None:
+            return outputs
+        return [self._add_constant(v, root) if isinstance(v, Tensor) else v for v in outputs]
+
+    def _add_constant(self, value: Tensor, root: NodeOutput) -> NodeOutput:
+        """A constant output beside others, as a node that takes nothing from ``root``."""
+        value = value.to(torch.float64)
+        if self.batch_size > 1 and value.dim() and len(value) == self.batch_size:
+            value = value[:1] if bool((value == value[:1]).all()) else value[None]
+        point = value if value.dim() and len(value) == 1 else value[None]
+        self.recorder.begin_node("constant")
+        return self.recorder.graph.rearrange(lambda _: point, [root], "constant")
 
     def _read_node(self, node: Any, number: int) -> None:
         """Read one node, and store the values of its outputs."""
@@ -185,7 +210,7 @@ class GraphReader:
         inputs = [self._find_value(i) for i in node.input]
         onnx_node = OnnxNode(
             recorder=self.recorder,
-            opset=self.opset,
+            opset=self.versions[""],
             op_type=node.op_type,
             name=name,
             attributes={},
@@ -196,16 +221,18 @@ class GraphReader:
         rejected_before = len(self.recorder.rejections)
         try:
             results = self._read_results(node, onnx_node, inputs)
-            follows_rejection |= node.op_type in CONTROL_FLOW and len(self.recorder.rejections) > rejected_before
+            follows_rejection |= len(self.recorder.rejections) > rejected_before  # in a subgraph or a function
         except UnsupportedOperator as problem:
             self._report_jumps(node, inputs)
             self.recorder.begin_node(_shorten(problem.path or name))
-            self.recorder.reject(TAIL_OPERATORS.get(problem.name, problem.name) or node.op_type, str(problem))
+            if node.op_type != "Where" or not follows_rejection:  # else its branches may meet, as those of Elu do
+                self.recorder.reject(TAIL_OPERATORS.get(problem.name, problem.name) or node.op_type, str(problem))
+            self._judge_branches(node, name)
             results, follows_rejection = self._replace_outputs(onnx_node, inputs, node.domain), True
         except NumberError as problem:
             self.number_problems.append(problem)
             self.recorder.begin_node(_shorten(name))
-            self.recorder.reject(node.op_type, "has a constant that is NaN or infinite")
+            self.recorder.reject(node.op_type, IS_INFINITE)
             results, follows_rejection = self._replace_outputs(onnx_node, inputs), True
         except FileError:
             if not follows_rejection:  # otherwise the shapes may be wrong, and the file sound
@@ -229,10 +256,14 @@ class GraphReader:
         Raises UnsupportedOperator where the node is not supported.
         """
         self.recorder.begin_node(_shorten(onnx_node.name))
-        read = OPERATORS.get(node.op_type) if node.domain in ONNX_DOMAINS else None
+        read = OPERATORS.get(node.op_type if node.domain in ONNX_DOMAINS else f"{node.domain}.{node.op_type}")
         unknown = [v.value for v in inputs if isinstance(v, DependentValue) and isinstance(v.value, UnusableValue)]
         self.judged_nodes += any(i in self.after_rejection for i in node.input)
+        if node.op_type == "If" and unknown and not unknown[0].depends_on_input:
+            return self._guess_branch(node, onnx_node)
         if unknown or self.judged_nodes > MAX_JUDGED_NODES:
+            if node.op_type == "RNN":
+                onnx_node.attributes.update({a.name: self._read_attribute(a, node.op_type) for a in node.attribute})
             return self._judge_unknown(onnx_node, inputs, unknown)
         if node.op_type not in TAKES_SMOOTH:
             inputs = [self._replace_smooth(v) for v in inputs]
@@ -240,7 +271,7 @@ class GraphReader:
         if node.op_type in CONTROL_FLOW and node.domain in ONNX_DOMAINS:
             return self._read_control_flow(node, onnx_node, inputs)
         if read is None:
-            raise UnsupportedOperator(explain_unsupported(node.op_type, node.domain))
+            return self._read_function(node, onnx_node, inputs)
         onnx_node.attributes.update({a.name: self._read_attribute(a, node.op_type) for a in node.attribute})
         if node.input and inputs[0] is None:
             raise onnx_node.make_error("An input is missing.")
@@ -281,6 +312,68 @@ class GraphReader:
         finally:
             self.values, self.scope = outer
         return outputs if len(self.recorder.rejections) == rejected_before else None
+
+    def _judge_branches(self, node: Any, name: str) -> None:
+        """Reject what is not supported in either branch of an If that the input decides."""
+        for attribute in node.attribute:
+            if node.op_type == "If" and attribute.type == GRAPH_ATTRIBUTE and not attribute.g.input:
+                with suppress(FileError):  # a branch may fit some shapes only
+                    self._read_subgraph(attribute.g, [], f"{name}/")
+
+    def _guess_branch(self, node: Any, onnx_node: OnnxNode) -> Sequence[Value]:
+        """The outputs of an If that an unknown shape decides: those of a branch in which nothing is rejected."""
+        rejections = dict(self.recorder.rejections)
+        for attribute in node.attribute:
+            if attribute.type == GRAPH_ATTRIBUTE and not attribute.g.input:
+                with suppress(FileError):  # a branch may fit some shapes only
+                    outputs = self._read_subgraph(attribute.g, [], f"{onnx_node.name}/")
+                    if outputs is not None:
+                        self.recorder.rejections = rejections
+                        return outputs
+        return [DependentValue(UnusableValue(""), (), False)] * onnx_node.output_count
+
+    def _read_function(self, node: Any, onnx_node: OnnxNode, inputs: list[Value]) -> Sequence[Value]:
+        """The values of the outputs of a node that is made of other operators.
+
+        Raises UnsupportedOperator where there is no such function, or where ONNX defines it by operators that are not
+        supported; those of a function in the file are rejected by themselves.
+        """
+        reason = explain_unsupported(node.op_type, node.domain)
+        used = [
+            k for k, name in enumerate(node.output) if name and (self.depth or self.scope or name in self.read_names)
+        ]
+        depends = all(_depends_on_input(v) for v in inputs if v is not None)
+        is_hopeless = node.op_type in UNSUPPORTED_REASONS and depends and 0 in used
+        body = None if is_hopeless else find_function(node, self.functions, self.versions, inputs, used)
+        if body is None:
+            raise UnsupportedOperator(reason)
+        if self.depth >= MAX_DEPTH or len(inputs) > len(body.graph.input):
+            raise onnx_node.make_error("Its function calls itself, or has fewer inputs than the node.")
+        rejections, notes = dict(self.recorder.rejections), list(self.recorder.graph.notes)
+        problems, missing = list(self.number_problems), len(body.graph.input) - len(inputs)
+        outer = (self.values, self.versions, self.after_rejection)
+        names = [i.name for i in body.graph.input]
+        after = {n for n, source in zip(names, node.input, strict=False) if source in self.after_rejection}
+        self.values, self.versions, self.after_rejection = {"": None}, body.versions, after
+        self.depth += 1
+        try:
+            results = self._read_subgraph(body.graph, [*inputs, *[None] * missing], onnx_node.name + "/")
+        except (FileError, UnsupportedError):
+            if body.is_in_file:
+                raise
+            results = None
+        finally:
+            self.values, self.versions, self.after_rejection = outer
+            self.depth -= 1
+        if results is None and not body.is_in_file:
+            new = [line.partition(": ")[2] for line in self.recorder.rejections if line not in rejections]
+            self.recorder.rejections, self.recorder.graph.notes[:] = rejections, notes
+            self.number_problems = problems
+            raise UnsupportedOperator(_explain_function(reason, new))
+        unknown = DependentValue(UnusableValue(""), (), False)
+        found = [unknown] * len(body.used_outputs) if results is None else results
+        by_number = dict(zip(body.used_outputs, found, strict=True))
+        return [by_number.get(k, unknown) for k in range(onnx_node.output_count)]
 
     def _report_jumps(self, node: Any, inputs: list[Value]) -> None:
         """Reject the sources of discontinuous functions that an unsupported operator takes."""
@@ -346,6 +439,8 @@ class GraphReader:
         is_known = all(not isinstance(v, DependentValue) or not isinstance(v.value, UnusableValue) for v in inputs)
         shape = infer_shape(node, inputs) if depends and is_known and domain in ONNX_DOMAINS else None
         if shape is not None and results:
+            if self.batch_size > 1 and shape[:1] == (self.batch_size,):
+                shape = (1, *shape[1:])
             results[0] = self._make_placeholder(shape)
         return results
 
@@ -356,12 +451,18 @@ class GraphReader:
 
     def _judge_unknown(self, node: OnnxNode, inputs: list[Value], unknown: list[UnusableValue]) -> Sequence[Value]:
         """Judge a node of inputs whose shapes are not known by its type alone; its outputs are unknown too."""
+        if node.op_type in READS_SHAPE:
+            return [DependentValue(UnusableValue("", depends_on_input=False), (), False)]
+        data = inputs[0].value if inputs and isinstance(inputs[0], DependentValue) else None
+        if node.op_type in TAKES_SMOOTH and isinstance(data, UnusableValue):
+            return [inputs[0]] * node.output_count
         for value in unknown:
             self._report_unusable(value)
         if node.op_type not in TAKES_SMOOTH:
             inputs = [self._replace_smooth(v) for v in inputs]
         self.recorder.begin_node(_shorten(node.name))
-        if node.op_type in UNSUPPORTED_REASONS and not self._has_constant_conditions(node, inputs):
+        is_relu = node.op_type == "RNN" and find_smooth_activation(node) is None
+        if node.op_type in UNSUPPORTED_REASONS and not is_relu and not self._has_constant_conditions(node, inputs):
             raise UnsupportedOperator(UNSUPPORTED_REASONS[node.op_type])
         if node.op_type in PRODUCTS and sum(_depends_on_input(v) for v in inputs) > 1:
             raise UnsupportedOperator(MULTIPLIES_INPUTS)
@@ -423,6 +524,14 @@ def _depends_on_input(value: Value) -> bool:
     if not isinstance(value, DependentValue):
         return False
     return not isinstance(value.value, UnusableValue) or value.value.depends_on_input
+
+
+def _explain_function(reason: str, rejected: Sequence[str]) -> str:
+    """The reason why an operator is not supported: its own, or that of the first operator that it is made of."""
+    if reason != NOT_KNOWN or not rejected:
+        return reason
+    op_type, _, inner = rejected[0].partition(" ")
+    return f"contains {op_type}, which {inner}"
 
 
 def _shorten(name: str) -> str:
