@@ -235,6 +235,13 @@ def test_an_array_of_another_size_needs_the_option(tmp_path):
     assert read_point(last, (3, 32, 32), resize=True, layout="hwc").shape == (3, 32, 32)
 
 
+def test_a_layout_that_one_of_the_points_does_not_have_is_refused_with_that_reason(tmp_path):
+    file = saved(tmp_path / "first.npy", np.zeros((3, 32, 32)))
+    with pytest.raises(LineError, match=r"With --layout hwc the point of shape \(3, 32, 32\) has 32 channels") as error:
+        read_point(file, (3, 32, 32), layout="hwc")
+    assert "this one has its channels first" in error.value.hint
+
+
 def test_arrays_are_not_recoloured(tmp_path):
     with pytest.raises(LineError) as error:
         read_point(saved(tmp_path / "grey.npy", np.zeros((32, 32))), (3, 32, 32), resize=True)

@@ -189,3 +189,18 @@ def test_distributed_data_parallel_is_unwrapped():
         assert torch.equal(xl.restrict(wrapped, START, END).values, xl.restrict(model, START, END).values)
     finally:
         torch.distributed.destroy_process_group()
+
+
+@pytest.mark.parametrize("name", ["sum", "mean", "max", "min"])
+def test_a_number_of_the_whole_batch_mixes_its_points(name: str):
+    model = torch.nn.Sequential(torch.nn.ReLU())
+    model.forward = lambda x: getattr(x, name)()
+    with pytest.raises(xl.UnsupportedError) as caught:
+        xl.restrict(model, torch.zeros(3), torch.ones(3))
+    assert caught.value.nodes == (f"{name} mixes the batch dimension",)
+
+
+def test_a_path_is_no_model_but_load_reads_it():
+    with pytest.raises(xl.ArgumentError) as caught:
+        xl.restrict("net.onnx", torch.zeros(3), torch.ones(3))  # type: ignore[arg-type]
+    assert "exactline.load(path)" in caught.value.hint

@@ -171,7 +171,15 @@ def _arrange_image(
     elif pixels.ndim == 3:
         pixels = np.moveaxis(pixels, 2, 0) if source == "hwc" else pixels
     if pixels.ndim != 3 or pixels.shape[0] != channels:
-        raise _shape_error(actual, shape, where, _suggest_layout(dims, shape, channels, options))
+        hint = _suggest_layout(dims, shape, channels, options)
+        if options.layout is None or pixels.ndim != 3:
+            raise _shape_error(actual, shape, where, hint)
+        raise LineError(
+            f"With --layout {options.layout} the point of shape {actual} has {count_noun(len(pixels), 'channel')}; "
+            f"the network takes {channels}.",
+            where=where,
+            hint=hint,
+        )
     if options.layout is not None and layout not in (source, "hw"):
         point.conversions.append(f"turned from ({', '.join(source.upper())}) to ({', '.join(layout.upper())})")
     if pixels.shape[1:] != (height, width):
@@ -188,6 +196,11 @@ def _suggest_layout(dims: Shape, shape: Shape, channels: int, options: PointOpti
         layout = "hwc" if dims[2] == channels else "chw"
         resize = "" if prod(dims) == prod(shape) else " --resize"
         return f"Say where its channels are with --layout {layout}{resize}."
+    if options.layout is not None and len(dims) == 3 and channels in (dims[0], dims[2]):
+        first = "first" if options.layout == "hwc" else "last"
+        return (
+            f"--layout {options.layout} holds for both points, and this one has its channels {first}: store them alike."
+        )
     if len(dims) in (2, 3):
         return f"Give an array with {count_noun(channels, 'channel')}: arrays are not recoloured."
     return f"Give {prod(shape):,} numbers."

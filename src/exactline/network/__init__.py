@@ -5,6 +5,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from os import PathLike
 from typing import Any
 
 import torch
@@ -109,7 +110,9 @@ def unwrap_model(model: Any) -> nn.Module:
     raise ArgumentError(
         f"A model must be a module, an exported program or a Network, not {type(model).__name__}.",
         where="argument model",
-        hint="Give a torch.nn.Module.",
+        hint="Read a file with exactline.load(path)."
+        if isinstance(model, (str, PathLike))
+        else "Give a torch.nn.Module.",
     )
 
 

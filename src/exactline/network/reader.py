@@ -17,6 +17,7 @@ from .aten import RULES, SHAPE_OPERATORS, UNSUPPORTED_REASONS
 from .aten.registry import bind_arguments, iterate_leaves
 from .aten.shape import identity
 from .builder import (
+    MIXES_BATCH,
     MOVES_BATCH,
     MULTIPLIES_INPUTS,
     MUST_BE_LAST,
@@ -240,7 +241,9 @@ class ProgramReader:
         if rule is None or not qualified.startswith("aten::"):
             custom = RULES.get(qualified)
             if custom is None:
-                raise UnsupportedOperator(UNSUPPORTED_REASONS.get(name, NOT_KNOWN))
+                value = node.meta.get("val")  # a single number of a batch, as x.sum() is, mixes all of its points
+                reason = MIXES_BATCH if isinstance(value, Tensor) and value.dim() == 0 else NOT_KNOWN
+                raise UnsupportedOperator(UNSUPPORTED_REASONS.get(name, reason))
             rule = custom
         bound = bind_arguments(target, args, kwargs)
         may_read_size = name in SHAPE_OPERATORS or f"{name}.{target._overloadname}" in SHAPE_OPERATORS
