@@ -102,7 +102,7 @@ ONNX_GROUPS = {  # ONNX rules by their module
     "linear": "further linear operators",
     "fourier": "Fourier transforms",
     "recurrent": "recurrent, with the activation Relu",
-    "pools": "pools, TopK",
+    "pools": "pools (`LpPool` with p = 1), TopK",
     "resize": "interpolation",
     "regions": "pools of constant boxes",
     "gathering": "by constant indices",

@@ -227,7 +227,8 @@ def _changes() -> dict[str, tuple[Callable[[ModelProto], Any], str, str]]:
         "op-dunder": (_named("node", 1, "op_type", "__class__"), odd, "__class__"),
         "domain": (_named("node", 1, "domain", "com.example"), odd, "com.example"),
         "domain-ml": (_named("node", 1, "domain", "ai.onnx.ml"), odd, "ai.onnx.ml"),
-        "function": (_function, odd, "mine"),
+        "function": (_function("Exp"), odd, "/c: Exp"),
+        "function-endless": (_function("F", "mine"), bad, "calls itself"),
         "name-long": (_named("node", 2, "output", "y" * 5000), bad, "characters of a name"),
         "name-odd": (_named("node", 1, "op_type", "R\x1b[31m\u202e\n" * 20), odd, "not known to be piecewise linear"),
         "weight-wide": (lambda m: m.graph.initializer[1].CopyFrom(const("b", [1.0] * 7, np.float32)), bad, ""),
@@ -257,10 +258,15 @@ def _clear_type(m: ModelProto) -> None:
     m.graph.input[0].ClearField("type")
 
 
-def _function(m: ModelProto) -> None:
-    inside = helper.make_function("mine", "F", ["a"], ["c"], [node("Relu", "a", "c")], [helper.make_opsetid("", 13)])
-    m.functions.append(inside)
-    m.graph.node[1].op_type, m.graph.node[1].domain = "F", "mine"
+def _function(kind: str, domain: str = "") -> Callable[[ModelProto], Any]:
+    """Replace a node by a function of one operator."""
+
+    def change(m: ModelProto) -> None:
+        inside = helper.make_node(kind, ["a"], ["c"], domain=domain)
+        m.functions.append(helper.make_function("mine", "F", ["a"], ["c"], [inside], [helper.make_opsetid("", 13)]))
+        m.graph.node[1].op_type, m.graph.node[1].domain = "F", "mine"
+
+    return change
 
 
 def _tensors() -> Iterator[Bad]:
@@ -288,7 +294,8 @@ def _tensors() -> Iterator[Bad]:
         "type-99": ({"dims": [3, 2], "data_type": 99, "raw_data": raw}, "UnsupportedError", "element type 99"),
         "string": ({"dims": [2], "data_type": 8, "string_data": [b"a", b"b"]}, "UnsupportedError", "element type 8"),
         "complex": ({"dims": [1], "data_type": 14, "float_data": [1, 2]}, "UnsupportedError", "element type 14"),
-        "float8": ({"dims": [6], "data_type": 17, "raw_data": b"123456"}, "UnsupportedError", "element type 17"),
+        "float8": ({"dims": [3, 2], "data_type": 17, "raw_data": b"12345"}, "FileError", "need 6 bytes"),
+        "int4": ({"dims": [3, 2], "data_type": 22, "raw_data": b"1234"}, "FileError", "need 3 bytes"),
         "listed-short": (
             {"dims": [3, 2], "data_type": 1, "float_data": [1.0] * 5},
             "FileError",

@@ -23,8 +23,10 @@ from onnx.reference import ReferenceEvaluator
 
 from exactline.errors import ExactlineError
 from exactline.formats.onnx import read_onnx
+from exactline.network import Network
 
 FLOAT_TYPES = (1, 10, 11, 16)  # TensorProto.DataType
+NUMPY_TYPES = {1: np.float32, 10: np.float16, 11: np.float64}
 PROBED_POINTS = 65  # on each line, in float64
 PROBED_LINES = 1
 PROBED_ELEMENTS = 40  # of the outputs
@@ -156,24 +158,65 @@ def _classify_element(at: Callable[[float], float], values: np.ndarray[Any, Any]
     return OTHER if abs(above - below) > JUMP * spread else PIECEWISE_LINEAR
 
 
-def try_to_read(test: NodeTest, shape: tuple[int, ...] | None = None) -> str:
+def read_test(test: NodeTest) -> Network:
+    """Read a test; one of a batch whose points are mixed, as one point."""
+    data = test.model.SerializeToString()
+    try:
+        return read_onnx(data, test.name, folder=None)
+    except ExactlineError as problem:
+        if "are mixed" not in problem.problem:
+            raise
+        return read_onnx(data, test.name, folder=None, shape=test.point.shape)
+
+
+def try_to_read(test: NodeTest) -> str:
     """Read a test and compare it with the stored outputs; an empty text where they agree, otherwise the problem."""
     try:
-        network = read_onnx(test.model.SerializeToString(), test.name, folder=None, shape=shape)
+        network = read_test(test)
     except ExactlineError as problem:
-        if "are mixed" in problem.problem:
-            return try_to_read(test, test.point.shape)
         nodes = getattr(problem, "nodes", ())
         return f"{type(problem).__name__}: {'; '.join(nodes) if nodes else str(problem).splitlines()[0]}"
-    found = network(torch.tensor(test.point).reshape(-1, *network.input_shape), tail=True)  # type: ignore[arg-type]
-    for value, stored in zip(found if isinstance(found, tuple) else (found,), test.outputs, strict=True):
-        if value.numel() != stored.size:
-            return f"differs in shape: {tuple(value.shape)} and {stored.shape}"
-        elem = test.model.graph.output[0].type.tensor_type.elem_type
-        close = {"rtol": 3e-2 if elem in (10, 16) else test.rtol, "atol": 3e-2 if elem in (10, 16) else 1e-5}
+    return _compare(network, test, test.point, test.outputs, 1e-5)
+
+
+def compare_elsewhere(test: NodeTest) -> str:
+    """Compare a test that is read with ONNX's reference at a random point; an empty text where they agree.
+
+    A test that the reference cannot run, or whose input has a type that NumPy lacks, is passed over.
+    """
+    kind = NUMPY_TYPES.get(test.model.graph.input[0].type.tensor_type.elem_type)
+    try:
+        network = read_test(test)
+    except ExactlineError:
+        return ""
+    point = np.random.default_rng(5).standard_normal(test.point.shape).astype(kind or np.float32)
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        try:
+            outputs = ReferenceEvaluator(test.model).run(None, {test.model.graph.input[0].name: point})
+        except Exception:  # noqa: BLE001  (the reference fails in many ways)
+            return ""
+    expected = tuple(np.asarray(output, dtype=np.float64) for output in outputs)
+    return "" if kind is None else _compare(network, test, point.astype(np.float64), expected, 1e-4)
+
+
+def _compare(
+    network: Network,
+    test: NodeTest,
+    point: np.ndarray[Any, Any],
+    expected: tuple[np.ndarray[Any, Any], ...],
+    tolerance: float,
+) -> str:
+    """Compare a network with the expected outputs at a point; an empty text where they agree."""
+    found = network(torch.tensor(point).reshape(-1, *network.input_shape), tail=True)  # type: ignore[arg-type]
+    kinds = [o.type.tensor_type.elem_type for o in test.model.graph.output]
+    rtol, atol = (3e-2, 3e-2) if {10, 16} & set(kinds) else (max(test.rtol, tolerance), tolerance)
+    for value, wanted in zip(found if isinstance(found, tuple) else (found,), expected, strict=True):
+        if value.numel() != wanted.size:
+            return f"differs in shape: {tuple(value.shape)} and {wanted.shape}"
         numbers = value.numpy().reshape(-1)
-        if not np.allclose(numbers, stored.reshape(-1), equal_nan=True, **close):
-            return f"differs by {np.nanmax(np.abs(numbers - stored.reshape(-1))):.2g}"
+        if not np.allclose(numbers, wanted.reshape(-1), rtol=rtol, atol=atol, equal_nan=True):
+            return f"differs by {np.nanmax(np.abs(numbers - wanted.reshape(-1))):.2g}"
     return ""
 
 

@@ -602,6 +602,10 @@ add(
 )
 
 
+add("LpPool", J, lambda d, x: d.node("LpPool", [x], kernel_shape=[3, 2], pads=[1, 0, 1, 1], strides=[2, 1], p=1))
+add("GlobalLpPool", J, lambda d, x: d.node("GlobalLpPool", [x], p=1), before=22)
+
+
 def recurrent(direction: str) -> Draw:
     def draw(d: Draft, x: str) -> str:
         count = 2 if direction == "bidirectional" else 1

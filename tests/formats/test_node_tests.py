@@ -7,7 +7,7 @@ from collections import Counter
 import onnx
 import pytest
 
-from tests.formats.node_tests import NodeTest, classify, collect, run_all
+from tests.formats.node_tests import NodeTest, classify, collect, compare_elsewhere, run_all
 
 SMOOTH = "is smooth"
 NORM = "is a norm of its input, or divides by one"
@@ -82,6 +82,12 @@ def test_what_is_not_read_is_not_piecewise_linear():
         assert unread == {name: count for name, (count, _) in UNREAD.items()}
         assert len(outcomes) - unread.total() == READ
         assert (len(collect()), len(collect()) - len(outcomes)) == (ALL, WITHOUT_REAL_TENSORS)
+
+
+@pytest.mark.slow
+def test_what_is_read_agrees_with_the_reference_elsewhere():
+    problems = {(t.name, t.model.graph.input[0].name): compare_elsewhere(t) for ts in collect().values() for t in ts}
+    assert not {test: problem for test, problem in problems.items() if problem}
 
 
 @pytest.mark.slow

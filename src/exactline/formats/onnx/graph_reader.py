@@ -81,10 +81,10 @@ class GraphReader:
 
     def _read_versions(self, model: Any) -> dict[str, int]:
         """The versions of the operator sets that the file uses, by domain; "" is ONNX's own."""
-        if not model.opset_import:
-            raise make_damaged_error("The file does not specify its operator set.", self.where)
         versions = {o.domain: o.version for o in model.opset_import}
         own = [versions.pop(domain) for domain in ONNX_DOMAINS if domain in versions]
+        if not own and any(node.domain in ONNX_DOMAINS for node in model.graph.node):
+            raise make_damaged_error("The file does not specify its operator set.", self.where)
         version = max(own, default=NEWEST_OPSET)  # a file may have operators of other domains alone
         if not OLDEST_OPSET <= version <= NEWEST_OPSET:
             raise UnsupportedError(

@@ -12,6 +12,8 @@ from ...network.builder import NodeOutput, UnsupportedOperator
 from ...ops import windows
 from ...ops.maximum import Maximum
 from .. import limits
+from .arithmetic import elementwise
+from .unsupported import explain_unsupported
 from .values import OnnxNode, Value, operator, read_rows
 from .windows import compute_pool_sizes, resolve_padding
 
@@ -52,6 +54,17 @@ class _PoolSettings:
         return self.before == self.after and at_most_half
 
     @property
+    def window_ends(self) -> list[int]:
+        """How far the last window reaches beyond the input."""
+        sizes = (self.out, self.strides, self.kernel, self.dilations, self.size, self.before)
+        return [max(0, (o - 1) * s + (k - 1) * d + 1 - n - p) for o, s, k, d, n, p in zip(*sizes, strict=True)]
+
+    @property
+    def window_pads(self) -> list[int]:
+        """The padding that all windows need, in torch's order: the last dimension first."""
+        return [p for pair in zip(reversed(self.before), reversed(self.window_ends), strict=True) for p in pair]
+
+    @property
     def window_table(self) -> Tensor:
         """(windows, elements) flat positions in one channel; -1 in a window of padding only."""
         return windows.pool_windows(self.size, self.out, self.kernel, self.strides, self.before, self.dilations)
@@ -89,28 +102,41 @@ def average_pool(node: OnnxNode, inputs: list[Value]) -> Value:
         output = node.call(f"avg_pool{spatial}d", x, pool.kernel, pool.strides, pool.before, pool.ceil, include)
         if list(output.shape[1:]) == pool.out:
             return node.make_batched(output)
-    # the sum over each window, as a convolution, divided by the number of elements that count
-    window_ends = [  # how far the last window reaches beyond the input
-        max(0, (o - 1) * s + (k - 1) * d + 1 - n - p)
-        for o, s, k, d, n, p in zip(
-            pool.out, pool.strides, pool.kernel, pool.dilations, pool.size, pool.before, strict=True
-        )
-    ]
-    pads = [p for pair in zip(reversed(pool.before), reversed(window_ends), strict=True) for p in pair]
-    padded = node.call("constant_pad_nd", x, pads, 0.0) if any(pads) else x
-    ones = torch.ones(x.shape[0], 1, *pool.kernel, dtype=torch.float64)
-    settings: list[Any] = [pool.strides, [0] * spatial, pool.dilations]
-    sums = node.call(f"conv{spatial}d", padded, ones, None, *settings, x.shape[0])
+    # the sum over each window divided by the number of elements that count
     counted = torch.ones(1, 1, *pool.size, dtype=torch.float64)  # 1 for each element that counts
     if include:  # padding counts, but what ceil_mode adds after it does not
         both = [p for pair in zip(reversed(pool.before), reversed(pool.after), strict=True) for p in pair]
         counted = torch.nn.functional.pad(counted, both, value=1.0)
-        rest = [v for q, r in zip(reversed(pool.after), reversed(window_ends), strict=True) for v in (0, r - q)]
-        counted = torch.nn.functional.pad(counted, rest)
+        rest = zip(reversed(pool.after), reversed(pool.window_ends), strict=True)
+        counted = torch.nn.functional.pad(counted, [v for q, r in rest for v in (0, r - q)])
     else:
-        counted = torch.nn.functional.pad(counted, pads)
-    counts = node.call(f"conv{spatial}d", counted, ones[:1], None, *settings, 1)
-    return node.make_batched(node.call("div.Tensor", sums, counts))
+        counted = torch.nn.functional.pad(counted, pool.window_pads)
+    return node.make_batched(node.call("div.Tensor", _sum_windows(node, x, pool), _convolve(node, counted, pool, 1)))
+
+
+@operator("LpPool", "GlobalLpPool")
+@read_rows(0)
+def lp_pool(node: OnnxNode, inputs: list[Value]) -> Value:
+    if node.get_number("p", 2) != 1:
+        raise UnsupportedOperator(explain_unsupported(node.op_type, ""))
+    x = node.as_batched(elementwise(node, "abs", inputs[0]))
+    if node.op_type == "GlobalLpPool":
+        return node.make_batched(node.call("sum.dim_IntList", x, list(range(2, len(x.shape) + 1)), keepdim=True))
+    return node.make_batched(_sum_windows(node, x, _PoolSettings(node, x)))
+
+
+def _sum_windows(node: OnnxNode, x: NodeOutput, pool: _PoolSettings) -> NodeOutput:
+    """The sum over each window."""
+    padded = node.call("constant_pad_nd", x, pool.window_pads, 0.0) if any(pool.window_pads) else x
+    return _convolve(node, padded, pool, x.shape[0])
+
+
+def _convolve(node: OnnxNode, x: NodeOutput | Tensor, pool: _PoolSettings, channels: int) -> Any:
+    """The sums over windows as a convolution with ones."""
+    spatial = len(pool.kernel)
+    ones = torch.ones(channels, 1, *pool.kernel, dtype=torch.float64)
+    settings: list[Any] = [pool.strides, [0] * spatial, pool.dilations]
+    return node.call(f"conv{spatial}d", x, ones, None, *settings, channels)
 
 
 @operator("GlobalAveragePool", "GlobalMaxPool")
