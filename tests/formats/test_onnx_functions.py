@@ -65,6 +65,11 @@ def test_a_refusal_names_the_node_inside_a_function_of_the_file():
     with pytest.raises(xl.UnsupportedError) as caught:
         read(model)
     assert caught.value.nodes == ("first/act/exp: Exp is smooth, not piecewise linear",)
+    model.graph.node.insert(0, helper.make_node("Mystery", ["x"], ["m"], name="mystery"))
+    model.graph.node[1].input[0] = "m"  # of unknown shape
+    with pytest.raises(xl.UnsupportedError) as caught:
+        read(model)
+    assert [line.split(": ")[0] for line in caught.value.nodes] == ["mystery", "first/act/exp"]
 
 
 def test_a_function_that_calls_itself_is_damaged():

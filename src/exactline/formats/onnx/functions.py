@@ -26,6 +26,11 @@ class FunctionBody:
     is_in_file: bool  # whether the file defines it
 
 
+def is_function_in(functions: Sequence[Any], node: Any) -> bool:
+    """Whether a node calls one of the functions of the file."""
+    return any((f.domain, f.name, f.overload) == (node.domain, node.op_type, node.overload) for f in functions)
+
+
 def find_function(
     node: Any, functions: Sequence[Any], versions: Mapping[str, int], inputs: Sequence[Value], used: Sequence[int]
 ) -> FunctionBody | None:
@@ -39,7 +44,7 @@ def find_function(
         used: the numbers of the node's outputs that are used.
     """
     for function in functions:
-        if (function.domain, function.name, function.overload) == (node.domain, node.op_type, node.overload):
+        if is_function_in([function], node):
             return _make_body(function, node, versions, used, True)
     function = _find_in_specification(node, versions, inputs)
     return None if function is None else _make_body(function, node, versions, used, False)

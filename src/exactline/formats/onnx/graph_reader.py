@@ -14,46 +14,29 @@ from torch import Tensor
 from ...errors import FileError, NumberError, UnsupportedError
 from ...network.builder import (
     IS_INFINITE,
-    MULTIPLIES_INPUTS,
     MUST_BE_LAST,
     NOT_KNOWN,
     NodeOutput,
-    SmoothOutput,
     UnsupportedOperator,
     UnusableValue,
 )
 from ...network.graph import Network
 from ...network.scalar_functions import ScalarFunction, SourceOperator
-from ...ops.base import Input
 from .. import limits
 from ..graph_builder import OperatorRecorder
 from .control_flow import CONTROL_FLOW, GRAPH_ATTRIBUTE, iterate_read_names, read_control_flow
-from .functions import MAX_DEPTH, find_function
+from .functions import MAX_DEPTH, FunctionBody, find_function, is_function_in
 from .inputs import InputShapes
-from .recurrent import find_smooth_activation
-from .rejection import infer_shape
+from .judge import ONNX_DOMAINS, TAIL_OPERATORS, TAKES_SMOOTH, Judge, depends_on_input, shorten_name
 from .tensors import FLOAT_TYPES, TensorReader, make_damaged_error
 from .unsupported import UNSUPPORTED_REASONS, explain_unsupported
-from .values import OPERATORS, ConstantData, DependentValue, OnnxNode, OperatorReader, Shape, Value
+from .values import OPERATORS, ConstantData, DependentValue, OnnxNode, OperatorReader, Value
 
 OLDEST_OPSET, NEWEST_OPSET = 1, 28
-ONNX_DOMAINS = ("", "ai.onnx")
+MAX_JUDGED_NODES = 1000  # read in full after an unsupported node; further ones are judged by their type alone
 STRING_ATTRIBUTE, TENSOR_ATTRIBUTE, GRAPHS_ATTRIBUTE = 3, 4, 10  # AttributeProto.AttributeType
 LIST_ATTRIBUTES = (6, 7, 8)  # floats, ints, strings
 ATTRIBUTE_FIELDS = {1: "f", 2: "i", 3: "s", 4: "t", 6: "floats", 7: "ints", 8: "strings"}
-TAIL_OPERATORS = {"softmax": "Softmax", "log_softmax": "LogSoftmax", "sigmoid": "Sigmoid", "tanh": "Tanh"}
-# may follow a smooth operator at the end of a network
-TAKES_SMOOTH = (
-    *("Identity", "Dropout", "Cast", "CastLike", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Shape", "Size"),
-)
-READS_SHAPE = ("Shape", "Size")  # which does not depend on the numbers
-MAX_JUDGED_NODES = 1000  # read in full after an unsupported node; further ones are judged by their type alone
-PRODUCTS = ("Mul", "MatMul", "Gemm", "Div", "Einsum")
-MISSING_OUTPUTS = {
-    "TopK": "has indices that are used, and they are discontinuous",
-    "MaxPool": "has indices that are used, and they are discontinuous",
-    "Dropout": "has a mask that is used, which is not supported",
-}
 
 
 class GraphReader:
@@ -63,6 +46,7 @@ class GraphReader:
         self.graph, self.where, self.input_shapes = model.graph, where, inputs.shapes
         self.recorder, self.tensors = OperatorRecorder(where), TensorReader(where, folder)
         self.batch_size = inputs.batch_size
+        self.judge = Judge(self.recorder, self.batch_size)
         if self.batch_size > 1:
             note = f"the file is for a batch of {self.batch_size}, and is read for any number of points"
             self.recorder.graph.notes.append(note)
@@ -104,7 +88,7 @@ class GraphReader:
         outputs = self._find_outputs()
         if self.number_problems and len(self.recorder.rejections) <= len(self.number_problems):
             raise self.number_problems[0]
-        return self.recorder.build_network(outputs, [_shorten(o.name) for o in self.graph.output])
+        return self.recorder.build_network(outputs, [shorten_name(o.name) for o in self.graph.output])
 
     def _sort_nodes(self, graph: Any) -> list[int]:
         """The indices of the nodes that the outputs depend on, in an order in which they can be evaluated."""
@@ -163,7 +147,7 @@ class GraphReader:
             if not info.type.HasField("tensor_type") or not tensor_type.HasField("shape"):
                 raise make_damaged_error(f"Input {info.name[:80]!r} has no shape.", self.where)
             if tensor_type.elem_type not in FLOAT_TYPES:
-                self.recorder.begin_node(_shorten(info.name))
+                self.recorder.begin_node(shorten_name(info.name))
                 self.recorder.reject("Input", "is not a floating-point tensor")
                 self.values[info.name] = DependentValue(UnusableValue(""), (), False)
                 self.after_rejection.add(info.name)
@@ -182,10 +166,10 @@ class GraphReader:
             value = self.values[output.name]
             value = value.value if isinstance(value, DependentValue) else value
             if isinstance(value, ScalarFunction) and (value.is_boolean or value.find_jump() is not None):
-                self._report_jump(value)
+                self.judge.report_jump(value)
                 value = UnusableValue("")
             if isinstance(value, UnusableValue):  # a network may end in a smooth operator
-                value = UnusableValue("") if value.reason == MUST_BE_LAST else self._report_unusable(value)
+                value = UnusableValue("") if value.reason == MUST_BE_LAST else self.judge.report_unusable(value)
             outputs.append(value)
         root = next((v for v in outputs if isinstance(v, NodeOutput)), None)
         if root is None:
@@ -223,21 +207,21 @@ class GraphReader:
             results = self._read_results(node, onnx_node, inputs)
             follows_rejection |= len(self.recorder.rejections) > rejected_before  # in a subgraph or a function
         except UnsupportedOperator as problem:
-            self._report_jumps(node, inputs)
-            self.recorder.begin_node(_shorten(problem.path or name))
+            self.judge.report_jumps(node, inputs)
+            self.recorder.begin_node(shorten_name(problem.path or name))
             if node.op_type != "Where" or not follows_rejection:  # else its branches may meet, as those of Elu do
                 self.recorder.reject(TAIL_OPERATORS.get(problem.name, problem.name) or node.op_type, str(problem))
             self._judge_branches(node, name)
-            results, follows_rejection = self._replace_outputs(onnx_node, inputs, node.domain), True
+            results, follows_rejection = self.judge.replace_outputs(onnx_node, inputs, node.domain), True
         except NumberError as problem:
             self.number_problems.append(problem)
-            self.recorder.begin_node(_shorten(name))
+            self.recorder.begin_node(shorten_name(name))
             self.recorder.reject(node.op_type, IS_INFINITE)
-            results, follows_rejection = self._replace_outputs(onnx_node, inputs), True
+            results, follows_rejection = self.judge.replace_outputs(onnx_node, inputs), True
         except FileError:
             if not follows_rejection:  # otherwise the shapes may be wrong, and the file sound
                 raise
-            results = self._replace_outputs(onnx_node, [])
+            results = self.judge.replace_outputs(onnx_node, [])
         except (AttributeError, IndexError, KeyError) as problem:
             raise make_damaged_error("An input is missing or of the wrong kind.", self._locate(node, name)) from problem
         except (ValueError, TypeError, ArithmeticError, RuntimeError) as problem:
@@ -246,7 +230,9 @@ class GraphReader:
             raise make_damaged_error(message, self._locate(node, name)) from problem
         for index, output in enumerate(node.output):
             if output:
-                self.values[output] = results[index] if index < len(results) else self._lack_output(onnx_node, index)
+                self.values[output] = (
+                    results[index] if index < len(results) else self.judge.make_missing_output(onnx_node, index)
+                )
                 if follows_rejection:
                     self.after_rejection.add(output)
 
@@ -255,19 +241,21 @@ class GraphReader:
 
         Raises UnsupportedOperator where the node is not supported.
         """
-        self.recorder.begin_node(_shorten(onnx_node.name))
+        self.recorder.begin_node(shorten_name(onnx_node.name))
         read = OPERATORS.get(node.op_type if node.domain in ONNX_DOMAINS else f"{node.domain}.{node.op_type}")
         unknown = [v.value for v in inputs if isinstance(v, DependentValue) and isinstance(v.value, UnusableValue)]
         self.judged_nodes += any(i in self.after_rejection for i in node.input)
         if node.op_type == "If" and unknown and not unknown[0].depends_on_input:
             return self._guess_branch(node, onnx_node)
+        if unknown and is_function_in(self.functions, node):
+            return self._read_function(node, onnx_node, inputs)
         if unknown or self.judged_nodes > MAX_JUDGED_NODES:
             if node.op_type == "RNN":
                 onnx_node.attributes.update({a.name: self._read_attribute(a, node.op_type) for a in node.attribute})
-            return self._judge_unknown(onnx_node, inputs, unknown)
+            return self.judge.judge_unknown(onnx_node, inputs, unknown)
         if node.op_type not in TAKES_SMOOTH:
-            inputs = [self._replace_smooth(v) for v in inputs]
-            self.recorder.begin_node(_shorten(onnx_node.name))
+            inputs = [self.judge.replace_smooth(v) for v in inputs]
+            self.recorder.begin_node(shorten_name(onnx_node.name))
         if node.op_type in CONTROL_FLOW and node.domain in ONNX_DOMAINS:
             return self._read_control_flow(node, onnx_node, inputs)
         if read is None:
@@ -290,11 +278,11 @@ class GraphReader:
         onnx_node.attributes.update({a.name: self._read_attribute(a, node.op_type) for a in others})
 
         def read(graph: Any, values: Sequence[Value], part: str) -> list[Value] | None:
-            self.recorder.begin_node(_shorten(onnx_node.name))
+            self.recorder.begin_node(shorten_name(onnx_node.name))
             return self._read_subgraph(graph, values, f"{onnx_node.name}/{part}".removesuffix("/") + "/")
 
         results = read_control_flow(onnx_node, subgraphs, inputs, read)
-        self.recorder.begin_node(_shorten(onnx_node.name))
+        self.recorder.begin_node(shorten_name(onnx_node.name))
         return results
 
     def _read_subgraph(self, graph: Any, inputs: Sequence[Value], scope: str) -> list[Value] | None:
@@ -339,32 +327,22 @@ class GraphReader:
         supported; those of a function in the file are rejected by themselves.
         """
         reason = explain_unsupported(node.op_type, node.domain)
-        used = [
-            k for k, name in enumerate(node.output) if name and (self.depth or self.scope or name in self.read_names)
-        ]
-        depends = all(_depends_on_input(v) for v in inputs if v is not None)
-        is_hopeless = node.op_type in UNSUPPORTED_REASONS and depends and 0 in used
+        used = [k for k, name in enumerate(node.output) if name and (self.scope or name in self.read_names)]
+        depends = all(depends_on_input(v) for v in inputs if v is not None)
+        is_hopeless = reason == UNSUPPORTED_REASONS.get(node.op_type) and depends and 0 in used
         body = None if is_hopeless else find_function(node, self.functions, self.versions, inputs, used)
         if body is None:
             raise UnsupportedOperator(reason)
         if self.depth >= MAX_DEPTH or len(inputs) > len(body.graph.input):
             raise onnx_node.make_error("Its function calls itself, or has fewer inputs than the node.")
         rejections, notes = dict(self.recorder.rejections), list(self.recorder.graph.notes)
-        problems, missing = list(self.number_problems), len(body.graph.input) - len(inputs)
-        outer = (self.values, self.versions, self.after_rejection)
-        names = [i.name for i in body.graph.input]
-        after = {n for n, source in zip(names, node.input, strict=False) if source in self.after_rejection}
-        self.values, self.versions, self.after_rejection = {"": None}, body.versions, after
-        self.depth += 1
+        problems = list(self.number_problems)
         try:
-            results = self._read_subgraph(body.graph, [*inputs, *[None] * missing], onnx_node.name + "/")
+            results = self._read_body(body, node, inputs, onnx_node.name)
         except (FileError, UnsupportedError):
             if body.is_in_file:
                 raise
             results = None
-        finally:
-            self.values, self.versions, self.after_rejection = outer
-            self.depth -= 1
         if results is None and not body.is_in_file:
             new = [line.partition(": ")[2] for line in self.recorder.rejections if line not in rejections]
             self.recorder.rejections, self.recorder.graph.notes[:] = rejections, notes
@@ -375,21 +353,19 @@ class GraphReader:
         by_number = dict(zip(body.used_outputs, found, strict=True))
         return [by_number.get(k, unknown) for k in range(onnx_node.output_count)]
 
-    def _report_jumps(self, node: Any, inputs: list[Value]) -> None:
-        """Reject the sources of discontinuous functions that an unsupported operator takes."""
-        if node.op_type not in UNSUPPORTED_REASONS or node.op_type in CONTROL_FLOW:  # these take conditions
-            return
-        functions = [v.value for v in inputs if isinstance(v, DependentValue)]
-        for function in functions:
-            if isinstance(function, ScalarFunction) and (function.is_boolean or function.find_jump() is not None):
-                self._report_jump(function)
-
-    def _report_jump(self, function: ScalarFunction) -> None:
-        """Reject the source of a discontinuous function."""
-        knot = function.find_jump()
-        at = "" if knot is None else f" (it jumps at {float(knot):g})"
-        self.recorder.begin_node(_shorten(function.source.path))
-        self.recorder.reject(function.source.name, f"is discontinuous{at}")
+    def _read_body(self, body: FunctionBody, node: Any, inputs: list[Value], name: str) -> list[Value] | None:
+        """The values of a function's outputs, which sees nothing but its inputs; None where it is not supported."""
+        outer = (self.values, self.versions, self.after_rejection)
+        names = [i.name for i in body.graph.input]
+        after = {n for n, source in zip(names, node.input, strict=False) if source in self.after_rejection}
+        self.values, self.versions, self.after_rejection = {"": None}, body.versions, after
+        self.depth += 1
+        try:
+            missing = len(names) - len(inputs)
+            return self._read_subgraph(body.graph, [*inputs, *[None] * missing], f"{name}/")
+        finally:
+            self.values, self.versions, self.after_rejection = outer
+            self.depth -= 1
 
     def _name_source(self, value: Value, node: OnnxNode) -> Value:
         """A value that keeps the node to blame where it is a function with a jump."""
@@ -415,73 +391,6 @@ class GraphReader:
         folded = [values[i] for i in network.outputs]
         folded = [f if t is None else t.apply(f) for f, t in zip(folded, network.tails, strict=True)]
         return tuple(f.reshape(v.shape) for f, v in zip(folded, results, strict=True))
-
-    def _replace_smooth(self, value: Value) -> Value:
-        """A value that other operators may use: the output of a smooth operator is refused, and a placeholder used."""
-        if not isinstance(value, DependentValue) or not isinstance(value.value, SmoothOutput):
-            return value
-        self.recorder.begin_node(_shorten(value.value.path))
-        self.recorder.reject(TAIL_OPERATORS[value.value.tail.name], MUST_BE_LAST)
-        return self._make_placeholder(value.shape)
-
-    def _make_placeholder(self, shape: Shape) -> DependentValue:
-        """A value of known shape that stands for the output of an unsupported node, to judge the nodes after it."""
-        has_batch_dim = bool(shape) and shape[0] == 1
-        limits.count_elements(shape, "the result", self.where, limits.MAX_VALUE_ELEMENTS)
-        output = self.recorder.graph.add_node(Input(), [], shape[has_batch_dim:])
-        return DependentValue(output, shape, has_batch_dim)
-
-    def _replace_outputs(self, node: OnnxNode, inputs: list[Value], domain: str = "") -> list[Value]:
-        """Values for all outputs of an unsupported node."""
-        depends = not inputs or any(_depends_on_input(v) for v in inputs)
-        unknown = DependentValue(UnusableValue("", depends_on_input=depends), (), False)
-        results: list[Value] = [unknown] * node.output_count
-        is_known = all(not isinstance(v, DependentValue) or not isinstance(v.value, UnusableValue) for v in inputs)
-        shape = infer_shape(node, inputs) if depends and is_known and domain in ONNX_DOMAINS else None
-        if shape is not None and results:
-            if self.batch_size > 1 and shape[:1] == (self.batch_size,):
-                shape = (1, *shape[1:])
-            results[0] = self._make_placeholder(shape)
-        return results
-
-    def _lack_output(self, node: OnnxNode, index: int) -> DependentValue:
-        """The value of an output that readers do not make, such as the indices of a maximum."""
-        reason = MISSING_OUTPUTS.get(node.op_type, f"has an output {index} that is used, which is not supported")
-        return DependentValue(UnusableValue(reason, smooth_source=SourceOperator(node.op_type, node.name)), (), False)
-
-    def _judge_unknown(self, node: OnnxNode, inputs: list[Value], unknown: list[UnusableValue]) -> Sequence[Value]:
-        """Judge a node of inputs whose shapes are not known by its type alone; its outputs are unknown too."""
-        if node.op_type in READS_SHAPE:
-            return [DependentValue(UnusableValue("", depends_on_input=False), (), False)]
-        data = inputs[0].value if inputs and isinstance(inputs[0], DependentValue) else None
-        if node.op_type in TAKES_SMOOTH and isinstance(data, UnusableValue):
-            return [inputs[0]] * node.output_count
-        for value in unknown:
-            self._report_unusable(value)
-        if node.op_type not in TAKES_SMOOTH:
-            inputs = [self._replace_smooth(v) for v in inputs]
-        self.recorder.begin_node(_shorten(node.name))
-        is_relu = node.op_type == "RNN" and find_smooth_activation(node) is None
-        if node.op_type in UNSUPPORTED_REASONS and not is_relu and not self._has_constant_conditions(node, inputs):
-            raise UnsupportedOperator(UNSUPPORTED_REASONS[node.op_type])
-        if node.op_type in PRODUCTS and sum(_depends_on_input(v) for v in inputs) > 1:
-            raise UnsupportedOperator(MULTIPLIES_INPUTS)
-        source = SourceOperator(node.op_type, node.name) if node.op_type in TAIL_OPERATORS.values() else None
-        reason = MUST_BE_LAST if source else ""
-        depends = any(_depends_on_input(v) for v in inputs)
-        return [DependentValue(UnusableValue(reason, source, depends), (), False)] * node.output_count
-
-    def _has_constant_conditions(self, node: OnnxNode, inputs: list[Value]) -> bool:
-        """Whether a node is control flow that does not depend on the network's input."""
-        conditions = {"If": inputs[:1], "Loop": inputs[:2], "Scan": []}.get(node.op_type)
-        return conditions is not None and not any(_depends_on_input(v) for v in conditions)
-
-    def _report_unusable(self, value: UnusableValue) -> UnusableValue:
-        """Reject the node that makes a value nothing may use, unless it is reported already."""
-        if value.smooth_source and value.reason:
-            self.recorder.begin_node(_shorten(value.smooth_source.path))
-            self.recorder.reject(value.smooth_source.name, value.reason)
-        return UnusableValue("")
 
     def _count_folded(self, results: Sequence[Value], inputs: Sequence[Value]) -> None:
         """Count the numbers in constants that a node computed; views of its inputs take no memory."""
@@ -519,21 +428,9 @@ class GraphReader:
         return value
 
 
-def _depends_on_input(value: Value) -> bool:
-    """Whether a value depends on the network's input; an unsupported node of constants makes one that does not."""
-    if not isinstance(value, DependentValue):
-        return False
-    return not isinstance(value.value, UnusableValue) or value.value.depends_on_input
-
-
 def _explain_function(reason: str, rejected: Sequence[str]) -> str:
     """The reason why an operator is not supported: its own, or that of the first operator that it is made of."""
     if reason != NOT_KNOWN or not rejected:
         return reason
     op_type, _, inner = rejected[0].partition(" ")
     return f"contains {op_type}, which {inner}"
-
-
-def _shorten(name: str) -> str:
-    """Shorten a name and replace unprintable characters, for messages and tables."""
-    return "".join(c if c.isprintable() else "?" for c in name[:120])
