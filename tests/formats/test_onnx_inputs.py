@@ -136,6 +136,19 @@ def test_a_hint_fits_the_layout_of_the_file():
         read(make_model([node("Relu", "x", "y")], ("n", "h", "w", 3)))
 
 
+@pytest.mark.parametrize(
+    ("names", "sizes"), [(("n", "n"), (3, 1, 8)), (("n", ""), (2, 1, 8)), (("n", "m"), (3, 224, 8))]
+)
+def test_a_hint_takes_a_dimension_like_the_batch_for_a_batch(names: tuple[str, str], sizes: tuple[int, ...]):
+    """The state of a recurrent network has its batch in the middle."""
+    model = make_model([node("Relu", "x", "y")], (names[0], "samples"))
+    state = helper.make_tensor_value_info("state", TensorProto.FLOAT, (sizes[0], names[1] or None, 8))
+    model.graph.input.append(state)
+    with pytest.raises(xl.ArgumentError) as caught:
+        read(model)
+    assert f"'state': {sizes}" in caught.value.hint
+
+
 def two_inputs() -> onnx.ModelProto:
     model = make_model([node("Concat", "x age", "y", axis=1)], ("n", "d"))
     model.graph.input.append(helper.make_tensor_value_info("age", TensorProto.FLOAT, ("n", "k")))

@@ -19,6 +19,7 @@ BATCH_OPERATORS = {
     *("DepthToSpace", "SpaceToDepth", "LpPool", "GlobalLpPool", "InstanceNormalization", "GroupNormalization"),
     *("Gemm", "MatMul", "LRN", "Upsample", "Col2Im"),
 }
+CHANNEL_COUNTS = (1, 3, 4)  # of images
 EXAMPLE_SIZES = {1: (10,), 2: (10, 10), 3: (3, 224, 224), 4: (3, 16, 224, 224)}  # by rank of one point, for hints
 
 
@@ -145,10 +146,15 @@ def _make_missing_error(
 
 
 def _complete_shape(dims: list[int]) -> Shape:
-    """An example of one point's shape that fits the declared sizes: an image with channels first or last."""
+    """An example of one point's shape that fits the declared sizes: an image with channels first or last.
+
+    A single open size in the middle of two others is a batch, as in the state of a recurrent network.
+    """
     sizes = EXAMPLE_SIZES.get(len(dims), (10,) * len(dims))
-    if len(dims) == 3 and dims[-1] in (1, 3, 4) and dims[0] == 0:
+    if len(dims) == 3 and dims[-1] in CHANNEL_COUNTS and dims[0] == 0:
         sizes = (224, 224, 3)
+    elif len(dims) == 3 and dims[1] == 0 and dims[0] and dims[2] and dims[0] not in CHANNEL_COUNTS:
+        sizes = (dims[0], 1, dims[2])
     return tuple(n or size for n, size in zip(dims, sizes, strict=True))
 
 
