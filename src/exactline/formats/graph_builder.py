@@ -10,6 +10,7 @@ from itertools import islice
 from math import prod
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -218,12 +219,12 @@ def _infer_output(target: Any, bound: dict[str, Any]) -> Any:
     """
     name, tensors = target._schema.name.removeprefix("aten::"), [v for v in bound.values() if isinstance(v, Tensor)]
     if name in ELEMENTWISE_OPERATORS:
-        return torch.empty(torch.broadcast_shapes(*(t.shape for t in tensors)), device="meta")
+        return torch.empty(np.broadcast_shapes(*(t.shape for t in tensors)), device="meta")
     if name in ("linear", "matmul") and all(t.dim() > 1 for t in tensors[:2]):
         left, right = tensors[0], tensors[1].transpose(-1, -2) if name == "linear" else tensors[1]
         if left.shape[-1] != right.shape[-2] or (len(tensors) > 2 and tuple(tensors[2].shape) != (right.shape[-1],)):
             raise ValueError(f"shapes {[tuple(t.shape) for t in tensors]} do not fit together")
-        batch = torch.broadcast_shapes(left.shape[:-2], right.shape[:-2])
+        batch = np.broadcast_shapes(left.shape[:-2], right.shape[:-2])
         return torch.empty((*batch, left.shape[-2], right.shape[-1]), device="meta")
     if name == "batch_norm" and tensors[0].dim() > 1:
         if any(tuple(t.shape) != (tensors[0].shape[1],) for t in tensors[1:]):

@@ -122,7 +122,7 @@ class Scale(Affine):
         if self.divisor is not None:
             x = x / self.divisor
         # the offset may broadcast x to a larger shape: the linear part has the shape of the output
-        return x if self.offset is None else x.expand(torch.broadcast_shapes(x.shape, self.offset.shape))
+        return x if self.offset is None else torch.broadcast_tensors(x, self.offset)[0]
 
     def vjp(self, grad: Tensor, shapes: Sequence[Sequence[int]]) -> list[Tensor]:
         if self.weight is not None:

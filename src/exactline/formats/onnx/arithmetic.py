@@ -7,6 +7,7 @@ from fractions import Fraction
 from math import prod
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -59,7 +60,7 @@ def elementwise(node: OnnxNode, name: str, *values: Value) -> Value:
     dependent = [v for v in values if isinstance(v, DependentValue)]
     tensors = [v for v in values if isinstance(v, Tensor)]
     shapes = [v.shape if isinstance(v, DependentValue) else tuple(v.shape) for v in (*dependent, *tensors)]
-    node.check_result_size(torch.broadcast_shapes(*shapes))
+    node.check_result_size(np.broadcast_shapes(*shapes))
     if not dependent:
         return node.call(name, *values)
     rank = max(len(s) for s in shapes)
@@ -75,7 +76,7 @@ def elementwise(node: OnnxNode, name: str, *values: Value) -> Value:
         make = node.make_unbatched
     output = _call_elementwise(node, name, args)
     if isinstance(output, ScalarFunction):  # its constants are single numbers, which may have had a larger shape
-        shape = torch.broadcast_shapes(*(v.shape for v in values))
+        shape = np.broadcast_shapes(*(v.shape for v in values))
         output = node.reshape_function(output, shape[1:] if make == node.make_batched else shape)
     return make(output)
 
@@ -216,7 +217,7 @@ def prelu(node: OnnxNode, inputs: list[Value]) -> Value:
         return _apply_pointwise(node, x, functions.leaky_relu(float(slope), "prelu"))
     if node.opset < 7 and slope.dim() == 1 and len(x.shape) > 2:  # one slope for each channel
         slope = slope.reshape(-1, *[1] * (len(x.shape) - 2))
-    if torch.broadcast_shapes(x.shape, tuple(slope.shape)) != x.shape:
+    if np.broadcast_shapes(x.shape, tuple(slope.shape)) != x.shape:
         raise node.make_error(f"Slopes of shape {list(slope.shape)} do not fit a value of shape {list(x.shape)}.")
     if x.has_batch_dim and (slope.dim() < len(x.shape) or slope.shape[0] == 1):
         slopes = slope.reshape((1,) * (len(x.shape) - slope.dim()) + tuple(slope.shape))
