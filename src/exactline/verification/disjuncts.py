@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from math import inf, isfinite
+from dataclasses import dataclass, field
+from fractions import Fraction
+from math import inf, isfinite, nextafter
 from typing import TypeAlias
 
 import torch
 from torch import Tensor
 
 from ..formats import limits
-from .property import Box, Disjunct, Property
+from .property import Property, PropertyTable
 from .terms import Atom, Clause, Formula, TermError
 
 Bounds: TypeAlias = tuple[tuple[float, ...], tuple[float, ...]]  # lower and upper bounds, (inputs,) each
@@ -23,45 +25,57 @@ def build_property(formula: Formula, inputs: int, outputs: int, where: str) -> P
     Raises TermError for an input without bounds, FileError for too many numbers.
     """
     boxes: dict[Bounds, int] = {}
-    disjuncts: list[Disjunct] = []
+    table = _RowTable(inputs, outputs)
     numbers = 0
     for clause in formula:
         bounds, rows = _split_bounds(clause, inputs)
-        if any(map(_is_false, rows)):
+        if rows and any(map(_is_false, rows)):
             continue
-        _check_bounds(bounds, clause)
-        if any(low > high for low, high in zip(*bounds, strict=True)):
-            continue
-        if bounds not in boxes:
-            boxes[bounds] = len(boxes)
+        box = boxes.get(bounds, -1)
+        if box < 0:
+            _check_bounds(bounds, clause)
+            if any(low > high for low, high in zip(*bounds, strict=True)):
+                continue
+            box = boxes[bounds] = len(boxes)
             numbers += 2 * inputs
-        disjunct = _build_disjunct(boxes[bounds], [row for row in rows if row.term.coefficients], inputs, outputs)
-        numbers += disjunct.output_weights.numel()
-        numbers += 0 if disjunct.input_weights is None else disjunct.input_weights.numel()
+        numbers += table.append(box, [row for row in rows if row.term.coefficients])
         limits.check_limit(numbers, MAX_PROPERTY_NUMBERS, "numbers in all disjuncts", where)
-        disjuncts.append(disjunct)
-    built = tuple(Box(*(torch.tensor(side, dtype=torch.float64) for side in bounds)) for bounds in boxes)
-    return Property(inputs, outputs, built, tuple(disjuncts), where)
+    return Property.from_table(table.make_table(list(boxes)), where)
 
 
 def _split_bounds(clause: Clause, inputs: int) -> tuple[Bounds, list[Atom]]:
-    """Separate the bounds of single inputs from the other constraints; strict bounds are also kept as constraints."""
+    """Separate the bounds of single inputs from the other constraints.
+
+    Strict bounds are also kept as constraints. So are bounds that are not floats, such as that of 3 x <= 1, which the
+    box exceeds by a rounding.
+    """
     lower, upper = [-inf] * inputs, [inf] * inputs
     rows: list[Atom] = []
     for atom in clause:
         coefficients = atom.term.coefficients
-        variable, coefficient = next(iter(coefficients.items()), (-1, 0.0))
-        if len(coefficients) != 1 or variable < 0:
+        if len(coefficients) != 1:
             rows.append(atom)
             continue
-        bound = -atom.term.constant / coefficient + 0.0  # never -0
+        ((variable, coefficient),) = coefficients.items()
+        if variable < 0:
+            rows.append(atom)
+            continue
+        bound, is_exact = _divide(-atom.term.constant, coefficient)
         if coefficient > 0:
-            upper[variable] = min(upper[variable], bound)
+            upper[variable] = min(upper[variable], bound if is_exact else nextafter(bound, inf))
         else:
-            lower[variable] = max(lower[variable], bound)
-        if atom.strict:
+            lower[variable] = max(lower[variable], bound if is_exact else nextafter(bound, -inf))
+        if atom.strict or not is_exact:
             rows.append(atom)
     return (tuple(lower), tuple(upper)), rows
+
+
+def _divide(numerator: float, denominator: float) -> tuple[float, bool]:
+    """The rounded quotient, never -0, and whether it is exact."""
+    if denominator in (1.0, -1.0):
+        return numerator * denominator + 0.0, True
+    quotient = numerator / denominator + 0.0
+    return quotient, isfinite(quotient) and Fraction(quotient) * Fraction(denominator) == Fraction(numerator)
 
 
 def _check_bounds(bounds: Bounds, clause: Clause) -> None:
@@ -80,18 +94,47 @@ def _is_false(atom: Atom) -> bool:
     return not term.coefficients and (term.constant > 0 or (atom.strict and term.constant == 0))
 
 
-def _build_disjunct(box: int, rows: list[Atom], inputs: int, outputs: int) -> Disjunct:
-    limits.check_limit(len(rows) * (inputs + outputs), MAX_PROPERTY_NUMBERS, "numbers in one disjunct", "the property")
-    output_weights = torch.zeros(len(rows), outputs, dtype=torch.float64)
-    input_weights: Tensor | None = None
-    for k, row in enumerate(rows):
-        for variable, coefficient in row.term.coefficients.items():
-            if variable < 0:
-                output_weights[k, ~variable] = coefficient
-                continue
-            if input_weights is None:
-                input_weights = torch.zeros(len(rows), inputs, dtype=torch.float64)
-            input_weights[k, variable] = coefficient
-    limit = torch.tensor([-row.term.constant + 0.0 for row in rows], dtype=torch.float64)
-    strict = torch.tensor([row.strict for row in rows], dtype=torch.bool)
-    return Disjunct(box, output_weights, limit, strict, input_weights)
+@dataclass
+class _RowTable:
+    """The constraints of all disjuncts, from which their matrices are made at once: one by one takes too long."""
+
+    inputs: int
+    outputs: int
+    boxes: list[int] = field(default_factory=list[int])  # of each disjunct
+    counts: list[int] = field(default_factory=lambda: [0])  # constraints of each disjunct, after a 0
+    atoms: list[Atom] = field(default_factory=list[Atom])
+
+    def append(self, box: int, rows: list[Atom]) -> int:
+        """Add a disjunct; returns the count of numbers in its matrices."""
+        width = self.outputs
+        if any(variable >= 0 for row in rows for variable in row.term.coefficients):
+            width += self.inputs
+        self.boxes.append(box)
+        self.counts.append(len(rows))
+        self.atoms += rows
+        return len(rows) * width
+
+    def make_table(self, boxes: list[Bounds]) -> PropertyTable:
+        """Make the table of all constraints, and of some boxes."""
+        entries = [(k, v, c) for k, atom in enumerate(self.atoms) for v, c in atom.term.coefficients.items()]
+        weights = torch.zeros(len(self.atoms), self.outputs, dtype=torch.float64)
+        outputs = [(k, ~v, c) for k, v, c in entries if v < 0]
+        if outputs:
+            rows, columns, values = zip(*outputs, strict=True)
+            weights[list(rows), list(columns)] = torch.tensor(values, dtype=torch.float64)
+        input_weights: dict[int, Tensor] = {}
+        for row, variable, coefficient in entries:
+            if variable >= 0:
+                no_weights = torch.zeros(self.inputs, dtype=torch.float64)
+                input_weights.setdefault(row, no_weights)[variable] = coefficient
+        sides = torch.tensor(boxes, dtype=torch.float64).reshape(len(boxes), 2, self.inputs)
+        return PropertyTable(
+            lower=sides[:, 0].contiguous(),
+            upper=sides[:, 1].contiguous(),
+            box=torch.tensor(self.boxes, dtype=torch.int64),
+            offsets=torch.tensor(self.counts, dtype=torch.int64).cumsum(0),
+            output_weights=weights,
+            limit=torch.tensor([-atom.term.constant + 0.0 for atom in self.atoms], dtype=torch.float64),
+            strict=torch.tensor([atom.strict for atom in self.atoms], dtype=torch.bool),
+            input_weights=input_weights,
+        )

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import prod
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
-from ..api import restrict_many
 from ..errors import ArgumentError, UnsupportedError
 from ..fp_context import full_precision
 from ..network.graph import Network, Tail
-from ..results.restrictions import Restrictions
 from .property import Property
+
+if TYPE_CHECKING:
+    from ..results.restrictions import Restrictions
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,6 +57,8 @@ class FlatNetwork:
 
     def restrict(self, starts: Tensor, ends: Tensor, seconds: float | None) -> Restrictions:  # (lines, inputs) each
         """Restrict the network to lines; ``seconds`` limits the time, None does not look at the clock."""
+        from ..api import restrict_many  # here, because the engines take a third of a second to import
+
         sides = [self.split_inputs(t) for t in (starts, ends)]
         points = [t if self.network.several_inputs else t[0] for t in sides]
         return restrict_many(self.network, *points, device=self.device, seconds=seconds)
@@ -90,7 +94,7 @@ def check_property(network: Network, prop: Property) -> None:
                 where=prop.source or "argument property",
                 hint="Give a property of this network.",
             )
-    if not all(bool(torch.isfinite(box.width).all()) for box in prop.boxes):
+    if not bool(torch.isfinite(prop.table.upper - prop.table.lower).all()):
         raise ArgumentError(
             "The bounds of an input are too far apart: their distance overflows a double.",
             where=prop.source or "argument property",

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import cached_property
+from typing import Any, Generic, TypeVar, overload
 
 import torch
 from torch import Tensor
@@ -61,6 +63,81 @@ class Disjunct:
         return torch.where(self.strict, excess < 0, excess <= 0).all(-1)
 
 
+Made = TypeVar("Made")
+
+
+class LazySequence(Sequence[Made], Generic[Made]):
+    """A sequence whose elements are made when they are read: a property may have a hundred thousand disjuncts."""
+
+    def __init__(self, count: int, make: Callable[[int], Made]) -> None:
+        self.length, self.make = count, make
+
+    def __len__(self) -> int:
+        return self.length
+
+    @overload
+    def __getitem__(self, index: int) -> Made: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[Made]: ...
+
+    def __getitem__(self, index: int | slice) -> Made | list[Made]:
+        chosen = range(self.length)[index]
+        return self.make(chosen) if isinstance(chosen, int) else [self.make(i) for i in chosen]
+
+    def __iter__(self) -> Iterator[Made]:
+        return map(self.make, range(self.length))
+
+
+@dataclass(frozen=True, eq=False)
+class PropertyTable:
+    """All boxes and constraints of a property, as arrays."""
+
+    lower: Tensor  # (boxes, inputs) float64
+    upper: Tensor  # (boxes, inputs) float64
+    box: Tensor  # (disjuncts,) int64: the box of each disjunct
+    offsets: Tensor  # (disjuncts + 1,) int64: the first constraint of each disjunct
+    output_weights: Tensor  # (constraints, outputs) float64
+    limit: Tensor  # (constraints,) float64
+    strict: Tensor  # (constraints,) bool
+    input_weights: dict[int, Tensor]  # (inputs,) by constraint, for those that contain inputs
+
+    def make_box(self, index: int) -> Box:
+        """Make one of the boxes."""
+        return Box(self.lower[index], self.upper[index])
+
+    def make_disjunct(self, index: int) -> Disjunct:
+        """Make one of the disjuncts."""
+        first, last = int(self.offsets[index]), int(self.offsets[index + 1])
+        inputs = None
+        if any(k in self.input_weights for k in range(first, last)):
+            none = torch.zeros(self.lower.shape[1], dtype=torch.float64)
+            inputs = torch.stack([self.input_weights.get(k, none) for k in range(first, last)])
+        rows = slice(first, last)
+        return Disjunct(int(self.box[index]), self.output_weights[rows], self.limit[rows], self.strict[rows], inputs)
+
+    @staticmethod
+    def of(inputs: int, outputs: int, boxes: Sequence[Box], disjuncts: Sequence[Disjunct]) -> PropertyTable:
+        """Collect boxes and disjuncts."""
+        counts = torch.tensor([0, *(len(d.limit) for d in disjuncts)], dtype=torch.int64)
+        offsets = counts.cumsum(0)
+        input_weights: dict[int, Tensor] = {}
+        for first, d in zip(offsets.tolist(), disjuncts, strict=False):
+            if d.input_weights is not None:
+                input_weights |= {first + k: row for k, row in enumerate(d.input_weights) if bool(row.any())}
+        no_rows, no_boxes = torch.zeros(0, outputs, dtype=torch.float64), torch.zeros(0, inputs, dtype=torch.float64)
+        return PropertyTable(
+            lower=torch.cat([no_boxes, *(b.lower[None] for b in boxes)]),
+            upper=torch.cat([no_boxes, *(b.upper[None] for b in boxes)]),
+            box=torch.tensor([d.box for d in disjuncts], dtype=torch.int64),
+            offsets=offsets,
+            output_weights=torch.cat([no_rows, *(d.output_weights for d in disjuncts)]),
+            limit=torch.cat([no_rows.reshape(-1), *(d.limit for d in disjuncts)]),
+            strict=torch.cat([torch.zeros(0, dtype=torch.bool), *(d.strict for d in disjuncts)]),
+            input_weights=input_weights,
+        )
+
+
 @dataclass(frozen=True, eq=False)
 class Property:
     """A property of a network, as its violations: a point that satisfies one of the disjuncts is a counterexample.
@@ -72,9 +149,23 @@ class Property:
 
     inputs: int  # number of inputs
     outputs: int  # number of outputs
-    boxes: tuple[Box, ...]
-    disjuncts: tuple[Disjunct, ...]
+    boxes: Sequence[Box]
+    disjuncts: Sequence[Disjunct]
     source: str = ""  # the file it was read from
+
+    @cached_property
+    def table(self) -> PropertyTable:
+        """All boxes and constraints as arrays."""
+        return PropertyTable.of(self.inputs, self.outputs, self.boxes, self.disjuncts)
+
+    @staticmethod
+    def from_table(table: PropertyTable, source: str = "") -> Property:
+        """Make the property of a table; its boxes and disjuncts are made when they are read."""
+        boxes = LazySequence(len(table.lower), table.make_box)
+        disjuncts = LazySequence(len(table.box), table.make_disjunct)
+        made = Property(table.lower.shape[1], table.output_weights.shape[1], boxes, disjuncts, source)
+        vars(made)["table"] = table
+        return made
 
     @staticmethod
     def of(lower: Any, upper: Any, matrix: Any, limit: Any) -> Property:
@@ -106,12 +197,12 @@ class Property:
     def disjuncts_by_box(self) -> list[tuple[Box, list[int]]]:
         """Return the boxes that are not empty, each with the indices of its disjuncts."""
         by_box: dict[int, list[int]] = {}
-        for index, disjunct in enumerate(self.disjuncts):
-            by_box.setdefault(disjunct.box, []).append(index)
+        for index, box in enumerate(self.table.box.tolist()):
+            by_box.setdefault(box, []).append(index)
         return [(self.boxes[b], indices) for b, indices in by_box.items() if not self.boxes[b].empty]
 
     def __repr__(self) -> str:
-        rows = sum(len(d.limit) for d in self.disjuncts)
+        rows = len(self.table.limit)
         return (
             f"<Property: {self.inputs} inputs, {self.outputs} outputs,"
             f" disjuncts: {len(self.disjuncts)}, boxes: {len(self.boxes)}, constraints: {rows}>"

@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, pairwise
 from math import isfinite
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
-MAX_CLAUSES = 20_000  # clauses of a formula
+MAX_CLAUSES = 500_000  # clauses of a formula
 MAX_ATOMS = 4_000_000  # constraints of all its clauses together
 
 
@@ -20,7 +20,7 @@ class TermError(Exception):
         self.problem, self.hint = problem, hint
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)  # not frozen, because a large property has hundreds of thousands
 class Term:
     """A linear term. The key of input X_i is i, that of output Y_i is ~i."""
 
@@ -28,8 +28,7 @@ class Term:
     coefficients: dict[int, float] = field(default_factory=dict[int, float])
 
 
-@dataclass(frozen=True)
-class Atom:
+class Atom(NamedTuple):
     """One constraint: the term is at most 0, or below 0 if it is strict."""
 
     term: Term

@@ -5,10 +5,12 @@ A file asserts what a counterexample satisfies. The parser uses no recursion and
 
 from __future__ import annotations
 
+import gc
 import os
 import re
 from bisect import bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from math import isfinite
 from pathlib import Path
@@ -21,6 +23,7 @@ from ..humanize import count_noun
 from .disjuncts import build_property
 from .property import Property
 from .terms import (
+    Atom,
     Formula,
     Term,
     TermError,
@@ -40,6 +43,10 @@ MAX_NESTING = 500  # brackets inside brackets
 MAX_VARIABLES = 1 << 22  # inputs, and outputs
 MAX_QUOTED_CHARACTERS = 40  # of a word in an error message
 TOKEN_PATTERN = re.compile(r";[^\n]*|[()]|\"[^\"]*\"?|\|[^|]*\|?|[^\s();\"|]+|\S")
+# Bounds such as (<= X_0 1.5), and conjunctions of them, are read at once: most of a large file consists of them.
+INDEX, DECIMAL = r"(?:0|[1-9]\d{0,8})", r"[+-]?(?:\d{1,40}\.?\d{0,40}|\.\d{1,40})(?:[eE][+-]?\d{1,3})?"
+BOUND_PATTERN = re.compile(rf"\(\s*(<=|>=)\s+([XY]_{INDEX})\s+({DECIMAL})\s*\)", re.ASCII)
+CONJUNCTION_PATTERN = re.compile(rf"\(\s*and(?:\s*\(\s*[<>]=\s+[XY]_{INDEX}\s+{DECIMAL}\s*\))+\s*\)", re.ASCII)
 NUMBER_PATTERN = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 VARIABLE_PATTERN = re.compile(r"([XY])_(0|[1-9]\d{0,8})", re.ASCII)
 IGNORED_COMMANDS = ("set-logic", "set-info", "set-option", "check-sat", "get-model", "exit")  # for SMT solvers
@@ -96,11 +103,27 @@ def parse_vnnlib(text: str, where: str = "the property") -> Property:
     Raises FileError as `read_vnnlib` does.
     """
     parser = _Parser(text, where)
-    asserted = parser.parse()
+    with _pause_garbage_collection():
+        asserted = parser.parse()
+        try:
+            return build_property(conjoin(asserted), parser.count_variables("X"), parser.count_variables("Y"), where)
+        except TermError as problem:
+            raise FileError(problem.problem, where=where, hint=problem.hint) from None
+
+
+@contextmanager
+def _pause_garbage_collection() -> Generator[None]:
+    """Do not look for cycles of objects: a parser makes hundreds of thousands of objects, and none of them are cycles.
+
+    Each search would go through all objects of torch, and take as long as the parser itself.
+    """
+    was_enabled = gc.isenabled()
+    gc.disable()
     try:
-        return build_property(conjoin(asserted), parser.count_variables("X"), parser.count_variables("Y"), where)
-    except TermError as problem:
-        raise FileError(problem.problem, where=where, hint=problem.hint) from None
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 @dataclass
@@ -119,13 +142,16 @@ class _Parser:
         self.text, self.where = text, where
         self.line_starts: list[int] = []  # positions, computed for the first error message
         self.declared: dict[str, set[int]] = {"X": set(), "Y": set()}
+        self.keys: dict[str, int] = {}  # of the declared variables, as in `Term.coefficients`
 
     def parse(self) -> list[Formula]:
         """Return the asserted formulas."""
         asserted: list[Formula] = []
         brackets: list[_Bracket] = []
-        for word, position in self._tokens():
-            if word == "(":
+        for word, position in self._tokens(brackets):
+            if not isinstance(word, str):
+                brackets[-1].items.append((word, position))
+            elif word == "(":
                 if len(brackets) >= MAX_NESTING:
                     raise self.error(
                         f"Brackets are nested more than {MAX_NESTING:,} deep.", position, "Nest them less deeply."
@@ -150,11 +176,50 @@ class _Parser:
             )
         return asserted
 
-    def _tokens(self) -> Iterator[tuple[str, int]]:
-        """Yield the words and brackets with their positions; comments are skipped."""
-        for match in TOKEN_PATTERN.finditer(self.text):
-            if not match[0].startswith(";"):
-                yield match[0], match.start()
+    def _tokens(self, brackets: list[_Bracket]) -> Iterator[tuple[str | Formula, int]]:
+        """Yield the words and brackets with their positions, and whole bounds as formulas; comments are skipped.
+
+        Args:
+            brackets: Those that are open, which the caller updates: a bound is a formula inside of an assertion only.
+        """
+        text, position, end = self.text, 0, len(self.text)
+        find_word, match_bound = TOKEN_PATTERN.search, BOUND_PATTERN.match
+        match_conjunction = CONJUNCTION_PATTERN.match
+        while position < end:
+            word = find_word(text, position)
+            if word is None:
+                return
+            start, first = word.start(), word[0]
+            if first == "(" and brackets and brackets[-1].items and brackets[0].items[0][0] == "assert":
+                whole = match_conjunction(text, start) or match_bound(text, start)
+                if whole is not None and len(brackets) < MAX_NESTING - 1:
+                    yield self._make_bounds(start, whole.end()), start
+                    position = whole.end()
+                    continue
+            position = word.end()
+            if first[0] != ";":
+                yield first, start
+
+    def _make_bounds(self, start: int, end: int) -> Formula:
+        """Make the formula of all bounds on single variables in a part of the text."""
+        clause: list[Atom] = []
+        keys = self.keys
+        for comparison, name, limit in BOUND_PATTERN.findall(self.text, start, end):
+            value = float(limit)
+            if name not in keys or not isfinite(value):
+                raise self._explain_bound(start, end)
+            term = Term(0.0 - value, {keys[name]: 1.0}) if comparison == "<=" else Term(value, {keys[name]: -1.0})
+            clause.append(Atom(term, False))
+        return (tuple(clause),)
+
+    def _explain_bound(self, start: int, end: int) -> FileError:
+        """Make the error for the first bound in a part of the text whose variable or number cannot be used."""
+        bounds = BOUND_PATTERN.finditer(self.text, start, end)
+        bound = next(b for b in bounds if b[2] not in self.keys or not isfinite(float(b[3])))
+        if bound[2] not in self.keys:
+            hint = f"Write (declare-const {bound[2]} Real) before."
+            return self.error(f"{bound[2]} is not declared.", bound.start(2), hint)
+        return self.error(f"{_quote(bound[3])} is larger than any double.", bound.start(3), "Give finite numbers.")
 
     def _run_command(self, bracket: _Bracket) -> list[Formula]:
         """Run a whole statement; return the formula that it asserts, if any."""
@@ -188,6 +253,7 @@ class _Parser:
                 f"There are more than {MAX_VARIABLES:,} variables.", bracket.start, "Give a smaller network."
             )
         numbers.add(number)
+        self.keys[name] = number if match[1] == "X" else ~number
 
     def _evaluate(self, bracket: _Bracket, outer: list[_Bracket]) -> Any:
         """Return the term or formula inside a bracket."""
