@@ -43,9 +43,15 @@ DECISIONS = Page(
     "decisions",
     "Decisions",
     """Which output leads where ([decisions](../decisions.md)), and whether an input breaks a property
-([counterexamples](../falsifier.md)). `line.decisions()`, `line.extrema()` and `line.level()` return the first five.""",
-    (*_qualify("exactline.decide", "Decisions Interval ManyDecisions Extrema LevelSet"), "exactline.falsify"),
-    ("exactline.verification.falsifier.FalsifierResult",),
+([verification](../verification.md), [counterexamples](../falsifier.md)).
+`line.decisions()`, `line.extrema()` and `line.level()` return the first five.""",
+    (
+        *_qualify("exactline.decide", "Decisions Interval ManyDecisions Extrema LevelSet"),
+        *_qualify("exactline", "falsify verify check_proof"),
+    ),
+    _qualify(
+        "exactline.verification", "falsifier.FalsifierResult verify.VerificationResult proof.Proof checker.ProofCheck"
+    ),
 )
 
 PLANES = Page(

@@ -61,7 +61,9 @@ def list_statuses() -> list[tuple[str, str]]:
         kinds = [error for error in ERRORS if error.exit_status == status and error is not ExactlineError]
         meanings = [f"{_first_line(kind)} (`{kind.code}`)" for kind in kinds]
         if status == SELFTEST_FAILED_STATUS:
-            meanings.append("An unexpected error, or a failed self-test of `exactline doctor`.")
+            meanings.append(
+                "An unexpected error, a failed self-test of `doctor`, or a proof that `check-proof` rejects."
+            )
         rows.append((str(status), "<br>".join(meanings)))
     rows.append((str(INTERRUPTED_STATUS), "Interrupted from the keyboard."))
     return [

@@ -41,7 +41,9 @@ if TYPE_CHECKING:
     from .results.plane import PlaneRestriction as PlaneRestriction
     from .results.restriction import Restriction as Restriction
     from .results.restrictions import Restrictions as Restrictions
+    from .verification.checker import check_proof as check_proof
     from .verification.falsifier import falsify as falsify
+    from .verification.verify import verify as verify
 
 _PACKAGES = ("attr", "exact", "paper", "plot", "scale", "zoo")
 _NAMES = {  # module: its public names, imported on first use because torch takes seconds to import
@@ -70,7 +72,9 @@ _NAMES = {  # module: its public names, imported on first use because torch take
     "results.plane": ("PlaneRestriction",),
     "results.restriction": ("Restriction",),
     "results.restrictions": ("Restrictions",),
+    "verification.checker": ("check_proof",),
     "verification.falsifier": ("falsify",),
+    "verification.verify": ("verify",),
 }
 _MODULE_OF = {name: module for module, names in _NAMES.items() for name in names}
 

@@ -187,6 +187,14 @@ FRACTION_TOLERANCE = 1e-14
 # to the roundings of an evaluation. Empirical: on the families of the oracle suite the errors of both engines stay
 # below 1 % of the bound with this factor. It decides which errors are reported; the errors themselves are exact.
 VALUE_ERROR_SAFETY = 4.0
+# Error of a sum of products of rounded numbers, relative to the sum of their sizes: the floating-point filter of
+# complete verification, below which integers decide. Each number has a relative error below 2^-49, so each product one
+# below 2^-47.9, and adding n products in any order loses less than n * 2^-53 more: together less than 2^-46 for the two
+# terms of a line, and less than 2^-40 for up to 4,096 terms of a cell.
+LINE_FORM_ERROR = 2.0**-46
+CELL_FORM_ERROR = 2.0**-40
+# Absolute value below which a rounded number may have lost its sign there: products of tiny numbers vanish.
+MIN_SURE_VALUE = 1e-280
 
 # --- the legacy protocol ----------------------------------------------------------------------------------------------
 # Thickness of a polygon relative to its extent below which it is a line. Empirical.

@@ -34,6 +34,7 @@ from .report import report
 from .restrict import restrict
 from .scale import scale
 from .serve import serve
+from .verify import check_proof, verify
 
 app = typer.Typer(
     name=PROGRAM,
@@ -83,7 +84,10 @@ def version(
     print_json({"version": version(PROGRAM)}) if as_json else print_text(version(PROGRAM))
 
 
-for command in (info, convert, restrict, decide, attribute, plane, falsify, report, serve, demo, doctor):
+for command in (info, convert, restrict, decide, attribute, plane, falsify, verify):
+    app.command()(command)
+app.command("check-proof")(check_proof)
+for command in (report, serve, demo, doctor):
     app.command()(command)
 for group in (scale, study_app, train_app):
     app.add_typer(group)

@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, TypeAlias
 
 import torch
-from torch import Tensor, nn
-from torch.export import ExportedProgram
+from torch import Tensor
 
 from ..errors import ArgumentError
-from ..formats import load
-from ..fp_context import full_precision
-from ..network import Network, as_network
 from ..options import check_count, select_device
-from .flatten import FlatNetwork, check_property
+from .flatten import FlatNetwork
 from .property import Property
 from .replay import Replay, Witness, make_replay, replay_point
 from .search import Coverage, make_searches, select_search
-from .units import UnitChoice, choose_units
-from .vnnlib import read_vnnlib
+from .subject import check_seconds, check_seed, read_subject
+from .units import UnitChoice
 
 DEFAULT_SECONDS = 60.0  # where neither lines nor seconds are given
 MAX_ROUNDS_AFTER_BLURRED = 50  # rounds for a strict counterexample once one within tolerance is known
@@ -119,22 +113,19 @@ def falsify(
     """
     start_time = time.monotonic()
     max_lines = check_count("lines", lines)
-    deadline = start_time + _check_seconds(seconds, max_lines)
-    if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**63:
-        raise ArgumentError(f"seed must be a whole number from 0, not {seed!r}.", where="argument seed", hint="Try 0.")
-    prop = property if isinstance(property, Property) else read_vnnlib(_as_path(property, "property"))
-    model = network if isinstance(network, (Network, nn.Module, ExportedProgram)) else _as_path(network, "network")
-    units = choose_units(model, prop, normalize) if isinstance(model, Path) else UnitChoice(True)
-    captured = _capture(model, prop, shape, units.normalize)
-    check_property(captured, prop)
-    flat = FlatNetwork(captured, select_device(model, device))
-    falsifier = _Falsifier(prop, flat, make_replay(model, flat), max_lines, start_time, deadline, seed, units)
+    default = DEFAULT_SECONDS if lines is None else float("inf")
+    deadline = start_time + check_seconds(seconds, default)
+    check_seed(seed)
+    subject = read_subject(network, property, shape=shape, normalize=normalize)
+    flat = FlatNetwork(subject.network, select_device(subject.model, device))
+    replay = make_replay(subject.model, flat)
+    falsifier = Falsifier(subject.prop, flat, replay, max_lines, start_time, deadline, seed, subject.units)
     return falsifier.run(_make_reporter(progress))
 
 
 @dataclass
-class _Falsifier:
-    """One call of `falsify`: rounds until a counterexample is confirmed or a limit is reached."""
+class Falsifier:
+    """One search of `falsify`: rounds until a counterexample is confirmed or a limit is reached."""
 
     prop: Property
     flat: FlatNetwork
@@ -145,7 +136,8 @@ class _Falsifier:
     seed: int
     units: UnitChoice
 
-    def run(self, report: FalsifierProgress | None) -> FalsifierResult:
+    def run(self, report: FalsifierProgress | None = None) -> FalsifierResult:
+        """Search until a limit is reached; ``report`` is called after every round."""
         coverage = Coverage()
         searches = make_searches(self.flat, self.prop, self.seed)
         blurred: Witness | None = None  # the best counterexample whose constraints hold within tolerance only
@@ -215,36 +207,6 @@ class _Falsifier:
             note=" ".join(text for text in (note, self.units.note) if text),
             units=self.units.name,
         )
-
-
-def _capture(model: Any, prop: Property, shape: Sequence[int] | None, normalize: bool) -> Network:
-    if isinstance(model, Network):
-        return model
-    if isinstance(model, Path):
-        return load(model, shape=shape, normalize=normalize)
-    point = torch.zeros(tuple(shape) if shape is not None else (prop.inputs,))
-    with full_precision(kernels=False):
-        return as_network(model, [point])
-
-
-def _as_path(value: Any, name: str) -> Path:
-    if isinstance(value, (str, os.PathLike)):
-        return Path(value)
-    raise ArgumentError(
-        f"The {name} cannot be {type(value).__name__}.",
-        where=f"argument {name}",
-        hint="Give a path, a Network or a module." if name == "network" else "Give a path or a Property.",
-    )
-
-
-def _check_seconds(value: Any, lines: int | None) -> float:
-    if value is None:
-        return DEFAULT_SECONDS if lines is None else float("inf")
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= 0:
-        raise ArgumentError(
-            f"seconds must be a number of at least 0, not {value!r}.", where="argument seconds", hint="Try 60."
-        )
-    return float(value)
 
 
 def _make_reporter(progress: Any) -> FalsifierProgress | None:
