@@ -49,6 +49,7 @@ bench: $(READY)
 	$(BIN)/python benchmarks/attribution.py
 	$(BIN)/python benchmarks/decisions.py
 	$(BIN)/python benchmarks/plane.py
+	$(BIN)/python benchmarks/verify.py
 	$(BIN)/python benchmarks/scale.py
 	$(BIN)/python benchmarks/serve.py
 

@@ -193,8 +193,8 @@ VALUE_ERROR_SAFETY = 4.0
 # terms of a line, and less than 2^-40 for up to 4,096 terms of a cell.
 LINE_FORM_ERROR = 2.0**-46
 CELL_FORM_ERROR = 2.0**-40
-# Absolute value below which a rounded number may have lost its sign there: products of tiny numbers vanish.
-MIN_SURE_VALUE = 1e-280
+# Absolute error of a rounded number there, beside the relative one: some hundred roundings of subnormal numbers.
+UNDERFLOW_ERROR = 1e-300
 
 # --- the legacy protocol ----------------------------------------------------------------------------------------------
 # Thickness of a polygon relative to its extent below which it is a line. Empirical.

@@ -13,6 +13,7 @@ from typing import Any
 
 from ..errors import FileError
 from ..formats.open_file import read_file
+from ..fp_context import full_precision
 from ..humanize import count_noun
 from .checker_cells import ProofRejected, RationalCells
 from .checker_geometry import Point, Polygon, clip, measure_area, rectangle
@@ -81,7 +82,9 @@ def check_proof(
     """
     document = _read_document(proof)
     subject = read_subject(network, property, shape=shape, normalize=normalize)
-    checker = _Checker(RationalNetwork(subject.network), read_disjuncts(subject.prop), subject.network.checksum())
+    with full_precision():
+        network_in_rationals = RationalNetwork(subject.network)
+    checker = _Checker(network_in_rationals, read_disjuncts(subject.prop), subject.network.checksum())
     reason = ""
     try:
         checker.check(document)
@@ -199,6 +202,8 @@ def _check_plane(inputs: Any, point: list[Fraction], count: int) -> None:
         raise ProofRejected("a part's inputs or its point do not fit the network")
     if not all(isinstance(i, int) and 0 <= i < count for i in inputs):
         raise ProofRejected("a part names an input that the network does not have")
+    if any(point[i] for i in inputs):
+        raise ProofRejected("the point of a part is not 0 where an input is free")
 
 
 def _find_overlapping(starts: list[Fraction], low: Fraction, high: Fraction) -> range:

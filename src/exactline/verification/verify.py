@@ -10,16 +10,17 @@ from typing import Any
 
 from torch import Tensor
 
+from ..fp_context import full_precision
 from ..humanize import count_noun
 from ..options import select_device
-from .complete.errors import OutOfTime
+from .complete.errors import NetworkTooLarge, OutOfTime
 from .complete.groups import ConstraintTable, Group, group_disjuncts
 from .complete.solve import CompleteSolver
 from .falsifier import Falsifier, FalsifierResult
 from .flatten import FlatNetwork
 from .proof import Proof
 from .property import Property
-from .replay import Replay, Witness, make_replay
+from .replay import Replay, Witness
 from .subject import Subject, check_seconds, check_seed, read_subject
 from .witnesses import WitnessSearch
 
@@ -36,7 +37,7 @@ class VerificationResult:
     y: Tensor | None  # (outputs,) the network's outputs there, by replay
     disjunct: int | None  # index of the disjunct that holds at x
     exact_point: tuple[Fraction, ...] | None  # (inputs,) where a disjunct holds in rationals, if no replay confirms it
-    replayed_by: str  # the program that evaluates counterexamples
+    replayed_by: str  # the program that evaluated points; "" if there were none to confirm
     decided: int  # disjuncts on boxes with at most two free inputs
     searched: int  # disjuncts on larger boxes, which the falsifier searched
     pieces: int  # of lines
@@ -117,7 +118,8 @@ def verify(
     check_seed(seed)
     subject = read_subject(network, property, shape=shape, normalize=normalize)
     flat = FlatNetwork(subject.network, select_device(subject.model, None))
-    return _Verification(subject, flat, make_replay(subject.model, flat), start_time, deadline, seed).run()
+    with full_precision():
+        return _Verification(subject, flat, start_time, deadline, seed).run()
 
 
 @dataclass(eq=False)
@@ -126,7 +128,6 @@ class _Verification:
 
     subject: Subject
     flat: FlatNetwork
-    replay: Replay
     start_time: float
     deadline: float
     seed: int
@@ -137,7 +138,7 @@ class _Verification:
         table = ConstraintTable.of(prop)
         groups, large = group_disjuncts(table)
         solver = CompleteSolver(self.subject.network, table, self.deadline)
-        search = WitnessSearch(self.flat, self.replay, prop)
+        search = WitnessSearch(self.flat, self.subject.model, prop)
         decided = sum(len(group.disjuncts) for group in groups)
         draft = self._draft(decided, len(large))
         witness = None
@@ -145,14 +146,18 @@ class _Verification:
             witness = search.look(groups, solver.holds_at) or self._decide(solver, search, groups)
         except OutOfTime:
             self.reasons.append("the time is over before every piece is decided")
-        draft = replace(draft, pieces=solver.piece_count, cells=solver.cell_count)
+        except (NetworkTooLarge, MemoryError):
+            self.reasons.append("the network is too large for exact arithmetic")
+            large = sorted([*large, *(index for group in groups for index in group.disjuncts)])
+        draft = replace(draft, pieces=solver.piece_count, cells=solver.cell_count, replayed_by=search.replayed_by)
         if witness is not None:
             return self._make_sat(draft, witness)
         if search.exact_point is not None:
             self.reasons.insert(0, search.explain())
             draft = replace(draft, exact_point=search.exact_point, disjunct=search.disjunct)
         if large:
-            found = self._search_large(large)
+            found = self._search_large(large, search.replay)
+            draft = replace(draft, replayed_by=found.replayed_by)
             if found.strict and found.x is not None:
                 disjunct = None if found.disjunct is None else large[found.disjunct]
                 return replace(draft, result="sat", x=found.x, y=found.y, disjunct=disjunct, seconds=self._elapsed())
@@ -179,7 +184,7 @@ class _Verification:
             y=None,
             disjunct=None,
             exact_point=None,
-            replayed_by=self.replay.name,
+            replayed_by="",
             decided=decided,
             searched=searched,
             pieces=0,
@@ -194,12 +199,12 @@ class _Verification:
             draft, result="sat", x=witness.x, y=witness.y, disjunct=witness.disjunct, seconds=self._elapsed()
         )
 
-    def _search_large(self, large: list[int]) -> FalsifierResult:
+    def _search_large(self, large: list[int], replay: Replay) -> FalsifierResult:
         """Search the boxes with more than two free inputs for a counterexample."""
         prop = self.subject.prop
         part = Property(prop.inputs, prop.outputs, prop.boxes, tuple(prop.disjuncts[i] for i in large), prop.source)
         falsifier = Falsifier(
-            part, self.flat, self.replay, None, time.monotonic(), self.deadline, self.seed, self.subject.units
+            part, self.flat, replay, None, time.monotonic(), self.deadline, self.seed, self.subject.units
         )
         return falsifier.run()
 
@@ -208,7 +213,7 @@ class _Verification:
 
 
 def _explain_search(count: int, found: FalsifierResult) -> str:
-    boxes = "1 disjunct has a box" if count == 1 else f"{count:,} disjuncts have boxes"
+    searched = f"the falsifier searched {count_noun(count, 'disjunct')}, on boxes with more than two free inputs,"
     if found.x is not None:
-        return f"{boxes} of more than two free inputs, and the falsifier's counterexample holds within tolerance only"
-    return f"{boxes} of more than two free inputs, and the falsifier found no counterexample"
+        return f"{searched} and its counterexample holds within tolerance only"
+    return f"{searched} and found no counterexample"

@@ -102,13 +102,17 @@ def parse_vnnlib(text: str, where: str = "the property") -> Property:
 
     Raises FileError as `read_vnnlib` does.
     """
-    parser = _Parser(text, where)
     with _pause_garbage_collection():
-        asserted = parser.parse()
-        try:
-            return build_property(conjoin(asserted), parser.count_variables("X"), parser.count_variables("Y"), where)
-        except TermError as problem:
-            raise FileError(problem.problem, where=where, hint=problem.hint) from None
+        return _build_property(_Parser(text, where))
+
+
+def _build_property(parser: _Parser) -> Property:
+    """Parse a text and build its property; all terms are gone when it returns."""
+    formula = conjoin(parser.parse())
+    try:
+        return build_property(formula, parser.count_variables("X"), parser.count_variables("Y"), parser.where)
+    except TermError as problem:
+        raise FileError(problem.problem, where=parser.where, hint=problem.hint) from None
 
 
 @contextmanager

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
+from functools import cached_property
 from itertools import product
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,7 +17,7 @@ from .complete.constraints import FeasibleRegion
 from .complete.groups import Group
 from .flatten import FlatNetwork
 from .property import Box, Property
-from .replay import Replay, Witness, replay_point
+from .replay import Replay, Witness, make_replay, replay_point
 
 MAX_SAMPLED_BOXES = 64  # boxes that are sampled before they are decided
 SAMPLES_PER_SIDE = {1: 65, 2: 17}  # by number of free inputs
@@ -27,11 +29,21 @@ MAX_REGIONS_WITH_NEIGHBOURS = 20  # for whose points the neighbouring floats are
 class WitnessSearch:
     """Replays points of one property, and remembers where it is violated in rationals only."""
 
-    def __init__(self, flat: FlatNetwork, replay: Replay, prop: Property) -> None:
-        self.flat, self.replay, self.prop = flat, replay, prop
+    def __init__(self, flat: FlatNetwork, model: Any, prop: Property) -> None:
+        self.flat, self.model, self.prop = flat, model, prop
         self.regions = 0  # without a confirmed counterexample
         self.exact_point: tuple[Fraction, ...] | None = None  # (inputs,)
         self.disjunct: int | None = None
+
+    @cached_property
+    def replay(self) -> Replay:
+        """The program that evaluates counterexamples, made for the first of them: most proofs need none."""
+        return make_replay(self.model, self.flat)
+
+    @property
+    def replayed_by(self) -> str:
+        """The name of that program; "" if there was nothing to replay."""
+        return self.replay.name if "replay" in vars(self) else ""
 
     @property
     def is_exhausted(self) -> bool:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from ...tolerances import CELL_FORM_ERROR, MIN_SURE_VALUE
+from ...tolerances import CELL_FORM_ERROR, UNDERFLOW_ERROR
 from .digits import Digits, join_digits, normalize_digits, round_digits, split_integers
 from .polygon import CutLine, Polygon
 from .program import AffineStep, Program, RampStep
@@ -56,16 +56,20 @@ class Cell:
         low, high = (values - errors).min(1), (values + errors).max(1)
         free = rounded[:, 3:]
         if free.shape[1]:
-            parts = free * self.bounds[: free.shape[1]]
-            slack = CELL_FORM_ERROR * np.abs(parts).sum(1)
-            low, high = low + np.minimum(parts, 0).sum(1) - slack, high + np.maximum(parts, 0).sum(1) + slack
+            with np.errstate(over="ignore", invalid="ignore"):
+                parts = np.where(free == 0, 0.0, free * self.bounds[: free.shape[1]])
+                slack = CELL_FORM_ERROR * np.abs(parts).sum(1)
+                slack += UNDERFLOW_ERROR * (self.bounds[: free.shape[1]].sum() + np.abs(free).sum(1))
+                low, high = low + np.minimum(parts, 0).sum(1) - slack, high + np.maximum(parts, 0).sum(1) + slack
         return np.nan_to_num(low, nan=-np.inf), np.nan_to_num(high, nan=np.inf)
 
     def evaluate(self, rounded: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Evaluate the parts of forms without symbols at the corners; returns values and errors, (n, corners) each."""
         with np.errstate(over="ignore", invalid="ignore"):
+            sizes, corners = np.abs(rounded[:, :3]), np.abs(self.corners)
             values = rounded[:, :3] @ self.corners
-            errors = CELL_FORM_ERROR * (np.abs(rounded[:, :3]) @ np.abs(self.corners)) + MIN_SURE_VALUE
+            errors = CELL_FORM_ERROR * (sizes @ corners)
+            errors += UNDERFLOW_ERROR * (sizes.sum(1)[:, None] + corners.sum(0)[None])
         return values, errors
 
 
@@ -182,7 +186,7 @@ def _make_symbol(
     high: float,
 ) -> Symbol:
     """Make the symbol ``max(t, 0) - share * t``, which is convex in t, for t from low to high."""
-    bound = max(-share * low, (1 - share) * high) * (1 + CELL_FORM_ERROR)
+    bound = max(-share * low, (1 - share) * high) * (1 + CELL_FORM_ERROR) if high - low < np.inf else np.inf
     line = None if form[:, 3:].any() else CutLine(*(join_digits(form[:, c]) for c in range(3)))
     return Symbol(rounded, line, float(bound))
 

@@ -10,9 +10,13 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from .errors import NetworkTooLarge
+
 DIGIT_BITS = 22
 MAX_EXACT_TERMS = 1 << (53 - 2 * (DIGIT_BITS - 1))  # products of two digits whose sum is exact in float64
 MAX_GATHERED_TERMS = 12  # nonzero weights of a row, up to which gathering them beats a dense product (empirical)
+MAX_DENSE_ENTRIES = 1 << 22  # of a matrix that is stored densely although few of its entries are not zero
+MAX_MATRIX_DIGITS = 1 << 27  # of one matrix: 1 GiB
 Digits: TypeAlias = NDArray[np.float64]  # (elements, digits, columns), lowest digit first
 Integers: TypeAlias = NDArray[Any]  # of Python integers
 
@@ -94,9 +98,9 @@ def add_digits(one: Digits, other: Digits) -> Digits:
 
 
 def round_digits(digits: Digits, denominator: int) -> NDArray[np.float64]:  # (elements, columns)
-    """Round the numbers ``digits / denominator`` to float64, with a relative error below 2**-49.
+    """Round the numbers ``digits / denominator`` to float64: a relative error below 2**-49 plus `UNDERFLOW_ERROR`.
 
-    Numbers below 1e-300 in size may become zero, and numbers beyond float64's range infinite.
+    Numbers beyond float64's range become infinite or NaN.
     """
     shift = denominator.bit_length() - 1
     total = np.zeros((len(digits), digits.shape[2]))
@@ -119,7 +123,11 @@ class IntegerMatrix:
         self.shape = shape
         counts = np.bincount(rows, minlength=shape[0])
         self.width = int(counts.max(initial=0))
-        self.is_gathered = self.width <= min(MAX_GATHERED_TERMS, shape[1])
+        is_large = shape[0] * shape[1] > MAX_DENSE_ENTRIES
+        self.is_gathered = self.width <= (shape[1] // 4 if is_large else min(MAX_GATHERED_TERMS, shape[1]))
+        entries = digits.shape[1] * shape[0] * (self.width if self.is_gathered else shape[1])
+        if entries > MAX_MATRIX_DIGITS:
+            raise NetworkTooLarge
         if self.is_gathered:
             place = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
             self.index = np.zeros((shape[0], self.width), dtype=np.int64)
@@ -139,10 +147,13 @@ class IntegerMatrix:
 
     def _multiply(self, weights: NDArray[np.float64], x: Digits) -> NDArray[np.int64]:
         if self.is_gathered:
-            total = np.zeros((self.shape[0], *x.shape[1:]))
-            for k in range(self.width):
-                total += weights[:, k, None, None] * x[self.index[:, k]]
-            return total.astype(np.int64)
+            out = np.zeros((self.shape[0], *x.shape[1:]), dtype=np.int64)
+            for first in range(0, self.width, MAX_EXACT_TERMS):
+                total = np.zeros(out.shape)
+                for k in range(first, min(first + MAX_EXACT_TERMS, self.width)):
+                    total += weights[:, k, None, None] * x[self.index[:, k]]
+                out += total.astype(np.int64)
+            return out
         flat, out = x.reshape(len(x), -1), np.zeros((self.shape[0], *x.shape[1:]), dtype=np.int64)
         for first in range(0, len(x), MAX_EXACT_TERMS):
             part = weights[:, first : first + MAX_EXACT_TERMS] @ flat[first : first + MAX_EXACT_TERMS]

@@ -8,7 +8,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from ...tolerances import LINE_FORM_ERROR, MIN_SURE_VALUE
+from ...tolerances import LINE_FORM_ERROR, UNDERFLOW_ERROR
 from .constraints import FeasibleRegion
 from .groups import ConstraintTable, Group
 from .line_sweep import LinePieces
@@ -63,7 +63,8 @@ def _exclude(
     for x in (np.maximum(bounds[0], starts[piece])[pair], np.minimum(bounds[1], ends[piece])[pair]):
         with np.errstate(over="ignore", invalid="ignore"):
             a, b = offsets[row, at], slopes[row, at] * x
-            error = LINE_FORM_ERROR * (np.abs(a) + np.abs(b) + np.abs(table.limit[constraint])) + MIN_SURE_VALUE
+            error = LINE_FORM_ERROR * (np.abs(a) + np.abs(b) + np.abs(table.limit[constraint]))
+            error += UNDERFLOW_ERROR * (1 + np.abs(slopes[row, at]) + np.abs(x))
             is_violated &= a + b - table.limit[constraint] > error
     excluded = np.zeros(len(piece), dtype=np.bool_)
     excluded[pair[is_violated]] = True

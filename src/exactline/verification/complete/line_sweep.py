@@ -10,7 +10,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from ...tolerances import LINE_FORM_ERROR, MIN_SURE_VALUE
+from ...tolerances import LINE_FORM_ERROR, UNDERFLOW_ERROR
 from .digits import Digits, Integers, join_all, join_digits, normalize_digits, round_digits, split_integers
 from .errors import OutOfTime
 from .program import AffineStep, Program, RampStep
@@ -121,7 +121,8 @@ class LineSweep:
             x = np.array([float(end[side]) for end in state.ends])
             with np.errstate(invalid="ignore", over="ignore"):
                 value = offsets + slopes * x
-                error = LINE_FORM_ERROR * (np.abs(offsets) + np.abs(slopes * x)) + MIN_SURE_VALUE
+                error = LINE_FORM_ERROR * (np.abs(offsets) + np.abs(slopes * x))
+                error += UNDERFLOW_ERROR * (1 + np.abs(slopes) + np.abs(x))
                 sign = (value > error).astype(np.int8) - (value < -error).astype(np.int8)
                 unsure = ~(np.abs(value) > error)
             for unit, piece in np.argwhere(unsure).tolist():

@@ -6,8 +6,10 @@ order statistics are an odd-even transposition sort of such exchanges.
 
 from __future__ import annotations
 
+import time
 from fractions import Fraction
 from itertools import accumulate
+from math import inf
 
 import numpy as np
 import torch
@@ -23,21 +25,29 @@ from ...ops.maximum import Maximum
 from ...ops.order import Order
 from ...ops.pointwise import Number, Pointwise
 from ...tolerances import FRACTION_TOLERANCE
+from .errors import NetworkTooLarge, OutOfTime
 from .program import Coefficients, Floats, Numbers, Program
 
 PROBE_ELEMENTS = 1 << 22  # of one-hot inputs, or of their outputs, at a time
+MAX_COEFFICIENTS = 1 << 26  # nonzero coefficients of one operator
 MAX_AVERAGE_DENOMINATOR = 10**6  # of the coefficient of an average
 Indices = NDArray[np.int64]
 
 
-def lower_network(network: Network, ramp_scale: int = 1) -> Program:
+def lower_network(network: Network, ramp_scale: int = 1, deadline: float = inf) -> Program:
     """Translate a network.
 
-    Raises NumberError for weights that are not finite, UnsupportedError for an operator without a translation.
+    Args:
+        network: The network.
+        ramp_scale: The factor of the denominators of ramps.
+        deadline: When to stop, by `time.monotonic`.
+
+    Raises NumberError for weights that are not finite, UnsupportedError for an operator without a translation,
+    NetworkTooLarge, OutOfTime.
     """
     network = network.to("cpu", torch.float64)
     sizes = [_count(network.nodes[i].shape) for i in network.inputs]
-    lowering = _Lowering(network, Program(sum(sizes), ramp_scale))
+    lowering = _Lowering(network, Program(sum(sizes), ramp_scale), deadline)
     starts = [0, *accumulate(sizes)]
     needed = network.last_use(network.outputs)
     for i, start, size in zip(network.inputs, starts, sizes, strict=False):
@@ -54,8 +64,8 @@ def lower_network(network: Network, ramp_scale: int = 1) -> Program:
 class _Lowering:
     """Appends the steps of one node after the other."""
 
-    def __init__(self, network: Network, program: Program) -> None:
-        self.network, self.program = network, program
+    def __init__(self, network: Network, program: Program, deadline: float) -> None:
+        self.network, self.program, self.deadline = network, program, deadline
         self.steps: dict[int, int] = {}  # by node
 
     def lower(self, node: Node) -> int:
@@ -79,7 +89,7 @@ class _Lowering:
                 bias = None
                 if isinstance(op, Product) and op.offset is not None:
                     bias = _expand(op.offset, node.shape, repr(node))
-                return self.program.add_affine([(sources[0], _probe(op, shapes[0], repr(node)))], bias)
+                return self.program.add_affine([(sources[0], _probe(op, shapes[0], repr(node), self.deadline))], bias)
             case Pointwise() as op:
                 return self._pointwise(op, sources[0], shapes[0], repr(node))
             case Maximum() as op:
@@ -209,7 +219,7 @@ class _Lowering:
         return self.program.add_ramp(self.program.add_affine([(source, difference)]))
 
 
-def _probe(op: Product | Average, shape: Shape, where: str) -> Coefficients:
+def _probe(op: Product | Average, shape: Shape, where: str, deadline: float) -> Coefficients:
     """Find the exact coefficients of a linear operator from its outputs for one-hot inputs."""
     if isinstance(op, Product):
         weight = _finite(op.weight, where)
@@ -222,11 +232,17 @@ def _probe(op: Product | Average, shape: Shape, where: str) -> Coefficients:
         height = op.linear(torch.zeros(1, *shape, dtype=torch.float64)).numel()
         step = max(1, PROBE_ELEMENTS // max(width, height, 1))
         found: list[tuple[Indices, Indices, Floats]] = []
+        total = 0
         for first in range(0, width, step):
+            if time.monotonic() > deadline:
+                raise OutOfTime
             x = torch.eye(min(step, width - first), width, dtype=torch.float64).roll(first, 1)
             out = op.linear(x.view(len(x), *shape)).reshape(len(x), -1).numpy()
             columns, rows = np.nonzero(out)
             found.append((rows, columns + first, out[columns, rows]))
+            total += len(rows)
+            if total > MAX_COEFFICIENTS:
+                raise NetworkTooLarge
     rows, columns, values = (np.concatenate(parts) for parts in zip(*found, strict=True))
     if isinstance(op, Product):
         if not np.isin(np.abs(values), np.abs(_finite(op.weight, where))).all():

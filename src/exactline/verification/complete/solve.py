@@ -55,7 +55,7 @@ class CompleteSolver:
     def run(self, group: Group) -> Iterator[FeasibleRegion]:
         """Decide a group completely; yield the regions in which its disjuncts hold.
 
-        Raises OutOfTime, NumberError, UnsupportedError.
+        Raises OutOfTime, NetworkTooLarge, NumberError, UnsupportedError.
         """
         yield from self._decide_line(group) if len(group.axes) == 1 else self._decide_plane(group)
 
@@ -94,7 +94,7 @@ class CompleteSolver:
     def _get_program(self, ramp_scale: int) -> Program:
         """The network as a program whose outputs are the rows of the constraints."""
         if ramp_scale not in self.programs:
-            program = lower_network(self.network, ramp_scale)
+            program = lower_network(self.network, ramp_scale, self.deadline)
             self.programs[ramp_scale] = program.with_rows(self.table.output_weights, self.table.input_weights)
         return self.programs[ramp_scale]
 
