@@ -161,6 +161,8 @@ class _Checker:
         if len(inputs) != 2:
             raise ProofRejected(f"{where}: a plane has two inputs")
         lower, upper = ([Fraction(v) for v in part[side]] for side in ("lower", "upper"))
+        if len(lower) != 2 or len(upper) != 2:
+            raise ProofRejected(f"{where}: a rectangle has two lower and two upper bounds")
         for d in members:
             if any(d.lower[i] < lower[k] or d.upper[i] > upper[k] for k, i in enumerate(inputs)):
                 raise ProofRejected(f"{where}: the rectangle does not hold the box of disjunct {d.index}")
@@ -174,27 +176,37 @@ class _Checker:
                 raise ProofRejected(f"{name}: the tree has ended before")
             polygon = stack.pop()
             if kind == "cut":
-                line = tuple(int(n, 16) for n in rest)
-                if len(line) != 3:
-                    raise ProofRejected(f"{name}: a line has three numbers")
-                opposite = tuple(-n for n in line)
-                stack += [clip(polygon, opposite), clip(polygon, line)]
-                continue
-            total += measure_area(polygon)
-            regions = [(d, d.clip_box(polygon, inputs)) for d in members]
-            touching = [(d, region) for d, region in regions if region]
-            if kind == "outside" and touching:
-                raise ProofRejected(f"{name}: it is not outside of the box of disjunct {touching[0][0].index}")
-            if kind == "cell" and touching:
-                forms = cells.evaluate(polygon, rest[0], name)
-                self.cells += 1
-                for d, region in touching:
-                    if find_violation(d, forms, region):
-                        raise ProofRejected(f"{name}: disjunct {d.index} can hold there")
-            elif kind not in ("cell", "outside"):
-                raise ProofRejected(f"{name}: {kind!r} is not a cut, a cell or outside")
+                constant, *slopes = (int(n, 16) for n in rest)
+                line = (constant, *slopes)
+                stack += [clip(polygon, [-n for n in line]), clip(polygon, line)]
+            else:
+                total += measure_area(polygon)
+                regions = [(d, d.clip_box(polygon, inputs)) for d in members]
+                self._check_cell(name, [kind, *rest], polygon, [(d, r) for d, r in regions if r], cells)
         if stack or total != measure_area(whole):
             raise ProofRejected(f"{where}: the cells do not cover the rectangle")
+
+    def _check_cell(
+        self,
+        name: str,
+        entry: list[str],
+        polygon: Polygon,
+        touching: list[tuple[BoxedDisjunct, Polygon]],  # disjuncts, and the parts of the cell in their boxes
+        cells: RationalCells,
+    ) -> None:
+        """Check one cell: it is outside of all boxes, or no disjunct can hold on it."""
+        if entry == ["outside"]:
+            if touching:
+                raise ProofRejected(f"{name}: it is not outside of the box of disjunct {touching[0][0].index}")
+            return
+        kind, pattern = entry
+        if kind != "cell":
+            raise ProofRejected(f"{name}: {kind!r} is not a cut, a cell or outside")
+        forms = cells.evaluate(polygon, pattern, name)
+        self.cells += 1
+        for d, region in touching:
+            if find_violation(d, forms, region):
+                raise ProofRejected(f"{name}: disjunct {d.index} can hold there")
 
 
 def _check_plane(inputs: Any, point: list[Fraction], count: int) -> None:

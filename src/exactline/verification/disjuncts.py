@@ -29,6 +29,7 @@ def build_property(formula: Formula, inputs: int, outputs: int, where: str) -> P
     numbers = 0
     for clause in formula:
         bounds, rows = _split_bounds(clause, inputs)
+        table.rounded = table.rounded or any(atom.term.rounded for atom in clause)
         if rows and any(map(_is_false, rows)):
             continue
         box = boxes.get(bounds, -1)
@@ -103,6 +104,7 @@ class _RowTable:
     boxes: list[int] = field(default_factory=list[int])  # of each disjunct
     counts: list[int] = field(default_factory=lambda: [0])  # constraints of each disjunct, after a 0
     atoms: list[Atom] = field(default_factory=list[Atom])
+    rounded: bool = False  # whether a number of some clause is rounded
 
     def append(self, box: int, rows: list[Atom]) -> int:
         """Add a disjunct; returns the count of numbers in its matrices."""
@@ -137,4 +139,5 @@ class _RowTable:
             limit=torch.tensor([-atom.term.constant + 0.0 for atom in self.atoms], dtype=torch.float64),
             strict=torch.tensor([atom.strict for atom in self.atoms], dtype=torch.bool),
             input_weights=input_weights,
+            rounded=self.rounded,
         )

@@ -101,6 +101,7 @@ class PropertyTable:
     limit: Tensor  # (constraints,) float64
     strict: Tensor  # (constraints,) bool
     input_weights: dict[int, Tensor]  # (inputs,) by constraint, for those that contain inputs
+    rounded: bool = False  # whether arithmetic between numbers in the file was rounded
 
     def make_box(self, index: int) -> Box:
         """Make one of the boxes."""

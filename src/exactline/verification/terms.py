@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 from itertools import chain, pairwise
 from math import isfinite
 from typing import NamedTuple, TypeAlias
@@ -26,6 +27,7 @@ class Term:
 
     constant: float
     coefficients: dict[int, float] = field(default_factory=dict[int, float])
+    rounded: bool = False  # whether one of its numbers is the rounded result of arithmetic
 
 
 class Atom(NamedTuple):
@@ -42,11 +44,22 @@ Formula: TypeAlias = tuple[Clause, ...]  # a disjunction of clauses
 def combine(terms: Sequence[Term], factors: Sequence[float]) -> Term:
     """Return the sum of the terms, each multiplied by its factor."""
     coefficients: dict[int, float] = {}
+    constant, rounded = 0.0, any(term.rounded for term in terms)
     for term, factor in zip(terms, factors, strict=True):
         for variable, coefficient in term.coefficients.items():
-            coefficients[variable] = coefficients.get(variable, 0.0) + factor * coefficient
-    constant = sum(factor * term.constant for term, factor in zip(terms, factors, strict=True))
-    return _check_finite(Term(constant, {k: v for k, v in coefficients.items() if v}))
+            before = coefficients.get(variable, 0.0)
+            coefficients[variable] = before + factor * coefficient
+            rounded = rounded or _is_rounded(coefficients[variable], before, factor, coefficient)
+        before, constant = constant, constant + factor * term.constant
+        rounded = rounded or _is_rounded(constant, before, factor, term.constant)
+    return _check_finite(Term(constant, {k: v for k, v in coefficients.items() if v}, rounded))
+
+
+def _is_rounded(total: float, before: float, factor: float, number: float) -> bool:
+    """Whether ``total`` is not exactly ``before + factor * number``."""
+    if not number or (not before and factor in (1.0, -1.0)) or not isfinite(total):
+        return False
+    return Fraction(total) != Fraction(before) + Fraction(factor) * Fraction(number)
 
 
 def add(terms: Sequence[Term]) -> Term:
@@ -63,13 +76,15 @@ def multiply(terms: Sequence[Term]) -> Term:
     """Return the product of the terms, at most one of which has variables."""
     if sum(bool(t.coefficients) for t in terms) > 1:
         raise TermError("A product of variables is not linear.", "Multiply variables by numbers only.")
-    factor, variable_term = 1.0, Term(1.0)
+    product, variable_term = Term(1.0), Term(1.0)
     for term in terms:
         if term.coefficients:
             variable_term = term
         else:
-            factor *= term.constant
-    return combine([variable_term], [factor])
+            product = combine([product], [term.constant])
+            product.rounded = product.rounded or term.rounded
+    variable_term = Term(variable_term.constant, variable_term.coefficients, variable_term.rounded or product.rounded)
+    return combine([variable_term], [product.constant])
 
 
 def divide(terms: Sequence[Term]) -> Term:
@@ -79,7 +94,11 @@ def divide(terms: Sequence[Term]) -> Term:
         if divisor.coefficients or not divisor.constant:
             raise TermError("A division by a variable or by zero is not linear.", "Divide by numbers other than 0.")
         coefficients = {k: v / divisor.constant for k, v in quotient.coefficients.items()}
-        quotient = _check_finite(Term(quotient.constant / divisor.constant, coefficients))
+        divided = _check_finite(Term(quotient.constant / divisor.constant, coefficients, True))
+        before = (quotient.constant, *quotient.coefficients.values())
+        after = (divided.constant, *divided.coefficients.values())
+        exact = all(Fraction(a) * Fraction(divisor.constant) == b for a, b in zip(after, before, strict=True))
+        quotient = Term(divided.constant, divided.coefficients, quotient.rounded or divisor.rounded or not exact)
     return quotient
 
 

@@ -25,6 +25,7 @@ from .subject import Subject, check_seconds, check_seed, read_subject
 from .witnesses import WitnessSearch
 
 DEFAULT_SECONDS = 60.0
+ROUNDED_NOTE = "Sums or products of numbers in the property were rounded to float64."
 
 
 @dataclass(frozen=True, eq=False)
@@ -191,7 +192,9 @@ class _Verification:
             cells=0,
             seconds=0.0,
             units=self.subject.units.name,
-            note=self.subject.units.note,
+            note=" ".join(
+                note for note in (self.subject.units.note, ROUNDED_NOTE * self.subject.prop.table.rounded) if note
+            ),
         )
 
     def _make_sat(self, draft: VerificationResult, witness: Witness) -> VerificationResult:

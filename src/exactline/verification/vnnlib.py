@@ -108,9 +108,9 @@ def parse_vnnlib(text: str, where: str = "the property") -> Property:
 
 def _build_property(parser: _Parser) -> Property:
     """Parse a text and build its property; all terms are gone when it returns."""
-    formula = conjoin(parser.parse())
+    asserted = parser.parse()
     try:
-        return build_property(formula, parser.count_variables("X"), parser.count_variables("Y"), parser.where)
+        return build_property(conjoin(asserted), parser.count_variables("X"), parser.count_variables("Y"), parser.where)
     except TermError as problem:
         raise FileError(problem.problem, where=parser.where, hint=problem.hint) from None
 

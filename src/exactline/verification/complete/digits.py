@@ -104,7 +104,7 @@ def round_digits(digits: Digits, denominator: int) -> NDArray[np.float64]:  # (e
     """
     shift = denominator.bit_length() - 1
     total = np.zeros((len(digits), digits.shape[2]))
-    with np.errstate(over="ignore", under="ignore"):
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
         for k in range(digits.shape[1]):  # small ones first: all errors together are those of the last two sums
             total += np.ldexp(digits[:, k], DIGIT_BITS * k - shift)
         return total / (denominator / (1 << shift))

@@ -135,15 +135,15 @@ class PlaneSearch:
 
     def _choose_line(self, cell: Cell, rounded: NDArray[np.float64], rows: list[int]) -> CutLine:
         """Choose the ramp without symbols that matters most for some rows; return the line where it is zero."""
-        count = len(cell.symbols)
-        influence = np.zeros(count)
-        for row in rows:
-            free = np.abs(rounded[row, 3:])
-            influence[: len(free)] += free
-        for j in range(count - 1, -1, -1):
-            inner = np.abs(cell.symbols[j].form[3:])
-            influence[: len(inner)] += influence[j] * inner
-        score = np.nan_to_num(influence * cell.bounds, nan=np.inf)
+        influence = np.zeros(len(cell.symbols))
+        with np.errstate(over="ignore", invalid="ignore"):
+            for row in rows:
+                free = np.abs(rounded[row, 3:])
+                influence[: len(free)] += free
+            for j in range(len(influence) - 1, -1, -1):
+                inner = np.abs(cell.symbols[j].form[3:])
+                influence[: len(inner)] += influence[j] * inner
+            score = np.nan_to_num(influence * cell.bounds, nan=np.inf)
         lines = [(score[j], -j, symbol.line) for j, symbol in enumerate(cell.symbols) if symbol.line is not None]
         return max(lines)[2]
 
