@@ -7,6 +7,7 @@ bound. Ramps of equal or opposite forms share a symbol, so that it cancels exact
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -15,10 +16,12 @@ from numpy.typing import NDArray
 
 from ...tolerances import CELL_FORM_ERROR, UNDERFLOW_ERROR
 from .digits import Digits, join_digits, normalize_digits, round_digits, split_integers
+from .errors import OutOfTime
 from .polygon import CutLine, Polygon
 from .program import AffineStep, Program, RampStep
 
 SHARES = 4  # an undecided ramp is a multiple of t / SHARES plus a symbol
+MAX_CELL_DIGITS = 1 << 26  # of one step on one cell: 512 MiB
 OFF, ON, FIRST_SHARE = "0", "1", ord("a")  # the letters of a pattern
 
 
@@ -76,27 +79,37 @@ class Cell:
 class CellEvaluator:
     """Evaluates a program on cells of one plane."""
 
-    def __init__(self, program: Program, start: Digits, scale: int) -> None:
-        self.program, self.start, self.scale = program, start, scale
+    def __init__(
+        self,
+        program: Program,
+        start: Digits,  # (inputs, digits, 3) the inputs as forms of the two free ones
+        scale: int,  # the denominator of the inputs
+        deadline: float,  # of time.monotonic()
+    ) -> None:
+        self.program, self.start, self.scale, self.deadline = program, start, scale, deadline
+        self.last_use = program.find_last_use()
         self.biases = [s.bias_digits(scale) if isinstance(s, AffineStep) else None for s in program.steps]
 
     def evaluate(self, polygon: Polygon, max_symbols: int) -> Cell:
-        """Evaluate all steps on a polygon; raises TooManySymbols."""
+        """Evaluate all steps on a polygon; raises TooManySymbols, OutOfTime."""
         points = [corner.point for corner in polygon]
         corners = np.array([[1.0, float(x), float(y)] for x, y in points]).T
         cell = Cell(corners, polygon)
-        values: list[Digits] = [self.start]
+        values = {0: self.start}
         for i, step in enumerate(self.program.steps):
+            if time.monotonic() > self.deadline:
+                raise OutOfTime
             if isinstance(step, AffineStep):
-                values.append(self._apply_affine(i, step, values))
+                values[i] = self._apply_affine(i, step, values)
             elif isinstance(step, RampStep):
-                values.append(self._apply_ramp(step, values[step.source], cell))
+                values[i] = self._apply_ramp(step, values[step.source], cell)
                 if len(cell.symbols) > max_symbols:
                     raise TooManySymbols
+            values = {j: digits for j, digits in values.items() if self.last_use[j] > i}
         cell.rows = values[self.program.output]
         return cell
 
-    def _apply_affine(self, index: int, step: AffineStep, values: list[Digits]) -> Digits:
+    def _apply_affine(self, index: int, step: AffineStep, values: dict[int, Digits]) -> Digits:
         products = [m @ values[s] for s, m in zip(step.sources, step.matrices, strict=True)]
         bias = self.biases[index]
         length = max([p.shape[1] for p in products] + ([] if bias is None else [bias.shape[1]]))
@@ -171,6 +184,8 @@ class CellEvaluator:
             entries.append((unit, first + place))
         one = split_integers(np.array([[step.denominator * self.scale]], dtype=object))[0, :, 0].astype(np.int64)
         length = max(total.shape[1], len(one))
+        if len(total) * length * (3 + len(cell.symbols)) > MAX_CELL_DIGITS:
+            raise TooManySymbols
         wide = np.zeros((len(total), length, 3 + len(cell.symbols)), dtype=np.int64)
         wide[:, : total.shape[1], : total.shape[2]] = total
         for unit, symbol in entries:

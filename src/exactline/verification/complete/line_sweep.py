@@ -53,7 +53,7 @@ class LineSweep:
         self.scale = int(np.lcm.reduce([value.denominator for value in fixed], dtype=object))
         self.constants = [int(value * self.scale) for value in fixed]
         self.axis = axis
-        self.last_use = _find_last_use(program)
+        self.last_use = program.find_last_use()
 
     def run(self, intervals: Sequence[tuple[Fraction, Fraction]]) -> Iterator[LinePieces]:
         """Yield the pieces of all intervals, in order; raises OutOfTime."""
@@ -157,13 +157,3 @@ def _split_pieces(
     for unit, first, stop, is_on in changes:
         new_pattern[unit, first:stop] = is_on
     return state.select(parent, ends), new_pattern
-
-
-def _find_last_use(program: Program) -> dict[int, int]:
-    """For every step, the last one that reads it; the output is needed to the end."""
-    last = dict.fromkeys(range(len(program.steps)), 0)
-    for i, step in enumerate(program.steps):
-        for source in step.sources if isinstance(step, AffineStep) else (step.source,) if step else ():
-            last[source] = i
-    last[program.output] = len(program.steps)
-    return last

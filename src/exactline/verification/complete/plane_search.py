@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from .cells import Cell, CellEvaluator, TooManySymbols
 from .constraints import ExactDisjunct, FeasibleRegion
 from .digits import join_digits, round_digits, split_integers
-from .errors import OutOfTime
+from .errors import NetworkTooLarge, OutOfTime
 from .polygon import CutLine, Polygon, cut_polygon, make_rectangle
 from .program import Program
 
@@ -64,7 +64,7 @@ class PlaneSearch:
         numbers[:, 0] = [int(value * self.scale) for value in fixed]
         for column, axis in enumerate(axes):
             numbers[axis, column + 1] = self.scale
-        self.evaluator = CellEvaluator(program, split_integers(numbers), self.scale)
+        self.evaluator = CellEvaluator(program, split_integers(numbers), self.scale, deadline)
         self.denominator = program.denominators[program.output] * self.scale
         self.disjuncts, self.deadline = disjuncts, deadline
         self.lower = tuple(min(d.lower[k] for d in disjuncts) for k in (0, 1))
@@ -116,6 +116,8 @@ class PlaneSearch:
         try:
             cell = self.evaluator.evaluate(polygon, MAX_SYMBOLS if halving else 1 << 30)
         except TooManySymbols:
+            if halving is None:
+                raise NetworkTooLarge from None
             return halving, [], ()
         rounded = round_digits(cell.rows, self.denominator)
         low, _ = cell.enclose(rounded)

@@ -85,6 +85,15 @@ class Program:
         copy.output = copy.add_affine(terms if inputs.any() else terms[:1])
         return copy
 
+    def find_last_use(self) -> dict[int, int]:
+        """Find the last step that reads each step; the output is needed to the end."""
+        last = dict.fromkeys(range(len(self.steps)), 0)
+        for i, step in enumerate(self.steps):
+            for source in step.sources if isinstance(step, AffineStep) else (step.source,) if step else ():
+                last[source] = i
+        last[self.output] = len(self.steps)
+        return last
+
     def add_ramp(self, source: int) -> int:
         """Append the ramp of a step."""
         return self._append(RampStep(source, self.sizes[source], self.denominators[source] * self.ramp_scale))
