@@ -13,7 +13,7 @@ import pytest
 import torch
 
 import exactline as xl
-from exactline.verification import terms
+from exactline.verification import terms, vnnlib
 from exactline.verification.property import Property
 from exactline.verification.vnnlib import parse_vnnlib, read_vnnlib
 from tests.corpus.vnnlib_files import GOOD, HEAD, STATEMENTS, vnnlib_files
@@ -195,3 +195,29 @@ def test_every_property_of_the_published_ones_is_read(data: Path):
     files = sorted(data.rglob("*.vnnlib*"))
     assert len(files) >= 14
     assert all(read_vnnlib(file).disjuncts for file in files)
+
+
+BOUNDS = [
+    "(and (>= X_0 0) (<= X_0 1) (>= X_1 -1) (<= X_1 2.5) (<= Y_0 3))",
+    "(and (<= X_0 1) (>= X_0 0) (>= X_1 -1) (<= X_1 2.5) (>= Y_0 -0) (<= Y_1 1e-3))",
+    "(and (>= X_0 2) (<= X_0 1) (>= X_1 -1) (<= X_1 2.5) (<= Y_0 3))",
+    "(and (>= X_0 0.5) (>= X_0 0.25) (<= X_0 1) (<= X_0 2) (= X_1 -0) (<= Y_1 .5))",
+    "( and (>= X_0 -0.0)(<= X_0 +1.)(>= X_1 -1) (<= X_1 2.5))",
+]
+
+
+@pytest.mark.parametrize("chosen", [[0], [0, 1], [2], [0, 2, 1, 0], [4, 0], [3], [0, 3, 1]], ids=str)
+def test_a_disjunction_of_bounds_is_read_at_once_and_alike(chosen, monkeypatch):
+    names = "".join(f"(declare-const {name} Real)\n" for name in ("X_0", "X_1", "Y_0", "Y_1"))
+    text = names + f"(assert (or {' '.join(BOUNDS[k] for k in chosen)}))\n"
+    is_special = 3 not in chosen  # which has an equality
+    assert (vnnlib.read_bound_table(text, "") is not None) == is_special
+    fast = parse_vnnlib(text).table
+    monkeypatch.setattr(vnnlib, "read_bound_table", lambda text, where: None)
+    slow = parse_vnnlib(text).table
+    for name in ("lower", "upper", "box", "offsets", "output_weights", "limit", "strict"):
+        one, two = getattr(fast, name), getattr(slow, name)
+        assert one.dtype == two.dtype
+        assert torch.equal(one, two), name
+        assert torch.equal(1 / one[one == 0], 1 / two[two == 0]), name  # no -0
+    assert fast.input_weights == slow.input_weights == {}

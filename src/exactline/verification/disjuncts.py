@@ -29,9 +29,12 @@ def build_property(formula: Formula, inputs: int, outputs: int, where: str) -> P
     numbers = 0
     for clause in formula:
         bounds, rows = _split_bounds(clause, inputs)
-        table.rounded = table.rounded or any(atom.term.rounded for atom in clause)
-        if rows and any(map(_is_false, rows)):
-            continue
+        if not table.rounded and any(atom.term.rounded for atom in clause):
+            table.rounded = True
+        if not all(row.term.coefficients for row in rows):
+            if any(map(_is_false, rows)):
+                continue
+            rows = [row for row in rows if row.term.coefficients]
         box = boxes.get(bounds, -1)
         if box < 0:
             _check_bounds(bounds, clause)
@@ -39,7 +42,7 @@ def build_property(formula: Formula, inputs: int, outputs: int, where: str) -> P
                 continue
             box = boxes[bounds] = len(boxes)
             numbers += 2 * inputs
-        numbers += table.append(box, [row for row in rows if row.term.coefficients])
+        numbers += table.append(box, rows)
         limits.check_limit(numbers, MAX_PROPERTY_NUMBERS, "numbers in all disjuncts", where)
     return Property.from_table(table.make_table(list(boxes)), where)
 
@@ -61,11 +64,16 @@ def _split_bounds(clause: Clause, inputs: int) -> tuple[Bounds, list[Atom]]:
         if variable < 0:
             rows.append(atom)
             continue
-        bound, is_exact = _divide(-atom.term.constant, coefficient)
+        bound, is_exact = -atom.term.constant * coefficient + 0.0, True  # never -0
+        if coefficient not in (1.0, -1.0):
+            bound, is_exact = _divide(-atom.term.constant, coefficient)
+        if not is_exact:
+            bound = nextafter(bound, inf if coefficient > 0 else -inf)
         if coefficient > 0:
-            upper[variable] = min(upper[variable], bound if is_exact else nextafter(bound, inf))
-        else:
-            lower[variable] = max(lower[variable], bound if is_exact else nextafter(bound, -inf))
+            if bound < upper[variable]:
+                upper[variable] = bound
+        elif bound > lower[variable]:
+            lower[variable] = bound
         if atom.strict or not is_exact:
             rows.append(atom)
     return (tuple(lower), tuple(upper)), rows
@@ -73,8 +81,6 @@ def _split_bounds(clause: Clause, inputs: int) -> tuple[Bounds, list[Atom]]:
 
 def _divide(numerator: float, denominator: float) -> tuple[float, bool]:
     """The rounded quotient, never -0, and whether it is exact."""
-    if denominator in (1.0, -1.0):
-        return numerator * denominator + 0.0, True
     quotient = numerator / denominator + 0.0
     return quotient, isfinite(quotient) and Fraction(quotient) * Fraction(denominator) == Fraction(numerator)
 

@@ -20,6 +20,7 @@ from ..errors import FileError
 from ..formats import limits
 from ..formats.open_file import read_file
 from ..humanize import count_noun
+from .bound_table import BOUND_PATTERN, CONJUNCTION, read_bound_table
 from .disjuncts import build_property
 from .property import Property
 from .terms import (
@@ -43,10 +44,8 @@ MAX_NESTING = 500  # brackets inside brackets
 MAX_VARIABLES = 1 << 22  # inputs, and outputs
 MAX_QUOTED_CHARACTERS = 40  # of a word in an error message
 TOKEN_PATTERN = re.compile(r";[^\n]*|[()]|\"[^\"]*\"?|\|[^|]*\|?|[^\s();\"|]+|\S")
-# Bounds such as (<= X_0 1.5), and conjunctions of them, are read at once: most of a large file consists of them.
-INDEX, DECIMAL = r"(?:0|[1-9]\d{0,8})", r"[+-]?(?:\d{1,40}\.?\d{0,40}|\.\d{1,40})(?:[eE][+-]?\d{1,3})?"
-BOUND_PATTERN = re.compile(rf"\(\s*(<=|>=)\s+([XY]_{INDEX})\s+({DECIMAL})\s*\)", re.ASCII)
-CONJUNCTION_PATTERN = re.compile(rf"\(\s*and(?:\s*\(\s*[<>]=\s+[XY]_{INDEX}\s+{DECIMAL}\s*\))+\s*\)", re.ASCII)
+# bounds such as (<= X_0 1.5), and conjunctions of them, are read at once: most of a large file consists of them
+CONJUNCTION_PATTERN = re.compile(CONJUNCTION, re.ASCII)
 NUMBER_PATTERN = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 VARIABLE_PATTERN = re.compile(r"([XY])_(0|[1-9]\d{0,8})", re.ASCII)
 IGNORED_COMMANDS = ("set-logic", "set-info", "set-option", "check-sat", "get-model", "exit")  # for SMT solvers
@@ -103,7 +102,8 @@ def parse_vnnlib(text: str, where: str = "the property") -> Property:
     Raises FileError as `read_vnnlib` does.
     """
     with _pause_garbage_collection():
-        return _build_property(_Parser(text, where))
+        found = read_bound_table(text, where)
+        return _build_property(_Parser(text, where)) if found is None else found
 
 
 def _build_property(parser: _Parser) -> Property:
