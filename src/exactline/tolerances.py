@@ -38,22 +38,26 @@ MAX_UNCHECKED_ALPHA_ERROR = 2.5e-9
 REPEATED_SWEEP_ALPHA_SHIFT = 1e-12
 
 # --- errors of values -------------------------------------------------------------------------------------------------
-# Random rounding errors that are propagated through a network to estimate its error. Their maximum underestimates the
-# largest error by a factor that stays below PROBE_SAFETY on the oracle suites; empirical.
-PROBE_COUNT = 8
-PROBE_SAFETY = 16.0
+# Samples of a value's error, each with a random sign for every rounding.
+ERROR_SAMPLES = 4
+# Error bounds in multiples of the estimated standard deviation. A normal variable exceeds six deviations with
+# probability 2e-9, and a single rounding is counted with almost twice its deviation.
+ERROR_WIDTH = 6.0
+# Share of the root mean square of a sum's terms that rounding its partial sums adds to the error, in half ulps and per
+# square root of the number of terms. Empirical: 0.05 for pairwise and blocked sums, 0.1 for plain ones.
+SUMMATION_SHARE = 1 / 8
+# Distance from a knot, in error bounds, within which a unit that crosses it slowly is counted as ambiguous.
+AMBIGUITY_WIDTH = 3.0
 # Width of the floating-point filter in multiples of the expected error: values further from a knot are unambiguous.
 # Empirical: wide enough that the oracle suites show no wrong decision, narrow enough that few values are refined.
 FILTER_WIDTH = {torch.float64: 4096.0, torch.float32: 64.0}
 # Points whose estimated errors calibrate the filter, and the factor by which errors elsewhere may be larger. Empirical.
 SAMPLE_POINTS = 16
-SAMPLE_SAFETY = 1024.0
+SAMPLE_SAFETY = 256.0
 # Expected number of values inside the filter below which the calibration is not worth its cost.
 MIN_EXPECTED_HITS = 0.01
 # Factor by which the error of one unit may exceed its share of the layer's error by weights. Empirical.
 ERROR_SHARE_SLACK = 256.0
-# Distance to a knot, in multiples of the probes' error, within which a probe takes the steeper branch. Empirical.
-KNOT_REACH = 8.0
 # Relative distance below which two lines of a maximum are tied at one end: 64 roundings.
 TIE_TOLERANCE = 64 * FLOAT64_EPS
 # Filter threshold, as a share of the largest value, above which errors can hide a whole line, so that ties are counted.
@@ -62,8 +66,9 @@ AMBIGUITY_SHARE = 1e-6
 RANK_TIE_ROUNDINGS = 32
 
 # --- the patch engine -------------------------------------------------------------------------------------------------
-# Points of a segment, including both ends, whose errors are estimated.
-SEGMENT_SAMPLE_POINTS = 6
+# Points of a line, including both ends, whose errors are estimated, and the number of error samples there.
+SEGMENT_SAMPLE_POINTS = 3
+SEGMENT_ERROR_SAMPLES = 2
 # Factors by which the error at any other point of the segment may be smaller and larger. Empirical.
 MAX_SAMPLE_DEFICIT = 4.0
 MAX_SAMPLE_EXCESS = 16.0
@@ -75,8 +80,6 @@ FLOAT32_DRIFT_SHARE = 1e-3
 AMBIGUITY_MARGIN = 1 / 8
 # Number of random perturbations of all values that decide whether a segment may end at an alpha.
 PERTURBATIONS = 16
-# Bound on the error of crossing values where the dense engine takes over from patches. Empirical.
-HANDOVER_VALUE_ERROR = 1e-9
 
 # --- planes (in plane coordinates, relative to the extent, unless stated) ---------------------------------------------
 # Difference from a full turn, in radians, above which the corners are not in convex order.
@@ -110,6 +113,10 @@ GEOMETRY_TOLERANCE = 1e-6
 # all labels and ties agree with rational arithmetic.
 DECISION_FILTER_ERRORS = 64.0
 MIN_DECISION_FILTER_ROUNDINGS = 4096.0
+# Samples of the errors of all outputs, which share most of their roundings, and the factor from the largest difference
+# of two samples to a bound on the error of the outputs' difference. Empirical: see DECISION_FILTER_ERRORS.
+DECISION_SAMPLES = 8
+DECISION_SAMPLE_WIDTH = 16.0
 # Breaks at which that error is sampled, and lines with the largest coordinates whose ends are sampled as well.
 DECISION_SAMPLE_BREAKS = 32
 DECISION_SAMPLE_LINES = 64

@@ -75,7 +75,11 @@ def assert_close_planes(ours: xl.PlaneRestriction, theirs: xl.PlaneRestriction) 
 
 def assert_close_tables(ours: IntervalTable, theirs: IntervalTable) -> None:
     for field in fields(IntervalTable):
-        assert_close(getattr(ours, field.name), getattr(theirs, field.name))
+        if field.name in ("start_errors", "stop_errors"):  # estimates, of which only the size is comparable
+            assert bool((getattr(ours, field.name) <= 4 * getattr(theirs, field.name)).all())
+            assert bool((getattr(theirs, field.name) <= 4 * getattr(ours, field.name)).all())
+        else:
+            assert_close(getattr(ours, field.name), getattr(theirs, field.name))
 
 
 # ---- saved results

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 import exactline as xl
 from exactline.network.aten import RULES
 from exactline.network.capture import capture_module
-from exactline.tolerances import PROBE_SAFETY
+from exactline.tolerances import ERROR_WIDTH
 from tests.oracle.compare import TOLERANCE, mismatch
 
 from .samples import SAMPLES, UNREACHABLE, Sample
@@ -187,7 +187,7 @@ def test_the_minimal_partition_has_the_same_values(sample):
     fewest = answer.line.minimal()
     assert set(fewest.alphas.tolist()) <= set(answer.line.alphas.tolist())
     # a value is dropped that lies within SAFETY times its estimated error of the chord
-    assert within(fewest.at(answer.line.alphas), answer.line.values, PROBE_SAFETY * answer.bound)
+    assert within(fewest.at(answer.line.alphas), answer.line.values, ERROR_WIDTH * answer.bound)
 
 
 @samples_of([s for s in ALL if s.dyadic])

@@ -1,7 +1,7 @@
 """Estimates of the rounding error in outputs, in differences of outputs and in linear functionals of them.
 
 The rounding errors of two outputs are strongly correlated because they share most of the computation. The error of
-their difference is therefore estimated directly, with `RoundoffProbes`. One call costs about nine evaluations, so a
+their difference is therefore estimated directly, with `PointErrors`. One call costs about eleven evaluations, so a
 floating-point filter (`OutputErrors.filter_width`) selects the few points that need it.
 """
 
@@ -15,26 +15,26 @@ import numpy as np
 import torch
 
 from ..arrays import Floats, Ints
-from ..engines.dense.error_model import MAX_PROBE_BYTES
+from ..engines.dense.error_model import MAX_ERROR_BYTES
 from ..fp_context import full_precision
 from ..lines import Lines
 from ..network.graph import Network
 from ..numerics.plan import sweep_plan
-from ..numerics.roundoff_probes import RoundoffProbes
+from ..numerics.point_errors import PointErrors
 from ..tolerances import (
     DECISION_FILTER_ERRORS,
     DECISION_SAMPLE_BREAKS,
     DECISION_SAMPLE_LINES,
+    DECISION_SAMPLE_WIDTH,
+    DECISION_SAMPLES,
     MIN_DECISION_FILTER_ROUNDINGS,
-    PROBE_COUNT,
-    PROBE_SAFETY,
     REEVALUATION_SAFETY,
 )
 
 
 @dataclass(frozen=True, eq=False)
 class OutputErrors:
-    """Estimates the error of one output tensor at points of some lines; estimates include `PROBE_SAFETY`."""
+    """Estimates the error of one output tensor at points of some lines; estimates include `DECISION_SAMPLE_WIDTH`."""
 
     lines: Lines
     line_index: Ints  # (breaks,) the line of each break
@@ -67,7 +67,11 @@ class OutputErrors:
         probed = self._probe(line_index, alphas)
         if probed is None:
             return np.broadcast_to(
-                2 * PROBE_SAFETY * self.error_factor * self.known_error * np.abs(self.scale_of(line_index))[:, None],
+                2
+                * DECISION_SAMPLE_WIDTH
+                * self.error_factor
+                * self.known_error
+                * np.abs(self.scale_of(line_index))[:, None],
                 first.shape,
             )
         reevaluated, probes = probed
@@ -91,7 +95,7 @@ class OutputErrors:
         probed = self._probe(line_index, alphas)
         if probed is None:
             scale = np.abs(self.scale_of(line_index))
-            return PROBE_SAFETY * self.error_factor * self.known_error * scale * np.abs(weights).sum(1)
+            return DECISION_SAMPLE_WIDTH * self.error_factor * self.known_error * scale * np.abs(weights).sum(1)
         reevaluated, probes = probed
         largest = np.abs(np.einsum("pno,no->pn", probes, weights)).max(0, initial=0.0)
         return largest + REEVALUATION_SAFETY * np.abs(((values - reevaluated) * weights).sum(1))
@@ -110,7 +114,7 @@ class OutputErrors:
     def largest_sampled_error(self) -> float:
         """The largest error at breaks spread over all lines and at the ends of the farthest lines."""
         if self.network is None or not len(self.alphas):
-            return PROBE_SAFETY * self.error_factor * self.known_error
+            return DECISION_SAMPLE_WIDTH * self.error_factor * self.known_error
         spread = np.linspace(0, len(self.alphas) - 1, DECISION_SAMPLE_BREAKS).astype(np.int64)
         first = np.searchsorted(self.line_index, self._farthest_lines)
         last = np.searchsorted(self.line_index, self._farthest_lines, side="right") - 1
@@ -144,18 +148,21 @@ class OutputErrors:
             return None
         if not len(alphas):
             outputs = prod(self.network.nodes[self.output_node].shape)
-            return np.zeros((0, outputs)), np.zeros((PROBE_COUNT, 0, outputs))
-        step = max(1, MAX_PROBE_BYTES // ((PROBE_COUNT + 1) * sweep_plan(self._cast_network).bytes_live))
+            return np.zeros((0, outputs)), np.zeros((DECISION_SAMPLES, 0, outputs))
+        step = max(1, MAX_ERROR_BYTES // ((DECISION_SAMPLES + 2) * sweep_plan(self._cast_network).bytes_live))
         batches = [slice(at, at + step) for at in range(0, len(alphas), step)]
         values, probes = zip(*(self._probe_batch(line_index[b], alphas[b]) for b in batches), strict=True)
         scale = self.scale_of(line_index)[:, None]
-        return np.concatenate(values) * scale, np.concatenate(probes, 1) * (PROBE_SAFETY * self.error_factor * scale)
+        return np.concatenate(values) * scale, np.concatenate(probes, 1) * (
+            DECISION_SAMPLE_WIDTH * self.error_factor * scale
+        )
 
     def _probe_batch(self, line_index: Ints, alphas: Floats) -> tuple[Floats, Floats]:
         with full_precision():
             points = self._cast_lines.at(torch.from_numpy(line_index), torch.from_numpy(alphas))
-            state = RoundoffProbes(self._cast_network, *points)
+            state = PointErrors(self._cast_network, *points, DECISION_SAMPLES)
             state.advance_to(self.output_node)
-            values, probes = (t[self.output_node].to(torch.float64) for t in (state.values, state.probes))
+            values = state.values[self.output_node].to(torch.float64)
+            probes = state.errors[self.output_node][1:].to(torch.float64)
             outputs = probes.shape[2:].numel()
             return values.reshape(len(values), outputs).numpy(), probes.reshape(*probes.shape[:2], outputs).numpy()

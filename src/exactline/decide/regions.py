@@ -16,7 +16,6 @@ import torch
 from torch import Tensor
 
 from ..arrays import Floats, Ints
-from ..engines.dense.error_model import estimate_errors
 from ..engines.dense.state import input_magnitudes
 from ..engines.polygons.corners import CornerTable
 from ..engines.polygons.error_model import plane_filter, sample_weights
@@ -30,9 +29,10 @@ from ..fp_context import full_precision
 from ..network.graph import Network, Node
 from ..network.outputs import describe_outputs, find_output
 from ..numerics.plan import sweep_plan
+from ..numerics.point_errors import estimate_errors
 from ..numerics.static_filter import Magnitude
 from ..ops.maximum import Maximum
-from ..tolerances import PLANE_SAMPLE_HEADROOM, PROBE_SAFETY
+from ..tolerances import PLANE_SAMPLE_HEADROOM
 from .comparison import Comparison
 
 if TYPE_CHECKING:
@@ -228,7 +228,7 @@ def _label_polygons(
     equal = gap == 0
     if len(rows):
         points, errors = state.frame.points(centroid_weights(state, rows.numpy()))
-        error = PROBE_SAFETY * estimate_errors(decider, source, points, errors).flatten(1)
+        error = estimate_errors(decider, source, points, errors).flatten(1)
         best_error = error.gather(1, inside[rows].argmax(1, keepdim=True))
         equal[rows] |= gap[rows] <= error + best_error
     several = torch.nonzero(equal.sum(1) > 1)[:, 0].tolist()

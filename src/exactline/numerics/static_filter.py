@@ -12,7 +12,7 @@ from torch import Tensor
 from ..network.graph import Network
 from ..tolerances import FILTER_WIDTH, MIN_EXPECTED_HITS, SAMPLE_SAFETY, SMALLEST_SUBNORMAL
 from .plan import SweepPlan, sweep_plan
-from .roundoff_probes import RoundoffProbes
+from .point_errors import PointErrors
 
 
 @dataclass(frozen=True)
@@ -63,14 +63,11 @@ class StaticFilter:
 
 
 def sample_errors(network: Network, points: list[Tensor], errors: list[Tensor]) -> dict[int, float]:
-    """By breaking node: the largest estimated error at its input, over some input points (k, *in)."""
-    probes, last_use, largest = (
-        RoundoffProbes(network, points, errors),
-        sweep_plan(network).last_use,
-        dict[int, float](),
-    )
+    """By breaking node: the largest error bound at its input, over some input points (k, *in)."""
+    estimate, last_use = PointErrors(network, points, errors), sweep_plan(network).last_use
+    largest = dict[int, float]()
     for i in network.breaking_nodes:
         if i in last_use:
-            estimate = probes.advance_to(network.nodes[i].inputs[0])
-            largest[i] = float(estimate.max()) if estimate.numel() else 0.0
+            bounds = estimate.advance_to(network.nodes[i].inputs[0])
+            largest[i] = float(bounds.max()) if bounds.numel() else 0.0
     return largest

@@ -135,6 +135,10 @@ class Scale(Affine):
         return self.linear(errors[0]).abs()
 
     @property
+    def rounding_terms(self) -> float:
+        return float(max(1, sum(t is not None for t in (self.weight, self.divisor, self.offset))))
+
+    @property
     def _constants(self) -> list[Tensor]:
         return [t for t in (self.weight, self.divisor, self.offset) if t is not None and t.is_floating_point()]
 

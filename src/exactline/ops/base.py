@@ -127,8 +127,19 @@ class Breaking(Op):
         return None
 
     @abstractmethod
-    def jvp(self, x: Tensor, errors: Tensor) -> Tensor:
-        """Jacobian-vector product: propagate small errors (probes, points, *in) at points ``x`` (points, *in)."""
+    def propagate_errors(self, low: Tensor, high: Tensor, errors: Tensor) -> Tensor:
+        """Propagate small errors of an input that is between ``low`` and ``high``.
+
+        Of all branches that an element may take there, the one that makes an error largest counts.
+
+        Args:
+            low: (points, *in).
+            high: (points, *in).
+            errors: (k, points, *in) k kinds of errors.
+
+        Returns:
+            (k, points, *out) the errors of the output.
+        """
 
     @abstractmethod
     def activation_pattern(self, before: Tensor, after: Tensor) -> Tensor:

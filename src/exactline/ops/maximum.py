@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ..tolerances import AMBIGUITY_SHARE, HUGE_LINE_SCALE, KNOT_REACH, SUBTRACTION_GUARD, TIE_TOLERANCE
+from ..tolerances import AMBIGUITY_SHARE, HUGE_LINE_SCALE, SUBTRACTION_GUARD, TIE_TOLERANCE
 from .base import Breaking, Crossings, ErrorBounds, SnappedInput
 
 Native = Callable[[Tensor], tuple[Tensor, Tensor]]
@@ -41,13 +41,20 @@ class Maximum(Breaking):
         values, _ = self._leaders(xs[0])
         return values.view(len(xs[0]), *self.shape)
 
-    def jvp(self, x: Tensor, errors: Tensor) -> Tensor:
-        best, where = _window_maxima(self.sign * x.reshape(len(x), -1), self.table)
-        position = self.table.gather(1, where.T).T.expand(len(errors), *best.shape)
-        tangent = errors.reshape(*errors.shape[:2], -1).gather(2, position)
-        if self.floor:
-            tangent = tangent * (best + KNOT_REACH * tangent.abs().amax(0) > 0)
-        return tangent.view(*errors.shape[:2], *self.shape)
+    def propagate_errors(self, low: Tensor, high: Tensor, errors: Tensor) -> Tensor:
+        low, high = (low, high) if self.sign > 0 else (-high, -low)
+        low, high, errors = low.reshape(len(low), -1), high.reshape(len(high), -1), errors.flatten(2)
+        out = errors.new_zeros(*errors.shape[:2], len(self.table))
+        step = max(1, MAX_WINDOW_ELEMENTS // max(errors[:, :, 0].numel() * self.table.shape[1], 1))
+        for first in range(0, len(self.table), step):
+            window = self.table[first : first + step]
+            can_lead = high[:, window] >= low[:, window].amax(2, keepdim=True)  # (points, windows, size)
+            if self.floor:
+                can_lead &= high[:, window].amax(2, keepdim=True) >= 0
+            candidates = errors[:, :, window] * can_lead
+            largest = candidates.abs().argmax(3, keepdim=True)
+            out[:, :, first : first + step] = candidates.gather(3, largest)[..., 0]
+        return out.view(*errors.shape[:2], *self.shape)
 
     def units(self, shape: tuple[int, ...]) -> int:
         return len(self.table)

@@ -29,10 +29,10 @@ class Order(Breaking):
         ordered = self._window_values(xs[0]).sort(dim=-1, descending=True, stable=True).values
         return ordered[..., self.ranks].reshape(len(xs[0]), *self.shape)
 
-    def jvp(self, x: Tensor, errors: Tensor) -> Tensor:
-        source = self._window_values(x).sort(dim=-1, descending=True, stable=True).indices[..., self.ranks]
-        tangents = self._window_values(errors.reshape(-1, *errors.shape[2:])).view(*errors.shape[:2], *self.table.shape)
-        return tangents.gather(-1, source.expand(len(errors), *source.shape)).reshape(*errors.shape[:2], *self.shape)
+    def propagate_errors(self, low: Tensor, high: Tensor, errors: Tensor) -> Tensor:
+        candidates = errors.flatten(2)[:, :, self.table]  # (k, points, windows, size)
+        largest = candidates.gather(3, candidates.abs().argmax(3, keepdim=True))
+        return largest.expand(*largest.shape[:3], len(self.ranks)).reshape(*errors.shape[:2], *self.shape)
 
     def units(self, shape: tuple[int, ...]) -> int:
         return len(self.table)

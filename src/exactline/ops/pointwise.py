@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import cast
 
 import torch
 from torch import Tensor
 
-from ..tolerances import HUGE_VALUE_SCALE, KNOT_REACH, MAX_ALPHA_ERROR, OVERFLOW_GUARD
+from ..tolerances import AMBIGUITY_WIDTH, HUGE_VALUE_SCALE, MAX_ALPHA_ERROR, OVERFLOW_GUARD
 from .base import Breaking, Crossings, ErrorBounds, KnotPasses, SnappedInput
 from .masks import all_true, greater, less, nonzero, xor
 
@@ -37,6 +38,27 @@ class Pointwise(Breaking):
     def title(self) -> str:
         return self.name
 
+    @property
+    def is_relu(self) -> bool:
+        """Whether this is a plain ReLU."""
+        return self._has_shared_numbers and (self.knots, self.slopes, self.value) == ((0,), (0, 1), 0)
+
+    @property
+    def is_nonnegative(self) -> bool:
+        """Whether no value of the function is negative."""
+        if not self._has_shared_numbers:
+            return False
+        knots, slopes, value = (cast("tuple[Fraction, ...]", t) for t in (self.knots, self.slopes, (self.value,)))
+        values = [*value]
+        for left, right, slope in zip(knots[:-1], knots[1:], slopes[1:-1], strict=True):
+            values.append(values[-1] + slope * (right - left))
+        return min(values) >= 0 and slopes[0] <= 0 and slopes[-1] >= 0
+
+    @property
+    def _has_shared_numbers(self) -> bool:
+        """Whether knots, slopes and value are the same for all elements."""
+        return all(isinstance(v, Fraction) for v in (*self.knots, *self.slopes, self.value))
+
     def evaluate(self, *xs: Tensor) -> Tensor:
         x = xs[0]
         if self.fn is not None:
@@ -57,19 +79,18 @@ class Pointwise(Breaking):
     def evaluate_inplace(self, x: Tensor) -> Tensor:
         return self.evaluate(x) if self.inplace_fn is None else self.inplace_fn(x)
 
-    def jvp(self, x: Tensor, errors: Tensor) -> Tensor:
-        reach = errors.abs().amax(0) * KNOT_REACH
-        if (_shared_numbers(self.knots), _shared_numbers(self.slopes)) == ([0], [0, 1]):
-            return errors * (x + reach >= 0)
-        slope = torch.zeros_like(x)
+    def propagate_errors(self, low: Tensor, high: Tensor, errors: Tensor) -> Tensor:
+        if self.is_relu:
+            return errors * (high >= 0)
+        slope = torch.zeros_like(low)
         for j, branch_slope in enumerate(self.slopes):
-            in_reach = torch.ones_like(x, dtype=torch.bool)
+            is_reached = torch.ones_like(low, dtype=torch.bool)
             if j > 0:
-                in_reach &= x + reach >= _as_number(self.knots[j - 1])
+                is_reached &= high >= _as_number(self.knots[j - 1])
             if j < len(self.knots):
-                in_reach &= x - reach <= _as_number(self.knots[j])
-            candidate = torch.as_tensor(_as_number(branch_slope), dtype=x.dtype, device=x.device)
-            slope = torch.where(in_reach & (candidate.abs() >= slope.abs()), candidate, slope)
+                is_reached &= low <= _as_number(self.knots[j])
+            candidate = torch.as_tensor(_as_number(branch_slope), dtype=low.dtype, device=low.device)
+            slope = torch.where(is_reached & (candidate.abs() >= slope.abs()), candidate, slope)
         return errors * slope
 
     def units(self, shape: tuple[int, ...]) -> int:
@@ -251,10 +272,10 @@ class _Values:
         """The knot of some units (k,)."""
         return self.level[0, columns] if isinstance(self.level, Tensor) else self.level
 
-    def snap(self, rows: Tensor, columns: Tensor, errors: ErrorBounds) -> _SnappedValues | None:
+    def snap(self, rows: Tensor, columns: Tensor, errors: ErrorBounds) -> _NearValues | None:
         """Set those of some values (k,) that are within their error of the knot to the knot, in place.
 
-        Returns the values that were changed; None if all of them are on a known side or exactly on the knot.
+        Returns the values near the knot; None if all of them are on a known side or exactly on the knot.
         """
         gap = self.x[rows, columns] - self.level_at(columns)
         clear = gap.abs() > errors.thresholds_at(columns)
@@ -270,24 +291,25 @@ class _Values:
         on_knot = gap.abs() <= bound
         self.above[rows, columns] = (gap > 0) & ~on_knot
         self.below[rows, columns] = (gap < 0) & ~on_knot
-        rows, columns = rows[on_knot], columns[on_knot]
-        self.x[rows, columns] = self.level_at(columns)
-        return _SnappedValues(rows, columns, bound[on_knot])
+        self.x[rows[on_knot], columns[on_knot]] = self.level_at(columns[on_knot])
+        near = gap.abs() <= AMBIGUITY_WIDTH * bound
+        return _NearValues(rows[near], columns[near], bound[near], on_knot[near]) if bool(near.any()) else None
 
 
 @dataclass(frozen=True)
-class _SnappedValues:
-    """Values that were set to a knot because they are within their error of it."""
+class _NearValues:
+    """Values near a knot; those within their error of it were set to it."""
 
     rows: Tensor  # (k,)
     columns: Tensor  # (k,)
     bound: Tensor  # (k,)
+    on_knot: Tensor  # (k,)
 
     def count_along_pieces(self, values: _Values, errors: ErrorBounds) -> Tensor:
         """Units per piece, (points - 1,), that are on the knot at both ends, and not exactly so."""
         on_knot = ~(values.above ^ values.below)
         snapped = torch.zeros_like(values.above)
-        snapped[self.rows, self.columns] = True
+        snapped[self.rows[self.on_knot], self.columns[self.on_knot]] = True
         along_piece = on_knot[:-1] & on_knot[1:] & (snapped[:-1] | snapped[1:])
         return along_piece.sum(1) * errors.same_line
 
@@ -298,9 +320,12 @@ class _SnappedValues:
             piece = self.rows + step
             neighbour = self.rows + (1 if step == 0 else -1)
             inside = (neighbour >= 0) & (neighbour < len(values.x))
-            piece, neighbour, columns, bound = (v[inside] for v in (piece, neighbour, self.columns, self.bound))
+            piece, neighbour = piece[inside], neighbour[inside]
+            rows, columns, bound = self.rows[inside], self.columns[inside], self.bound[inside]
             distance = (values.x[neighbour, columns] - values.level_at(columns)).abs()
-            off_knot = (values.above ^ values.below)[neighbour, columns]
-            is_slow = (bound * errors.widths[piece] > MAX_ALPHA_ERROR * distance) & off_knot
+            side = _side(values.above, values.below, rows, columns)
+            other = _side(values.above, values.below, neighbour, columns)
+            leaves_knot = (other != 0) & (side != other)
+            is_slow = (bound * errors.widths[piece] > MAX_ALPHA_ERROR * distance) & leaves_knot
             counts.index_add_(0, piece, (is_slow & errors.same_line[piece]).to(torch.int64))
         return counts

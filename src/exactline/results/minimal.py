@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from ..engines.dense.error_model import estimate_errors
 from ..fp_context import full_precision
 from ..lines import Lines
 from ..network.graph import Network
+from ..numerics.point_errors import estimate_errors
 from ..ops.base import flatten_units
-from ..tolerances import PROBE_SAFETY
 from .evaluate import values_at_breaks
 
 if TYPE_CHECKING:
@@ -38,6 +37,7 @@ def minimal_restriction(line: Restriction) -> Restriction:
             ambiguous_per_piece=ambiguous,
             stored_values=tuple(v[breaks] for v in values),
             is_minimal=True,
+            stored_errors=None,
         )
 
 
@@ -95,5 +95,5 @@ def _error_bounds(network: Network, lines: Lines, alphas: Tensor, output: int) -
     batches = []
     for batch in alphas.split(ERROR_BATCH_BREAKS):
         points, errors = lines.at_alphas(batch)
-        batches.append(flatten_units(estimate_errors(network, output, points, errors)) * PROBE_SAFETY)
+        batches.append(flatten_units(estimate_errors(network, output, points, errors)))
     return torch.cat(batches)

@@ -97,7 +97,8 @@ def decode_answer(shard: Shard, number: int, manifest: Mapping[str, Any], networ
     facts = {name: manifest[name] for name in ("names", "units", "several_inputs", "several_outputs")}
     facts |= {"seconds": shard.seconds_per_line, "engine": shard.engine, "weights": manifest["network"]["checksum"]}
     line = decode_store_line(columns, facts)
-    line = replace(line, stored_error=float("nan")) if network is None else line.with_network(network)
+    unknown = torch.full_like(line.alphas, torch.nan)  # stores do not keep errors
+    line = replace(line, stored_errors=unknown) if network is None else line.with_network(network)
     return _decode_decisions(columns, job, line) if job["name"] == "decide" else line
 
 

@@ -210,10 +210,10 @@ class _SegmentPool:
 
 def pickle_state(state: SweepState) -> bytes:
     """A state without the network, which the worker has; pickled, because arrays that Ray sends are read-only."""
-    if state.probes is not None:
-        probes = copy(state.probes)
-        probes.network = None  # pyright: ignore[reportAttributeAccessIssue]
-        state = replace(state, probes=probes)
+    if state.point_errors is not None:
+        errors = copy(state.point_errors)
+        errors.network = None  # pyright: ignore[reportAttributeAccessIssue]
+        state = replace(state, point_errors=errors)
     return pickle.dumps(state)
 
 
@@ -227,8 +227,8 @@ def sweep_segment(packed: bytes, pickled: bytes, needs: SegmentOptions) -> tuple
         _unpacked_network.clear()
         _unpacked_network[key] = unpack_in_worker(packed)[0]
     network, state = _unpacked_network[key], pickle.loads(pickled)
-    if state.probes is not None:
-        state.probes.network = network
+    if state.point_errors is not None:
+        state.point_errors.network = network
     deadline = float("inf") if needs.seconds is None else time.monotonic() + needs.seconds
     limits = SweepLimits(needs.max_points, deadline)
     with full_precision():

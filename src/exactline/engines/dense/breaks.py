@@ -10,8 +10,8 @@ import torch
 
 from ...arrays import Bools, Floats, Ints
 from ...ops.base import Crossings
-from ...tolerances import ALPHA_RESOLUTION, OVERFLOW_GUARD
-from .points import ALPHA, ALPHA_ERROR, PointTable, to_device
+from ...tolerances import OVERFLOW_GUARD
+from .points import PointTable, to_device
 
 
 @dataclass(frozen=True)
@@ -55,8 +55,8 @@ class _CrossingPositions:
     """The alphas of crossings, and the points to their left and right."""
 
     piece: Ints  # (k,)
-    left: Floats  # (k, 3) the real columns of the point table, at the point to the left
-    right: Floats  # (k, 3) and at the point to the right
+    left: Floats  # (k,) alpha of the point to the left
+    right: Floats  # (k,) and of the point to the right
     width: Floats  # (k,) of the piece, in alpha
     alpha: Floats  # (k,)
 
@@ -74,7 +74,7 @@ class CrossingErrors(Protocol):
 
     @property
     def points(self) -> PointTable:
-        """Positions and alpha errors of the points."""
+        """The points."""
         ...
 
     @property
@@ -86,8 +86,14 @@ class CrossingErrors(Protocol):
         """Error bounds (rows, elements) of the values that cross."""
         ...
 
-    def alpha_errors(self, rows: Ints) -> Floats:
-        """(rows,) refined alpha errors of some points."""
+    def coinciding_points(self, piece: Ints, from_left: Floats, from_right: Floats) -> Ints | None:
+        """The existing point that each crossing coincides with, (k,), or -1; None if there are none.
+
+        Args:
+            piece: (k,) the point to the left of each crossing.
+            from_left: (k,) its distance from that point, in alpha.
+            from_right: (k,) its distance from the next point.
+        """
         ...
 
 
@@ -100,7 +106,7 @@ def place_breaks(crossings: Crossings, errors: CrossingErrors) -> NewBreaks:
 def _place_breaks(crossings: Crossings, errors: CrossingErrors) -> NewBreaks:
     found, positions, slope = _sort_crossings(crossings, errors)
     alpha = positions.alpha
-    old_point = _match_old_points(positions, errors)
+    old_point = errors.coinciding_points(found.piece, alpha - positions.left, positions.right - alpha)
     free = np.arange(len(alpha)) if old_point is None else np.flatnonzero(old_point < 0)
     group, representative = _group_crossings(
         found if old_point is None else found.select(free), alpha[free], slope[free], errors
@@ -109,7 +115,7 @@ def _place_breaks(crossings: Crossings, errors: CrossingErrors) -> NewBreaks:
     old_point = np.full(len(alpha), -1) if old_point is None else old_point
     representative = free[representative]
     break_alpha = _strictly_increasing(found.piece[representative], alpha[representative])
-    fits = break_alpha < positions.right[representative, ALPHA]
+    fits = break_alpha < positions.right[representative]
     if not fits.all():  # more breaks than floats in a piece: the rest fall on the point to the right
         kept = fits[group]
         old_point[free[~kept]] = found.piece[free[~kept]] + 1
@@ -175,28 +181,11 @@ def _to_numpy(tensor: torch.Tensor) -> Any:
 
 def _positions(piece: Ints, from_left: Floats, from_right: Floats, points: PointTable) -> _CrossingPositions:
     """Positions of crossings at some fractions of their pieces, measured from the left and from the right end."""
-    left, right = points.reals.take(piece, 0), points.reals.take(piece + 1, 0)
-    width = right[:, ALPHA] - left[:, ALPHA]
+    left, right = points.alpha.take(piece), points.alpha.take(piece + 1)
+    width = right - left
     # measured from the nearer end, so that a break close to it keeps its digits
-    alpha = np.where(from_left <= 0.5, left[:, ALPHA] + from_left * width, right[:, ALPHA] - from_right * width)
+    alpha = np.where(from_left <= 0.5, left + from_left * width, right - from_right * width)
     return _CrossingPositions(piece, left, right, width, alpha)
-
-
-def _match_old_points(positions: _CrossingPositions, errors: CrossingErrors) -> Ints | None:
-    """(k,) the existing point that each crossing coincides with, or -1; None if no crossing is near one."""
-    slack = ALPHA_RESOLUTION * positions.alpha
-    from_left, from_right = positions.alpha - positions.left[:, ALPHA], positions.right[:, ALPHA] - positions.alpha
-    near = (from_left - positions.left[:, ALPHA_ERROR] <= slack) | (
-        from_right - positions.right[:, ALPHA_ERROR] <= slack
-    )
-    if not near.any():
-        return None
-    old_point = np.full_like(positions.piece, -1)
-    for point, distance in ((positions.piece, from_left), (positions.piece + 1, from_right)):
-        rows, where = np.unique(point[near], return_inverse=True)
-        same = distance[near] <= errors.alpha_errors(rows)[where] + slack[near]
-        old_point[near] = np.where(same & (old_point[near] < 0), point[near], old_point[near])
-    return old_point
 
 
 def _group_crossings(found: SortedCrossings, alpha: Floats, slope: Floats, errors: CrossingErrors) -> tuple[Ints, Ints]:
@@ -204,21 +193,21 @@ def _group_crossings(found: SortedCrossings, alpha: Floats, slope: Floats, error
     numbers = np.arange(len(alpha))
     if len(alpha) < 2:
         return numbers, numbers
-    slack = ALPHA_RESOLUTION * alpha[1:]
     radius = errors.threshold / slope
     distance = alpha[1:] - alpha[:-1]
-    linked = (found.piece[1:] == found.piece[:-1]) & (distance <= radius[1:] + radius[:-1] + slack)
+    linked = (found.piece[1:] == found.piece[:-1]) & (distance <= np.maximum(radius[1:], radius[:-1]))
     if not linked.any():
         return numbers, numbers
-    needs_refinement = np.zeros(len(alpha), dtype=bool)
-    needs_refinement[1:] |= linked
-    needs_refinement[:-1] |= linked
-    rows = np.flatnonzero(needs_refinement)
-    radius = np.zeros_like(alpha)
-    radius[rows] = _alpha_radius(found.select(rows), slope[rows], errors)
-    linked &= distance <= radius[1:] + radius[:-1] + slack
     chain = np.zeros_like(numbers)
     chain[1:] = (~linked).cumsum()
+    # crossings of one alpha, such as those of one pair of elements in overlapping windows, need no estimate
+    needs_refinement = np.isin(chain, chain[1:][linked & (distance > 0)])
+    radius = np.zeros_like(alpha)
+    if needs_refinement.any():
+        rows = np.flatnonzero(needs_refinement)
+        radius[rows] = _alpha_radius(found.select(rows), slope[rows], errors)
+        linked &= distance <= np.maximum(radius[1:], radius[:-1])
+        chain[1:] = (~linked).cumsum()
     return _split_by_knot(found, radius, *group_ties(chain, alpha, radius))
 
 
@@ -234,7 +223,7 @@ def group_ties(chain: Ints, alpha: Floats, radius: Floats) -> tuple[Ints, Ints]:
         group[order] = starts_group.cumsum() - 1
         best = pending[order[starts_group]][group]
         distance = np.abs(alpha[pending] - alpha[best])
-        inside = (distance <= radius[pending] + radius[best] + ALPHA_RESOLUTION * alpha[pending]) | (pending == best)
+        inside = (distance <= radius[pending]) | (pending == best)
         representatives[pending[inside]] = best[inside]
         key[pending] = group * 2 + (alpha[pending] >= alpha[best])
     representative, group = np.unique(representatives, return_inverse=True)  # sorted, as the crossings are
@@ -269,10 +258,10 @@ def _strictly_increasing(piece: Ints, alpha: Floats) -> Floats:
 
 def _alpha_radius(found: SortedCrossings, slope: Floats, errors: CrossingErrors) -> Floats:
     """(k,) refined alpha errors of crossings."""
-    rows, where = np.unique(found.piece, return_inverse=True)
     device = errors.device
-    left = to_device(device, rows)
-    bound = torch.maximum(errors.bound(left), errors.bound(left + 1))
-    at, element, partner = (to_device(device, a) for a in (where, found.element, found.partner))
-    size = bound[at, element] + bound[at, partner.clamp(min=0)] * (partner >= 0)
+    rows, where = np.unique(np.stack([found.piece, found.piece + 1]), return_inverse=True)
+    bound = errors.bound(to_device(device, rows))
+    ends, element, partner = (to_device(device, a) for a in (where.reshape(2, -1), found.element, found.partner))
+    size = bound[ends, element] + bound[ends, partner.clamp(min=0)] * (partner >= 0)
+    size = size.amax(0)
     return np.nan_to_num(_to_numpy(size.to(torch.float64)) / slope, nan=0.0, posinf=np.inf)

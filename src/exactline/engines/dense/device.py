@@ -19,9 +19,9 @@ from ...arrays import Ints
 from ...lines import interpolate
 from ...network.graph import Network
 from ...ops.base import Breaking, Crossings
-from ...tolerances import ALPHA_RESOLUTION, OVERFLOW_GUARD
+from ...tolerances import OVERFLOW_GUARD
 from .breaks import CrossingErrors
-from .points import ALPHA, ALPHA_ERROR, NODE, PointTable, stack_columns
+from .points import NODE, PointTable, stack_columns
 from .state import SweepState
 
 
@@ -59,7 +59,6 @@ class DeviceBreaks:
     piece: Tensor  # (k,) the point to the left
     alpha: Tensor  # (k,)
     fraction: Tensor  # (k,) position within the piece, 0..1
-    slope: Tensor  # (k,) absolute slope of the difference that crosses zero
     unit: Tensor  # (k,)
     element: Tensor  # (k,)
     partner: Tensor  # (k,) or -1
@@ -78,46 +77,36 @@ def place_on_device(crossings: Crossings, errors: CrossingErrors, points: PointT
     from_left, from_right = before / total, after / total
     order = torch.argsort(crossings.piece + from_left)
     piece, from_left, from_right, total = (t[order] for t in (crossings.piece, from_left, from_right, total))
-    left, right = points.reals[piece], points.reals[piece + 1]
-    start, stop = left[:, ALPHA], right[:, ALPHA]
+    start, stop = points.alpha[piece], points.alpha[piece + 1]
     width = stop - start
     alpha = torch.where(from_left <= 0.5, start + from_left * width, stop - from_right * width)
     slope = total / width
-    if len(piece) and not bool(_are_distinct(piece, alpha, slope, left, right, errors.threshold)):
+    if len(piece) and not bool(_are_distinct(piece, alpha, slope, start, stop, errors.threshold)):
         return None
     columns = (t[order] for t in (crossings.unit, crossings.element, crossings.partner, crossings.level))
-    return DeviceBreaks(piece, alpha, (alpha - start) / width, slope, *columns)
+    return DeviceBreaks(piece, alpha, (alpha - start) / width, *columns)
 
 
 def _are_distinct(
     piece: Tensor,  # (k,)
     alpha: Tensor,  # (k,)
     slope: Tensor,  # (k,)
-    left: Tensor,  # (k, 3) real columns of the point to the left
-    right: Tensor,  # (k, 3) and of the point to the right
+    start: Tensor,  # (k,) alpha of the point to the left
+    stop: Tensor,  # (k,) and of the point to the right
     threshold: float,
 ) -> Tensor:
-    """Whether crossings are sorted, and certainly distinct from each other and from the existing points."""
-    slack = ALPHA_RESOLUTION * alpha
-    from_left = alpha - left[:, ALPHA] - left[:, ALPHA_ERROR]
-    from_right = right[:, ALPHA] - alpha - right[:, ALPHA_ERROR]
-    inside = (from_left > slack) & (from_right > slack)
-    radius = divide(threshold, slope)
-    distinct = alpha[1:] - alpha[:-1] > radius[1:] + radius[:-1] + slack[1:]
+    """Whether crossings are sorted, inside their pieces, and certainly distinct from each other."""
+    inside = (alpha > start) & (alpha < stop)
+    distinct = (alpha[1:] - alpha[:-1]) * torch.minimum(slope[1:], slope[:-1]) > threshold
     increasing = (piece[1:] > piece[:-1]) | ((piece[1:] == piece[:-1]) & distinct)
     return inside.all() & increasing.all()
-
-
-def divide(number: float, tensor: Tensor) -> Tensor:
-    """A correctly rounded quotient; torch multiplies by the reciprocal instead."""
-    return torch.full_like(tensor, number) / tensor
 
 
 class DeviceInsertion:
     """The merged order of old and new points on a device; the counterpart of `insert.Insertion`."""
 
-    def __init__(self, state: SweepState, breaks: DeviceBreaks, threshold: float) -> None:
-        self.state, self.breaks, self.threshold = state, breaks, threshold
+    def __init__(self, state: SweepState, breaks: DeviceBreaks) -> None:
+        self.state, self.breaks = state, breaks
         self.new_index = breaks.piece + torch.arange(1, len(breaks) + 1, device=breaks.piece.device)
         is_old = torch.ones(len(state) + len(breaks), dtype=torch.int64, device=self.new_index.device)
         # the old point that each row is, or follows
@@ -150,12 +139,9 @@ class DeviceInsertion:
         if not len(breaks):
             return old
         line, ambiguous = old.integers[breaks.piece, :NODE].T  # of the piece that is split
-        node, zero, one = (torch.full_like(line, n) for n in (self.state.node, 0, 1))
-        integers = (line, ambiguous, node, breaks.unit, one, breaks.element, breaks.partner, zero)
-        reals = (breaks.alpha, breaks.slope, divide(self.threshold, breaks.slope))
-        return PointTable(
-            self._merge(old.integers, stack_columns(integers)), self._merge(old.reals, stack_columns(reals))
-        )
+        node, one = (torch.full_like(line, n) for n in (self.state.node, 1))
+        integers = stack_columns((line, ambiguous, node, breaks.unit, one))
+        return PointTable(self._merge(old.integers, integers), self._merge(old.alpha, breaks.alpha))
 
     @cached_property
     def line_ends(self) -> Tensor:
@@ -198,8 +184,8 @@ class DeviceInsertionPart:
         partner_value = flat[self.new_index, partner.clamp(min=0)]
         flat[self.new_index, element] = torch.where(partner >= 0, partner_value, level)
 
-    def point_table(self, network: Network, source: int, threshold: float) -> tuple[PointTable, Tensor, None]:
-        """The point table of these rows, the line ends among them, and no probes (devices keep none)."""
+    def point_table(self, network: Network) -> tuple[PointTable, Tensor, None]:
+        """The point table of these rows, the line ends among them, and no errors (devices keep none)."""
         table = self.insertion.points
         ends = self.insertion.line_ends[self.line_ends] - self.rows.start
-        return PointTable(table.integers[self.rows], table.reals[self.rows]), ends, None
+        return PointTable(table.integers[self.rows], table.alpha[self.rows]), ends, None

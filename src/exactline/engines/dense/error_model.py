@@ -15,42 +15,17 @@ from torch import Tensor
 from ...arrays import Floats, Ints
 from ...network.graph import Network
 from ...numerics.plan import sweep_plan
-from ...numerics.roundoff_probes import RoundoffProbes
+from ...numerics.point_errors import PointErrors, estimate_errors
 from ...numerics.static_filter import Magnitude
 from ...ops.base import ErrorBounds, flatten_units
 from ...ops.masks import is_on_host
-from ...tolerances import PROBE_COUNT, PROBE_SAFETY, SMALLEST_SUBNORMAL
+from ...tolerances import ERROR_SAMPLES, SMALLEST_SUBNORMAL
 from .points import PointTable, to_device
 from .state import SweepState
 
-MIN_KEPT_PROBE_POINTS = 64  # ambiguous points at one node before the probes of all points are kept
-MAX_PROBE_BYTES = 1 << 27  # bytes of the probes that are evaluated at a time
-MAX_KEPT_PROBE_BYTES = 1 << 28  # bytes of the probes that a state may keep
-
-
-def estimate_errors(
-    network: Network,
-    node: int,
-    points: list[Tensor],  # (k, *in) each
-    errors: list[Tensor],  # (k, *in) each
-) -> Tensor:
-    """Estimated errors (k, *shape) of one node's values at input points, given the errors of those points."""
-    return RoundoffProbes(network, points, errors).advance_to(node)
-
-
-def alpha_errors(
-    errors: Tensor,  # (k, *shape) at the input of the node that the breaks originate from
-    element: Ints,  # (k,)
-    partner: Ints,  # (k,) or -1
-    slopes: Floats,  # (k,)
-) -> Floats:
-    """(k,) the errors of breaks in alpha, from the errors of the values that cross there."""
-    elements, device = flatten_units(errors), errors.device
-    own = elements.gather(1, to_device(device, element[:, None]))[:, 0]
-    other = elements.gather(1, to_device(device, partner.clip(min=0)[:, None]))[:, 0]
-    both = own + other * to_device(device, partner >= 0)
-    with np.errstate(all="ignore"):  # slopes may be arbitrarily small
-        return PROBE_SAFETY * both.to(torch.float64).cpu().numpy() / slopes
+MIN_KEPT_POINTS = 64  # ambiguous points at one node before the errors of all points are kept
+MAX_ERROR_BYTES = 1 << 27  # bytes of the errors that are estimated at a time
+MAX_KEPT_BYTES = 1 << 28  # bytes of the errors that a state may keep
 
 
 class PointErrorBounds(ErrorBounds):
@@ -94,43 +69,33 @@ class PointErrorBounds(ErrorBounds):
         return self.state.point_tensors().alpha.diff()
 
     def bound(self, rows: Tensor) -> Tensor:
-        most_points = len(rows) >= MIN_KEPT_PROBE_POINTS and 2 * len(rows) >= len(self.state)
-        if self.state.probes is None and most_points and self._probes_fit():
+        most_points = len(rows) >= MIN_KEPT_POINTS and 2 * len(rows) >= len(self.state)
+        if self.state.point_errors is None and most_points and self._errors_fit():
             every = torch.arange(len(self.state), device=rows.device)
-            self.state.probes = RoundoffProbes(self.network, *self.state.line_points(every))
-        if self.state.probes is not None:
-            return flatten_units(self.state.probes.advance_to(self.source))[rows] * PROBE_SAFETY
-        return self._errors(self.source, rows) * PROBE_SAFETY
+            self.state.point_errors = PointErrors(self.network, *self.state.line_points(every))
+        if self.state.point_errors is not None:
+            return flatten_units(self.state.point_errors.advance_to(self.source))[rows]
+        return self._errors(self.source, rows)
 
     def thresholds_at(self, elements: Tensor) -> Tensor | float:
         shares = sweep_plan(self.network).error_shares.get(self.source)
         return self.threshold if shares is None else self.threshold * shares[elements] + 64 * SMALLEST_SUBNORMAL
 
-    def alpha_errors(self, rows: Ints) -> Floats:
-        """(rows,) refined alpha errors of some points, cached in the point table."""
-        points = self.state.points
-        unknown = rows[points.is_refined[rows] == 0]
-        nodes = points.node[unknown]
-        for node in np.unique(nodes).tolist():
-            some = unknown[nodes == node]
-            points.alpha_error[some] = 0.0
-            if node >= 0:
-                errors = self._errors(self.network.nodes[node].inputs[0], to_device(self.state.device, some))
-                crossing = points.element[some], points.partner[some], points.slope[some]
-                points.alpha_error[some] = alpha_errors(errors, *crossing)
-        points.is_refined[unknown] = 1
-        return points.alpha_error[rows]
+    def coinciding_points(self, piece: Ints, from_left: Floats, from_right: Floats) -> Ints | None:
+        if (from_left > 0).all() and (from_right > 0).all():
+            return None
+        return np.where(from_left <= 0, piece, np.where(from_right <= 0, piece + 1, -1))
 
     def _errors(self, node: int, rows: Tensor) -> Tensor:
-        """Estimated errors (rows, elements) of one node at some points."""
-        parts = rows.split(max(1, MAX_PROBE_BYTES // self._bytes_per_point()))
+        """Error bounds (rows, elements) of one node at some points."""
+        parts = rows.split(max(1, MAX_ERROR_BYTES // self._bytes_per_point()))
         return torch.cat(
             [flatten_units(estimate_errors(self.network, node, *self.state.line_points(part))) for part in parts]
         )
 
-    def _probes_fit(self) -> bool:
-        return len(self.state) * self._bytes_per_point() <= MAX_KEPT_PROBE_BYTES
+    def _errors_fit(self) -> bool:
+        return len(self.state) * self._bytes_per_point() <= MAX_KEPT_BYTES
 
     def _bytes_per_point(self) -> int:
-        """Bytes of the values and probes of one point."""
-        return (PROBE_COUNT + 1) * sweep_plan(self.network).bytes_live
+        """Bytes of the values and errors of one point."""
+        return (ERROR_SAMPLES + 2) * sweep_plan(self.network).bytes_live

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from fractions import Fraction
 from functools import cache
 from typing import Any
 
@@ -20,14 +19,13 @@ from ...numerics.static_filter import Magnitude
 from ...ops.base import Breaking
 from ...ops.masks import is_on_host
 from ...ops.pointwise import Pointwise
-from ...tolerances import ALPHA_RESOLUTION, OVERFLOW_GUARD
+from ...tolerances import OVERFLOW_GUARD
 from .points import PointTable
 from .state import PatternRecord, SweepState
 from .workspace import empty
 
 MIN_LAYER_NUMBERS = 1 << 11  # numbers in a layer (points times units): smaller layers gain nothing
 MIN_FIRST_LAYER_NUMBERS = 1 << 15  # the same before the compiled loops are loaded, which takes time
-RELU_NUMBERS = (Fraction(0), Fraction(0), Fraction(1), Fraction(0))  # knot, slope below, slope above, value there
 
 
 def insert_relu_breaks(
@@ -39,7 +37,12 @@ def insert_relu_breaks(
     if x.numel() < min_numbers or x.dim() != 2 or not is_on_host(x) or x.dtype != torch.float64:
         return None
     only_live = len(state.live) == 1 and plan.last_use[source] == i
-    if not only_live or state.probes is not None or not x.is_contiguous() or not _is_relu(op):
+    if (
+        not only_live
+        or state.point_errors is not None
+        or not x.is_contiguous()
+        or not (isinstance(op, Pointwise) and op.is_relu)
+    ):
         return None
     loops = _compiled_loops()
     if loops is None:
@@ -56,8 +59,8 @@ def insert_relu_breaks(
         return None
     out = empty((rows, x.shape[1]), x)
     old, new = state.points, PointTable.empty(rows)
-    inputs = (values, old.integers, old.reals, counts, i, threshold, ALPHA_RESOLUTION)
-    if not insert_sign_changes(*inputs, out.numpy(), new.integers, new.reals):
+    inputs = (values, old.integers, old.alpha, counts, i, threshold)
+    if not insert_sign_changes(*inputs, out.numpy(), new.integers, new.alpha):
         return None
     record = None
     if state.records_patterns:
@@ -66,13 +69,6 @@ def insert_relu_breaks(
         record = PatternRecord(torch.from_numpy(source_point), len(x), rows > len(x), pattern, None)
     bounds = {**state.bounds, i: Magnitude(high * plan.value_gain[i], bound.errors * plan.error_gain[i])}
     return replace(state, table=new, live={i: out}, bounds=bounds, record=record, is_unambiguous=True)
-
-
-def _is_relu(op: Breaking) -> bool:
-    if not isinstance(op, Pointwise):
-        return False
-    numbers = (*op.knots, *op.slopes, op.value)
-    return all(isinstance(n, Fraction) for n in numbers) and numbers == RELU_NUMBERS
 
 
 @cache

@@ -11,9 +11,8 @@ from torch import Tensor
 from ...arrays import Ints
 from ...lines import interpolate
 from ...network.graph import Network
-from ...numerics.roundoff_probes import RoundoffProbes
+from ...numerics.point_errors import PointErrors
 from .breaks import NewBreaks
-from .error_model import alpha_errors
 from .points import PointTable, to_device
 from .state import SweepState
 from .workspace import empty
@@ -88,40 +87,30 @@ class Insertion:
             levels = torch.where(partners >= 0, flat[rows, partners.clamp(min=0)], levels)
         flat[rows, elements] = levels
 
-    def point_table(
-        self, network: Network, source: int, threshold: float
-    ) -> tuple[PointTable, None, RoundoffProbes | None]:
-        """The point table of all rows, no line ends (they are kept on devices only), and the probes, if kept."""
-        state, new, probes = self.state, self._new_points(threshold), self.state.probes
-        if probes is not None and len(self.new_index):
-            inserted = RoundoffProbes(network, *state.points_at(new.line, self.alpha))
-            probes = probes.insert(self.source_index, self.new_index, inserted)
-            new.alpha_error[:] = alpha_errors(inserted.advance_to(source), new.element, new.partner, new.slope)
-            new.is_refined[:] = 1
-        elif probes is not None:
-            probes = probes.select(self.source_index)
-        return self._merge_points(state.points, new), None, probes
+    def point_table(self, network: Network) -> tuple[PointTable, None, PointErrors | None]:
+        """The point table of all rows, no line ends (they are kept on devices only), and the errors, if kept."""
+        state, new, errors = self.state, self._new_points(), self.state.point_errors
+        if errors is not None and len(self.new_index):
+            inserted = PointErrors(network, *state.points_at(new.line, self.alpha))
+            errors = errors.insert(self.source_index, self.new_index, inserted)
+        elif errors is not None:
+            errors = errors.select(self.source_index)
+        return self._merge_points(state.points, new), None, errors
 
-    def _new_points(self, threshold: float) -> PointTable:
+    def _new_points(self) -> PointTable:
         """The table of the new points alone."""
-        breaks, crossings = self.breaks, self.breaks.crossings
-        representative = breaks.representative[self.selected]
         split = self.state.points.integers.take(self.piece, 0)  # line and ambiguous units of the piece that is split
-        new = PointTable(split, np.empty((len(split), 3)))
-        new.node[:], new.is_refined[:] = self.state.node, 0
-        new.unit[:], new.count[:] = breaks.unit[self.selected], breaks.count[self.selected]
-        new.element[:], new.partner[:] = crossings.element[representative], crossings.partner[representative]
-        new.alpha[:], new.slope[:] = self.alpha, breaks.slope[self.selected]
-        with np.errstate(all="ignore"):
-            new.alpha_error[:] = threshold / new.slope
+        new = PointTable(split, self.alpha)
+        new.node[:] = self.state.node
+        new.unit[:], new.count[:] = self.breaks.unit[self.selected], self.breaks.count[self.selected]
         return new
 
     def _merge_points(self, old: PointTable, new: PointTable) -> PointTable:
         """Old and new points in merged order."""
         if not self.has_new_points:
             return old
-        merged = PointTable(old.integers.take(self.source_rows, 0), old.reals.take(self.source_rows, 0))
-        merged.integers[self.new_rows], merged.reals[self.new_rows] = new.integers, new.reals
+        merged = PointTable(old.integers.take(self.source_rows, 0), old.alpha.take(self.source_rows, 0))
+        merged.integers[self.new_rows], merged.alpha[self.new_rows] = new.integers, new.alpha
         return merged
 
     def _blocks(self, values: Tensor) -> Iterator[tuple[int, int]]:

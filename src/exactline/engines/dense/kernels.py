@@ -16,7 +16,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from ...arrays import Floats, Ints
-from .points import ALPHA, ALPHA_ERROR, COUNT, ELEMENT, NODE, PARTNER, REFINED, SLOPE, UNIT
+from .points import COUNT, LINE, NODE, UNIT
 
 MAGNITUDE_BITS = 0x7FFFFFFFFFFFFFFF  # all bits but the sign
 
@@ -54,17 +54,16 @@ def scan_signs(
 @_compile
 def insert_sign_changes(
     x: Floats,  # (n, w) values without zeros
-    integers: Ints,  # (n, 8) columns of the point table
-    reals: Floats,  # (n, 3)
+    integers: Ints,  # (n, 5) columns of the point table
+    old_alphas: Floats,  # (n,)
     counts: Ints,  # (n,) from `scan_signs`
     node: int,
     threshold: float,
-    resolution: float,
     out: Floats,  # (m, w) written: the ReLU of x at old and new points
-    new_integers: Ints,  # (m, 8) written: columns of the new point table
-    new_reals: Floats,  # (m, 3) written
+    new_integers: Ints,  # (m, 5) written: columns of the new point table
+    new_alphas: Floats,  # (m,) written
 ) -> bool:  # pragma: no cover - compiled
-    """Insert a point at every sign change; False if two of them, or one and an old point, are too close."""
+    """Insert a point at every sign change; False if two of them may be ties, or one falls on an old point."""
     n, w = x.shape
     units, alphas, slopes = np.empty(w, np.int64), np.empty(w), np.empty(w)
     row = -1
@@ -73,13 +72,12 @@ def insert_sign_changes(
         for j in range(w):
             number = x[i, j]
             out[row, j] = number if number > 0.0 else 0.0
-        for j in range(8):
+        for j in range(COUNT + 1):
             new_integers[row, j] = integers[i, j]
-        for j in range(3):
-            new_reals[row, j] = reals[i, j]
+        new_alphas[row] = old_alphas[i]
         if counts[i] == 0:
             continue
-        left, right = reals[i, ALPHA], reals[i + 1, ALPHA]
+        left, right = old_alphas[i], old_alphas[i + 1]
         width = right - left
         found = 0
         for j in range(w):
@@ -90,8 +88,7 @@ def insert_sign_changes(
             total = before + after
             fraction = before / total
             alpha = left + fraction * width if fraction <= 0.5 else right - (after / total) * width
-            slack = resolution * alpha
-            if alpha - left - reals[i, ALPHA_ERROR] <= slack or right - alpha - reals[i + 1, ALPHA_ERROR] <= slack:
+            if alpha <= left or alpha >= right:
                 return False
             at = found  # insertion sort by alpha
             while at > 0 and alphas[at - 1] > alpha:
@@ -100,8 +97,8 @@ def insert_sign_changes(
             alphas[at], slopes[at], units[at] = alpha, total / width, j
             found += 1
         for k in range(found):
-            alpha, error = alphas[k], threshold / slopes[k]
-            if k > 0 and alpha - alphas[k - 1] <= error + threshold / slopes[k - 1] + resolution * alpha:
+            alpha = alphas[k]
+            if k > 0 and (alpha - alphas[k - 1]) * min(slopes[k], slopes[k - 1]) <= threshold:
                 return False
             row += 1
             fraction = (alpha - left) / width
@@ -110,11 +107,10 @@ def insert_sign_changes(
                 number = x[near, j] + step * (x[i + 1, j] - x[i, j])
                 out[row, j] = number if number > 0.0 else 0.0
             out[row, units[k]] = 0.0
-            for j in range(NODE):  # line and ambiguous units of the piece that is split
+            for j in range(LINE, NODE):  # line and ambiguous units of the piece that is split
                 new_integers[row, j] = integers[i, j]
             new_integers[row, NODE], new_integers[row, UNIT], new_integers[row, COUNT] = node, units[k], 1
-            new_integers[row, ELEMENT], new_integers[row, PARTNER], new_integers[row, REFINED] = units[k], -1, 0
-            new_reals[row, ALPHA], new_reals[row, SLOPE], new_reals[row, ALPHA_ERROR] = alpha, slopes[k], error
+            new_alphas[row] = alpha
     return True
 
 
@@ -122,7 +118,7 @@ def insert_sign_changes(
 def record_pattern(
     x: Floats,  # (n, w)
     counts: Ints,  # (n,) from `scan_signs`
-    new_integers: Ints,  # (m, 8) columns of the new point table
+    new_integers: Ints,  # (m, 5) columns of the new point table
     pattern: NDArray[np.int16],  # (m - 1, w) written: 1 where a unit is on, on the piece that starts at each point
     source_point: Ints,  # (m,) written: the old point that each point is, or follows
 ) -> None:  # pragma: no cover - compiled

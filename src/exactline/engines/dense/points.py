@@ -1,6 +1,6 @@
 """The point table of a sweep: the line and alpha of each point, and the crossing it originates from.
 
-The columns are stored in two matrices, so that selecting rows takes two operations instead of eleven. Compiled loops
+The integer columns are stored in one matrix, so that selecting rows takes two operations instead of six. Compiled loops
 use the column numbers below; all other code uses the named properties.
 """
 
@@ -16,8 +16,7 @@ from torch import Tensor
 
 from ...arrays import Floats, Ints
 
-LINE, AMBIGUOUS, NODE, UNIT, COUNT, ELEMENT, PARTNER, REFINED = range(8)
-ALPHA, SLOPE, ALPHA_ERROR = range(3)
+LINE, AMBIGUOUS, NODE, UNIT, COUNT = range(5)
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,16 +26,16 @@ class PointTable:
     Tables on a device are never modified, so several states can share one.
     """
 
-    integers: Any  # (n, 8) int64
-    reals: Any  # (n, 3) float64
+    integers: Any  # (n, 5) int64
+    alpha: Any  # (n,) float64, position on the line
 
     def __len__(self) -> int:
-        return len(self.reals)
+        return len(self.alpha)
 
     @property
     def is_on_device(self) -> bool:
         """Whether the columns are tensors."""
-        return isinstance(self.integers, Tensor) or isinstance(self.reals, Tensor)
+        return isinstance(self.integers, Tensor) or isinstance(self.alpha, Tensor)
 
     @property
     def line(self) -> Any:
@@ -68,65 +67,34 @@ class PointTable:
         """(n,) number of crossings that share the point."""
         return self.integers[:, COUNT]
 
-    @property
-    def element(self) -> Any:
-        """(n,) the element of the node's input that crosses here."""
-        return self.integers[:, ELEMENT]
-
-    @property
-    def partner(self) -> Any:
-        """(n,) the element it crosses, -1 if it crosses a knot."""
-        return self.integers[:, PARTNER]
-
-    @property
-    def is_refined(self) -> Any:
-        """(n,) 1 where `alpha_error` was estimated for this point, 0 where it is the filter's upper bound."""
-        return self.integers[:, REFINED]
-
-    @property
-    def alpha(self) -> Any:
-        """(n,) position on the line."""
-        return self.reals[:, ALPHA]
-
-    @property
-    def slope(self) -> Any:
-        """(n,) absolute slope in alpha of the difference that crosses zero."""
-        return self.reals[:, SLOPE]
-
-    @property
-    def alpha_error(self) -> Any:
-        """(n,) error of `alpha`: the true break lies within this radius."""
-        return self.reals[:, ALPHA_ERROR]
-
     def copy(self) -> PointTable:
         """An independent copy; a table on a device is shared instead."""
-        return self if self.is_on_device else PointTable(self.integers.copy(), self.reals.copy())
+        return self if self.is_on_device else PointTable(self.integers.copy(), self.alpha.copy())
 
     def rows(self, start: int, stop: int) -> PointTable:
         """A copy of the points ``start`` to ``stop``."""
-        return PointTable(self.integers[start:stop].copy(), self.reals[start:stop].copy())
+        return PointTable(self.integers[start:stop].copy(), self.alpha[start:stop].copy())
 
     def to_host(self) -> PointTable:
         """A copy as NumPy arrays."""
-        columns = (t if isinstance(t, Tensor) else torch.from_numpy(t) for t in (self.integers, self.reals))
+        columns = (t if isinstance(t, Tensor) else torch.from_numpy(t) for t in (self.integers, self.alpha))
         return PointTable(*(t.to("cpu", copy=True).numpy() for t in columns))
 
     def to_tensors(self, device: torch.device) -> PointTable:
         """The table as tensors on a device; on the CPU they share memory with the arrays."""
-        columns = (a if isinstance(a, Tensor) else to_device(device, a) for a in (self.integers, self.reals))
+        columns = (a if isinstance(a, Tensor) else to_device(device, a) for a in (self.integers, self.alpha))
         return PointTable(*columns)
 
     @staticmethod
     def empty(count: int) -> PointTable:
         """An uninitialized table."""
-        return PointTable(np.empty((count, 8), dtype=np.int64), np.empty((count, 3)))
+        return PointTable(np.empty((count, 5), dtype=np.int64), np.empty(count))
 
     @staticmethod
     def without_origins(line: Ints, alphas: Floats) -> PointTable:
         """Points without a crossing: the ends of lines and segments."""
-        table = PointTable(np.zeros((len(line), 8), dtype=np.int64), np.zeros((len(line), 3)))
-        table.line[:], table.alpha[:] = line, alphas
-        table.node[:], table.partner[:] = -1, -1
+        table = PointTable(np.zeros((len(line), 5), dtype=np.int64), np.array(alphas, dtype=np.float64))
+        table.line[:], table.node[:] = line, -1
         return table
 
 

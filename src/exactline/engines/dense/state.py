@@ -14,7 +14,7 @@ from torch import Tensor
 
 from ...arrays import Bools, Floats, Ints
 from ...lines import Lines
-from ...numerics.roundoff_probes import RoundoffProbes
+from ...numerics.point_errors import PointErrors
 from ...numerics.static_filter import Magnitude, StaticFilter
 from .points import PointTable, to_device
 
@@ -40,7 +40,7 @@ class SweepState:
     live: dict[int, Tensor] = field(default_factory=dict)  # by node: values (n, *shape)
     bounds: dict[int, Magnitude] = field(default_factory=dict)  # by live node: worst-case size of values and errors
     filter: StaticFilter = field(default_factory=StaticFilter)
-    probes: RoundoffProbes | None = None  # errors at all points, kept once most points are ambiguous
+    point_errors: PointErrors | None = None  # errors at all points, kept once most points are ambiguous
     records_patterns: bool = False  # whether breaking nodes fill in `record`
     record: PatternRecord | None = None  # of the last breaking node
     is_unambiguous: bool = False  # whether no unit of the current node is on a knot

@@ -59,6 +59,7 @@ class SweepLimits:
 
     max_points: int  # per part
     deadline: float = float("inf")  # on the clock of time.monotonic
+    max_breaks: int | None = None  # breaks after which the sweep will be stopped
     stopped: str = ""  # why the sweep ended early: "seconds" or "max_breaks"
 
     def should_stop(self) -> bool:
@@ -132,7 +133,7 @@ def _snapshot(state: SweepState) -> SweepState:
         live=dict(state.live),
         bounds=dict(state.bounds),
         magnitudes=dict(state.magnitudes),
-        probes=None,
+        point_errors=None,
         first_on_knot=dict(state.first_on_knot),
         last_on_knot=dict(state.last_on_knot),
     )
@@ -229,16 +230,16 @@ def insert_breaks(
     crossings, passes = op.crossings(snapped, errors), op.knot_passes(snapped, errors)
     snapped_x = snapped.x.view(len(snapped.x), *x.shape[1:])
     state.is_unambiguous = bool(snapped.sides) and all(below is None for _, below in snapped.sides)
-    try_device = summary is not None and snapped.ambiguous is None and passes is None and state.probes is None
+    try_device = summary is not None and snapped.ambiguous is None and passes is None and state.point_errors is None
     on_device = place_on_device(crossings, errors, state.device_points) if try_device else None
     if on_device is not None:
-        breaks = DeviceInsertion(state, on_device, errors.threshold)
+        breaks = DeviceInsertion(state, on_device)
     else:
         breaks = place_breaks(crossings, errors)
         if snapped.ambiguous is not None:
             state.points.ambiguous[:-1] += snapped.ambiguous.cpu().numpy()
         _count_known_crossings(state, breaks, passes)
-    insertion = NodeInsertion(network, plan, state, breaks, snapped_x, errors.threshold)
+    insertion = NodeInsertion(network, plan, state, breaks, snapped_x)
     if insertion.total <= max(limits.max_points, 2):
         return insertion.apply(0, insertion.total)
     return insertion.apply_in_parts(limits)
@@ -262,7 +263,6 @@ class NodeInsertion:
     state: SweepState  # before the node
     breaks: NewBreaks | DeviceInsertion
     x: Tensor  # (n, *shape) the node's input, snapped to its knots
-    threshold: float  # of the floating-point filter at the node
 
     @property
     def total(self) -> int:
@@ -297,7 +297,7 @@ class NodeInsertion:
                 merge.source_index, len(state), merge.has_new_points, op.activation_pattern(*ends), other_side
             )
         live[i] = op.evaluate(x) if x is self.x else op.evaluate_inplace(x)
-        table, line_ends, probes = merge.point_table(self.network, source, self.threshold)
+        table, line_ends, point_errors = merge.point_table(self.network)
         return replace(
             state,
             table=table,
@@ -305,7 +305,7 @@ class NodeInsertion:
             live=live,
             bounds=dict(state.bounds),
             magnitudes=dict(state.magnitudes),
-            probes=probes,
+            point_errors=point_errors,
             record=record,
         )
 

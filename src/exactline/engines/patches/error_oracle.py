@@ -10,21 +10,23 @@ from torch import Tensor
 from ...lines import Lines
 from ...network.graph import Network
 from ...numerics.plan import sweep_plan
-from ...numerics.roundoff_probes import RoundoffProbes, probe_signs
+from ...numerics.point_errors import PointErrors, random_signs
+from ...numerics.static_filter import StaticFilter
 from ...ops.base import Breaking, flatten_units
+from ...ops.maximum import Maximum
 from ...options import free_device_bytes
 from ...tolerances import (
     AMBIGUITY_MARGIN,
+    ERROR_SAMPLES,
     FLOAT64_EPS,
     MAX_DRIFT_ROUNDINGS,
     MAX_SAMPLE_DEFICIT,
     MAX_SAMPLE_EXCESS,
     PERTURBATIONS,
-    PROBE_COUNT,
-    PROBE_SAFETY,
+    SEGMENT_ERROR_SAMPLES,
     SEGMENT_SAMPLE_POINTS,
 )
-from ..dense.error_model import MAX_PROBE_BYTES
+from ..dense.error_model import MAX_ERROR_BYTES
 from .patch import MapShape
 from .timeline import NeedsDenseFallback, to_host
 
@@ -42,29 +44,36 @@ class ErrorOracle:
     margins: dict[int, Tensor]  # by node, (2, elements): `thresholds` per element, and a lower bound of the error
     start: dict[int, Tensor]  # by node: error bounds (elements,) at the start of the line
     stop: dict[int, Tensor]  # by node: error bounds (elements,) at its end
+    filter: StaticFilter  # for parts of the line that are swept densely
     pixel_tables: dict[int, Tensor] = field(default_factory=dict)  # by node: see `by_pixel`
 
     @staticmethod
     def sample(network: Network, lines: Lines, line: int, first_dense_node: int) -> ErrorOracle:
-        """Sample the errors along a line, at all breaking nodes before ``first_dense_node``."""
+        """Sample the errors along a line at all breaking nodes; margins are kept before ``first_dense_node`` only."""
         device = lines.starts[0].device
         alphas = torch.linspace(0, 1, SEGMENT_SAMPLE_POINTS, dtype=torch.float64, device=device)
         line_index = torch.full((SEGMENT_SAMPLE_POINTS,), line, device=device)
-        probes, last_use = RoundoffProbes(network, *lines.at(line_index, alphas)), sweep_plan(network).last_use
-        largest, margins = dict[int, Tensor](), dict[int, Tensor]()
+        points, last_use = lines.at(line_index, alphas), sweep_plan(network).last_use
+        estimate = PointErrors(network, *points, SEGMENT_ERROR_SAMPLES)
+        largest, largest_errors, margins = dict[int, Tensor](), dict[int, Tensor](), dict[int, Tensor]()
         start, stop = dict[int, Tensor](), dict[int, Tensor]()
         for i in network.breaking_nodes:
-            if i not in last_use or i >= first_dense_node:
+            if i not in last_use:
                 continue
             source = network.nodes[i].inputs[0]
-            errors = PROBE_SAFETY * flatten_units(probes.advance_to(source))
-            values = flatten_units(probes.values[source]).abs()
+            errors = flatten_units(estimate.advance_to(source))
+            largest_errors[i] = errors.amax() if errors.numel() else errors.new_zeros(())
+            if i >= first_dense_node:
+                continue
+            values = flatten_units(estimate.values[source]).abs()
             upper = MAX_SAMPLE_EXCESS * errors.amax(0) + MAX_DRIFT_ROUNDINGS * FLOAT64_EPS * values.amax(0)
             margins[i] = torch.stack([upper, errors[1:-1].amin(0) / MAX_SAMPLE_DEFICIT])
             largest[i] = upper.amax() if upper.numel() else upper.new_zeros(())
             start[i], stop[i] = errors[0], errors[-1]
-        thresholds = dict(zip(largest, to_host(*largest.values()) if largest else [], strict=True))
-        return ErrorOracle(network, lines, line, thresholds, margins, start, stop)
+        numbers = to_host(*largest.values(), *largest_errors.values()) if largest_errors else []
+        thresholds = dict(zip(largest, numbers[: len(largest)], strict=True))
+        sampled_errors = dict(zip(largest_errors, numbers[len(largest) :], strict=True))
+        return ErrorOracle(network, lines, line, thresholds, margins, start, stop, StaticFilter(sampled_errors))
 
     def by_pixel(self, node: int, map_shape: MapShape) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Both margins, and the bounds at the start and at the end of the line, (pixels, channels) each."""
@@ -75,17 +84,17 @@ class ErrorOracle:
         return upper, lower, start, stop
 
     def refine(
-        self, nodes: Tensor, alphas: Tensor, elements: Tensor, partners: Tensor, probes: int = PROBE_COUNT
+        self, nodes: Tensor, alphas: Tensor, elements: Tensor, partners: Tensor, samples: int = ERROR_SAMPLES
     ) -> tuple[Tensor, Tensor]:
         """Directly evaluated differences (k,) at the inputs of breaking nodes, and their error bounds."""
         order = torch.argsort(nodes, stable=True)
         values, bounds = torch.empty_like(alphas), torch.empty_like(alphas)
-        at, step = 0, self._points_per_batch(probes)
+        at, step = 0, self._points_per_batch(samples)
         while at < len(order):
             rows = order[at : at + step]
             try:
                 columns = nodes[rows], alphas[rows], elements[rows], partners[rows]
-                values[rows], bounds[rows] = self._run_probes(*columns, probes)
+                values[rows], bounds[rows] = self._evaluate(*columns, samples)
             except torch.cuda.OutOfMemoryError:
                 if step == 1:
                     raise
@@ -95,28 +104,28 @@ class ErrorOracle:
             at += step
         return values, bounds
 
-    def _run_probes(
-        self, nodes: Tensor, alphas: Tensor, elements: Tensor, partners: Tensor, probe_count: int
+    def _evaluate(
+        self, nodes: Tensor, alphas: Tensor, elements: Tensor, partners: Tensor, samples: int
     ) -> tuple[Tensor, Tensor]:
         """`refine` for one batch, sorted by node."""
         values, bounds = torch.empty_like(alphas), torch.empty_like(alphas)
         points = self.lines.at(torch.full_like(nodes, self.line), alphas)
-        probes = RoundoffProbes(self.network, *points, probe_count)
+        estimate = PointErrors(self.network, *points, samples)
         at = 0
         for node, count in torch.stack(torch.unique_consecutive(nodes, return_counts=True)).T.tolist():
             source = self.network.nodes[node].inputs[0]
-            errors, rows = probes.advance_to(source), slice(at, at + count)
+            errors, rows = estimate.advance_to(source), slice(at, at + count)
             pair = elements[rows], partners[rows]
-            bounds[rows] = PROBE_SAFETY * _difference(flatten_units(errors[:count]), *pair, 1.0)
-            values[rows] = _difference(flatten_units(probes.values[source][:count]), *pair, -1.0)
-            probes, at = probes.drop_first(count), at + count
+            bounds[rows] = _difference(flatten_units(errors[:count]), *pair, 1.0)
+            values[rows] = _difference(flatten_units(estimate.values[source][:count]), *pair, -1.0)
+            estimate, at = estimate.drop_first(count), at + count
         return values, bounds
 
-    def _points_per_batch(self, probes: int) -> int:
+    def _points_per_batch(self, samples: int) -> int:
         """How many points are refined together."""
-        bytes_per_point = 2 * (probes + 1) * sweep_plan(self.network).bytes_live
+        bytes_per_point = 2 * (samples + 2) * sweep_plan(self.network).bytes_live
         device = self.network.device
-        memory = free_device_bytes(device) // 4 if device.type == "cuda" else MAX_PROBE_BYTES
+        memory = free_device_bytes(device) // 4 if device.type == "cuda" else MAX_ERROR_BYTES
         return max(1, memory // max(bytes_per_point, 1))
 
     def classify(
@@ -143,7 +152,9 @@ class ErrorOracle:
         for i, (upper, _) in self.margins.items():
             op, source = self.network.nodes[i].op, self.network.nodes[i].inputs[0]
             x = values[source].expand(PERTURBATIONS, *self.network.nodes[source].shape)
-            shifts = probe_signs(self.network, i, PERTURBATIONS, x).flatten(0, 1) * upper.view(x.shape[1:])
+            shifts = random_signs(self.network, i, PERTURBATIONS, x).flatten(0, 1) * upper.view(x.shape[1:])
+            if isinstance(op, Maximum) and not op.floor:
+                shifts = shifts * (x != 0)  # units that are off tie by structure
             low, high = x - shifts, x + shifts
             if isinstance(op, Breaking) and bool(
                 (op.activation_pattern(low, low) != op.activation_pattern(high, high)).any()

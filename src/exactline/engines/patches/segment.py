@@ -41,9 +41,6 @@ class SegmentBreaks:
     node: Tensor  # (n,) the first node that has a crossing here
     unit: Tensor  # (n,) its lowest unit that crosses
     count: Tensor  # (n,) number of crossings
-    element: Tensor  # (n,) the input element that crosses
-    partner: Tensor  # (n,) the element it crosses, or -1
-    slope: Tensor  # (n,) absolute slope of the difference that crosses zero
     crossing_alphas: Tensor  # (m,) alphas of all crossings, in order
     order: Tensor  # (m,) indices that sort the crossings, concatenated by node, by alpha
     representative: Tensor  # (n,) the first crossing of each break, in order of alpha
@@ -205,9 +202,6 @@ class Segment:
             node=node[first],
             unit=lowest_unit,
             count=torch.bincount(break_of, minlength=len(representative)),
-            element=crossings.element[first],
-            partner=crossings.partner[first],
-            slope=crossings.slope[first],
             crossing_alphas=crossing_alphas,
             order=order,
             representative=representative,

@@ -11,8 +11,6 @@ from torch import Tensor
 
 from ...lines import Lines
 from ...network.graph import Network
-from ...numerics.static_filter import StaticFilter
-from ...tolerances import HANDOVER_VALUE_ERROR
 from ..assemble import merge_shared_point
 from ..dense.points import PointTable, to_device
 from ..dense.state import SweepState, input_magnitudes
@@ -127,14 +125,11 @@ def _continue_densely(segmentation: Segmentation, breaks: SegmentBreaks) -> Iter
     inner = slice(1, -1)
     table.node[inner], table.unit[inner] = breaks.node.cpu().numpy(), breaks.unit.cpu().numpy()
     table.count[inner] = breaks.count.cpu().numpy()
-    table.element[inner], table.partner[inner] = breaks.element.cpu().numpy(), breaks.partner.cpu().numpy()
-    table.slope[inner] = breaks.slope.cpu().numpy()
-    table.alpha_error[inner] = HANDOVER_VALUE_ERROR / table.slope[inner]
     device = lines.starts[0].device
     points, _ = lines.at(to_device(device, table.line), to_device(device, alphas))
     live = network.evaluate(points, list(breaks.tensors))  # evaluated again: cumulative sums are less accurate
     state = SweepState(lines, segmentation.plan.first_dense_node, table, live, input_magnitudes(live))
-    state.filter = StaticFilter({})
+    state.filter = replace(segmentation.errors.filter)
     yield from sweep_from(network, state, segmentation.limits)
 
 
@@ -146,5 +141,5 @@ def _sweep_densely(segmentation: Segmentation, start: float, stop: float) -> Ite
     points, _ = lines.at(to_device(device, line), to_device(device, alphas))
     live = dict(zip(network.inputs, points, strict=True))
     state = SweepState(lines, 0, PointTable.without_origins(line, alphas), live, input_magnitudes(live))
-    state.filter = StaticFilter({})
+    state.filter = replace(segmentation.errors.filter)
     yield from sweep_from(network, state, segmentation.limits)

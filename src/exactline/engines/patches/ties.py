@@ -15,9 +15,9 @@ from ...ops.pointwise import Pointwise
 from ...tolerances import (
     ALPHA_RESOLUTION,
     AMBIGUITY_MARGIN,
+    ERROR_SAMPLES,
     MAX_PATCH_ALPHA_SHIFT,
     MAX_UNCHECKED_ALPHA_ERROR,
-    PROBE_COUNT,
 )
 from ..dense.breaks import group_ties
 from .error_oracle import ErrorOracle
@@ -139,15 +139,15 @@ class _BreakErrors:
         if len(rows) > MAX_REFINED_BREAKS:
             raise NeedsDenseFallback(float(self.alpha[rows[len(rows) // 2]]))
         if len(rows):
-            distance, bound = knot_distances(errors, self.select(rows), PROBE_COUNT)
+            distance, bound = knot_distances(errors, self.select(rows), ERROR_SAMPLES)
             self.alpha_error[rows] = bound / self.slope[rows]
             if not float32:
                 self.drift[rows] = distance / self.slope[rows]
 
 
-def knot_distances(errors: ErrorOracle, breaks: _BreakErrors, probes: int) -> tuple[Tensor, Tensor]:
+def knot_distances(errors: ErrorOracle, breaks: _BreakErrors, samples: int) -> tuple[Tensor, Tensor]:
     """Distances (m,) of crossing values from their knot or partner at the alphas of breaks, and error bounds."""
-    values, bounds = errors.refine(breaks.node, breaks.alpha, breaks.element, breaks.partner, probes)
+    values, bounds = errors.refine(breaks.node, breaks.alpha, breaks.element, breaks.partner, samples)
     distances = values.abs()
     for node in errors.margins:
         knots = _knots(errors.network.nodes[node].op)
@@ -219,7 +219,7 @@ class TieResolver:
         distance, _ = knot_distances(self.errors, slow, 0)
         displaced = slow.select((distance > tolerance).nonzero()[:, 0])
         if len(displaced):
-            distance, bounds = knot_distances(self.errors, displaced, PROBE_COUNT)
+            distance, bounds = knot_distances(self.errors, displaced, ERROR_SAMPLES)
             _require(
                 (distance <= bounds) | (distance <= MAX_PATCH_ALPHA_SHIFT * displaced.slope),
                 displaced.alpha,
@@ -231,19 +231,16 @@ class TieResolver:
         for neighbour in (piece - 1, piece):
             at = neighbour.clamp(0, len(known) - 1)
             distance = (new.alpha - known.alpha[at]).abs()
-            slack = ALPHA_RESOLUTION * new.alpha
-            near = (distance <= known.upper[at] + new.upper + slack) & (at == neighbour) & free
-            same = near & (distance <= known.lower[at] + slack)
+            near = (distance <= new.upper) & (at == neighbour) & free
+            same = near & (distance <= new.lower)
             undecided = (near & ~same).nonzero()[:, 0]
             if len(undecided):
-                known.refine(self.errors, at[undecided], self.float32)
-                joins = distance[undecided] <= known.alpha_error[at[undecided]] + slack[undecided]
+                new.refine(self.errors, undecided, self.float32)
+                gap, radius = distance[undecided], new.alpha_error[undecided]
+                slack = AMBIGUITY_MARGIN * radius + new.drift[undecided]
+                joins = gap <= radius
+                _require(joins | (gap > radius + slack), new.alpha[undecided])
                 same[undecided[joins]] = True
-                rest = undecided[~joins]
-                new.refine(self.errors, rest, self.float32)
-                radius = known.alpha_error[at[rest]] + AMBIGUITY_MARGIN * new.alpha_error[rest] + slack[rest]
-                radius += known.drift[at[rest]] + new.drift[rest]
-                _require(distance[rest] > radius, new.alpha[rest])
             alpha[same] = known.alpha[at[same]]
             free &= ~same
         return free
@@ -254,19 +251,20 @@ class TieResolver:
         """Which of the remaining crossings represent the break they share; writes the alphas of the others."""
         free = has_own.nonzero()[:, 0]
         a, b = free[:-1], free[1:]
-        distance, slack = new.alpha[b] - new.alpha[a], ALPHA_RESOLUTION * new.alpha[b]
-        near = (piece[a] == piece[b]) & (distance <= new.upper[a] + new.upper[b] + slack)
+        distance = new.alpha[b] - new.alpha[a]
+        near = (piece[a] == piece[b]) & (distance <= torch.maximum(new.upper[a], new.upper[b]))
         if not bool(near.any()):
             return has_own
-        same = near & (distance <= new.lower[a] + new.lower[b] + slack)
+        same = near & (distance <= torch.maximum(new.lower[a], new.lower[b]))
         undecided = (near & ~same).nonzero()[:, 0]
         if len(undecided):
             new.refine(self.errors, torch.cat([a[undecided], b[undecided]]), self.float32)
-            radius = new.alpha_error[a[undecided]] + new.alpha_error[b[undecided]]
-            joins = distance[undecided] <= radius + slack[undecided]
+            first, second, gap = a[undecided], b[undecided], distance[undecided]
+            radius = torch.maximum(new.alpha_error[first], new.alpha_error[second])
+            slack = AMBIGUITY_MARGIN * radius + new.drift[first] + new.drift[second]
+            joins = gap <= radius
+            _require(joins | (gap > radius + slack), new.alpha[first])
             same[undecided[joins]] = True
-            radius = (1 + AMBIGUITY_MARGIN) * radius + new.drift[a[undecided]] + new.drift[b[undecided]]
-            _require((distance[undecided] > radius + slack[undecided]) | joins, new.alpha[a[undecided]])
         if not bool(same.any()):
             return has_own
         linked = torch.zeros_like(free, dtype=torch.bool)

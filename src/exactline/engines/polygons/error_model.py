@@ -9,10 +9,11 @@ from torch import Tensor
 from ...arrays import Floats, Ints
 from ...network.graph import Network
 from ...numerics.plan import sweep_plan
+from ...numerics.point_errors import estimate_errors
 from ...numerics.static_filter import StaticFilter, sample_errors
 from ...ops.base import Breaking
-from ...tolerances import CORNER_RESOLUTION, PROBE_COUNT, PROBE_SAFETY, SAMPLE_POINTS
-from ..dense.error_model import MAX_PROBE_BYTES, estimate_errors
+from ...tolerances import ALPHA_RESOLUTION, CORNER_RESOLUTION, ERROR_SAMPLES, SAMPLE_POINTS
+from ..dense.error_model import MAX_ERROR_BYTES
 from ..dense.points import PointTable, to_device
 from .separators import Separator, operator_separators
 from .state import MeshState, PlaneFrame
@@ -44,12 +45,12 @@ def node_separators(network: Network, node: int) -> tuple[Separator, ...]:
 def separator_errors(network: Network, state: MeshState, node: int, separator: Separator, corners: Ints) -> Tensor:
     """Error bounds (corners, m) of a separator's differences at some corners, on the CPU."""
     source = network.nodes[node].inputs[0]
-    step = max(1, MAX_PROBE_BYTES // ((PROBE_COUNT + 1) * sweep_plan(network).bytes_live))
+    step = max(1, MAX_ERROR_BYTES // ((ERROR_SAMPLES + 2) * sweep_plan(network).bytes_live))
     parts = []
     for at in range(0, max(len(corners), 1), step):
         points, point_errors = state.frame.points(state.corners.weights[corners[at : at + step]])
         errors = estimate_errors(network, source, points, point_errors)
-        parts.append(separator.difference_errors(errors).cpu().to(torch.float64) * PROBE_SAFETY)
+        parts.append(separator.difference_errors(errors).cpu().to(torch.float64))
     return torch.cat(parts)
 
 
@@ -102,8 +103,6 @@ class EdgeErrorBounds:
         points = len(self.corners)
         self.points = PointTable.without_origins(np.zeros(points, dtype=np.int64), np.zeros(points))
         self.points.alpha[1::2] = 1.0
-        with np.errstate(all="ignore"):
-            self.points.alpha_error[:] = self._alpha_errors(np.arange(points))
 
     @property
     def device(self) -> torch.device:
@@ -114,9 +113,19 @@ class EdgeErrorBounds:
         errors = separator_errors(self.network, self.state, self.state.node, self.separator, corners)
         return errors[:, torch.from_numpy(self.columns)][to_device(self.device, where)]
 
-    def alpha_errors(self, rows: Ints) -> Floats:
-        refine_corner_errors(self.network, self.state, np.unique(self.corners[rows]))
-        return self._alpha_errors(rows)
+    def coinciding_points(self, piece: Ints, from_left: Floats, from_right: Floats) -> Ints | None:
+        near = np.zeros(len(piece), dtype=bool)
+        for point, distance in ((piece, from_left), (piece + 1, from_right)):
+            near |= distance <= self._alpha_errors(point) + ALPHA_RESOLUTION
+        if not near.any():
+            return None
+        ends = np.concatenate([piece[near], piece[near] + 1])
+        refine_corner_errors(self.network, self.state, np.unique(self.corners[ends]))
+        nearest = np.full_like(piece, -1)
+        for point, distance in ((piece + 1, from_right), (piece, from_left)):  # the left one counts if both do
+            coincides = near & (distance <= self._alpha_errors(point) + ALPHA_RESOLUTION)
+            nearest[coincides] = point[coincides]
+        return nearest
 
     def _alpha_errors(self, rows: Ints) -> Floats:
         """(rows,) the share of its edge within which a crossing coincides with a corner."""

@@ -10,9 +10,9 @@ from torch import Tensor
 
 from ...arrays import Bools, Floats, Ints
 from ...network.graph import Network
+from ...numerics.point_errors import estimate_errors
 from ...ops.base import Breaking, flatten_units
-from ...tolerances import PROBE_SAFETY, STRAIGHT_ANGLE_TOLERANCE
-from ..dense.error_model import estimate_errors
+from ...tolerances import STRAIGHT_ANGLE_TOLERANCE
 from ..dense.points import to_device
 from .growable import connected_components
 from .state import MeshState
@@ -131,7 +131,7 @@ class _PatternComparison:
             bound = flatten_units(op.apply_affine(pattern[here[rows]], errors)) + flatten_units(
                 op.apply_affine(pattern[there[rows]], errors)
             )
-            tied[rows] = (difference[rows] <= PROBE_SAFETY * bound.abs()).all(1)
+            tied[rows] = (difference[rows] <= bound.abs()).all(1)
         return tied
 
 

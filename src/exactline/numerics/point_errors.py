@@ -1,0 +1,172 @@
+"""Error estimates at single points: how far every value of a network may be from the exact one.
+
+Worst-case bounds explode with depth while the true error stays near the unit roundoff. Two estimates are propagated
+beside the values instead, and the larger one counts:
+
+* the standard deviation of the error if all roundings were independent, ``sqrt(sum((weight * error)^2))``,
+* a few samples of the error, each with a random sign for every rounding. They follow the weights themselves, so that
+  errors that cancel do cancel and errors of one source add up.
+
+Where a value is within its error of a knot, the branch that amplifies the error most counts.
+"""
+
+from __future__ import annotations
+
+import weakref
+from copy import copy
+
+import torch
+from torch import Tensor
+
+from ..network.graph import Network
+from ..ops.base import Affine, Breaking, Input
+from ..ops.masks import is_on_host
+from ..tolerances import ERROR_SAMPLES, ERROR_WIDTH, SMALLEST_SUBNORMAL, SUMMATION_SHARE
+from .plan import sweep_plan
+
+MAX_CACHED_SIGNS = 1 << 20  # signs per node that are cached on a CPU; a GPU caches all of them
+_cached_signs: weakref.WeakKeyDictionary[Network, dict[tuple[int, int, torch.device], Tensor]] = (
+    weakref.WeakKeyDictionary()
+)
+
+
+class PointErrors:
+    """Values and errors of every live tensor at some points; evaluation can be resumed node by node.
+
+    Args:
+        network: The network.
+        points: (k, *in) for each input.
+        errors: (k, *in) for each input: bounds on the rounding errors of the points themselves.
+        samples: Number of error samples; 0 evaluates the values only.
+    """
+
+    def __init__(
+        self, network: Network, points: list[Tensor], errors: list[Tensor], samples: int = ERROR_SAMPLES
+    ) -> None:
+        self.network, self.samples = network, samples
+        self.node = max(network.inputs)  # the last node that was evaluated
+        self.values = dict(zip(network.inputs, points, strict=True))  # by live node, (k, *shape)
+        # by live node, (1 + samples, k, *shape): the standard deviation, then the samples
+        self.errors = {
+            i: torch.cat([e[None], random_signs(network, i, samples, e) * e])
+            for i, e in zip(network.inputs, errors, strict=True)
+        }
+
+    def advance_to(self, target: int) -> Tensor:
+        """Evaluate up to node ``target`` and return the error bounds of its values, (k, *shape)."""
+        last_use = sweep_plan(self.network).last_use
+        while self.node < target:
+            self.node += 1
+            node = self.network.nodes[self.node]
+            if self.node in last_use and not isinstance(node.op, Input):
+                self._evaluate(self.node)
+            for j in set(node.inputs):
+                if last_use.get(j) == self.node:
+                    del self.values[j], self.errors[j]
+        return error_bounds(self.errors[target]) if self.samples else torch.zeros_like(self.values[target])
+
+    def select(self, rows: Tensor) -> PointErrors:
+        """The errors at some of the points."""
+        values = {j: v.index_select(0, rows) for j, v in self.values.items()}
+        return self._replace(values, {j: e.index_select(1, rows) for j, e in self.errors.items()})
+
+    def drop_first(self, count: int) -> PointErrors:
+        """The errors without the first ``count`` points."""
+        values = {j: v[count:] for j, v in self.values.items()}
+        return self._replace(values, {j: e[:, count:] for j, e in self.errors.items()})
+
+    def insert(self, source_index: Tensor, new_index: Tensor, other: PointErrors) -> PointErrors:
+        """Take the rows ``source_index``, then overwrite the rows ``new_index`` with those of ``other``."""
+        other.advance_to(self.node)
+        values = {
+            j: v.index_select(0, source_index).index_copy_(0, new_index, other.values[j])
+            for j, v in self.values.items()
+        }
+        errors = {
+            j: e.index_select(1, source_index).index_copy_(1, new_index, other.errors[j])
+            for j, e in self.errors.items()
+        }
+        return self._replace(values, errors)
+
+    def _replace(self, values: dict[int, Tensor], errors: dict[int, Tensor]) -> PointErrors:
+        replaced = copy(self)
+        replaced.values, replaced.errors = values, errors
+        return replaced
+
+    def _evaluate(self, i: int) -> None:
+        """Evaluate node ``i``: its values, the propagated errors, and its own rounding added to them."""
+        node = self.network.nodes[i]
+        op, xs, errors = node.op, [self.values[j] for j in node.inputs], [self.errors[j] for j in node.inputs]
+        value = op.evaluate(*xs)
+        if isinstance(op, Affine) and is_on_host(value) and not bool(torch.isfinite(value.sum())):
+            value = op.evaluate_scaled(*xs)
+        self.values[i] = value
+        if not self.samples:
+            self.errors[i] = value[None, :0]
+        elif isinstance(op, Breaking):
+            self.errors[i] = propagate_through_breaks(op, xs[0], xs[0], errors[0])
+        elif isinstance(op, Affine):
+            self.errors[i] = self._propagate_through_affine(i, op, xs, value, errors)
+        else:
+            raise TypeError(f"{node.name} is neither affine nor breaking")
+
+    def _propagate_through_affine(
+        self, i: int, op: Affine, xs: list[Tensor], value: Tensor, errors: list[Tensor]
+    ) -> Tensor:
+        """The errors of an affine node, (1 + samples, k, *out), from the values and errors of its inputs."""
+        count = len(value)
+        samples = op.linear(*(e[1:].flatten(0, 1) for e in errors)).unflatten(0, (self.samples, count))
+        if not op.rounding_terms:  # values are moved, not computed
+            return torch.cat([op.error_spread(*(e[0] for e in errors))[None], samples])
+        both = op.error_spread(*(torch.cat([e[0], x.abs()]) for e, x in zip(errors, xs, strict=True)))
+        deviation, terms = both[:count], both[count:]  # `terms`: the root of the sum of squares of all products
+        own = value.abs() * 0.5
+        if op.rounding_terms > 1:  # a single operation rounds its result only; a sum rounds every partial sum
+            constant = op.constant_part(*(torch.zeros_like(x[:1]) for x in xs)).abs()
+            partial_sums = 0.5 + (op.rounding_terms**0.5 - 1) * SUMMATION_SHARE
+            own = own + terms * partial_sums + constant * 0.5
+        own = own * torch.finfo(value.dtype).eps + SMALLEST_SUBNORMAL
+        largest = torch.finfo(value.dtype).max / 64
+        deviation = torch.hypot(deviation, own).clamp_(max=largest)
+        samples = samples + random_signs(self.network, i, self.samples, own) * own
+        return torch.cat([deviation[None], samples.nan_to_num_(largest, largest, -largest)])
+
+
+def error_bounds(errors: Tensor) -> Tensor:
+    """Error bounds (k, *shape) of values with a standard deviation and samples (1 + samples, k, *shape)."""
+    return errors.abs().amax(0) * ERROR_WIDTH
+
+
+def propagate_through_breaks(op: Breaking, low: Tensor, high: Tensor, errors: Tensor) -> Tensor:
+    """The errors of a breaking node, (1 + samples, k, *out), whose input is between ``low`` and ``high``."""
+    reach = error_bounds(errors)
+    return op.propagate_errors(low - reach, high + reach, errors)
+
+
+def estimate_errors(network: Network, node: int, points: list[Tensor], errors: list[Tensor]) -> Tensor:
+    """Error bounds (k, *shape) of one node's values at input points; see `PointErrors`."""
+    return PointErrors(network, points, errors).advance_to(node)
+
+
+def random_signs(network: Network, i: int, count: int, like: Tensor) -> Tensor:
+    """Random signs (count, 1, *shape) for a node; equal at all points, so that a point's neighbours do not matter."""
+    shape, device = (count, 1, *like.shape[1:]), like.device
+    cache, key = _cached_signs.setdefault(network, {}), (i, count, device)
+    if key in cache:
+        return cache[key]
+    if device.type == "cpu":
+        generator = torch.Generator().manual_seed(i)
+        signs = torch.randint(0, 2, shape, generator=generator, dtype=torch.int8, device="cpu").mul_(2).sub_(1)
+    else:
+        signs = _hashed_signs(i, shape, device)
+    if device.type != "cpu" or signs.numel() <= MAX_CACHED_SIGNS:
+        cache[key] = signs
+    return signs
+
+
+def _hashed_signs(seed: int, shape: tuple[int, ...], device: torch.device) -> Tensor:
+    """Random signs from a hashed counter: on a GPU this is much faster than a sequential generator."""
+    bits = torch.arange(torch.Size(shape).numel(), device=device).mul_(0x5851F42D4C957F2D).add_(seed * 0x14057B7EF767)
+    for shift, factor in ((31, 0x3C79AC492BA7B653), (33, 0x1C69B3F74AC4AE35)):
+        bits = bits.bitwise_xor_(bits >> shift).mul_(factor)
+    return (bits < 0).view(shape).to(torch.int8).mul_(2).sub_(1)
