@@ -269,7 +269,7 @@ def _limits(network: Network, options: RestrictOptions) -> SweepLimits:
     if options.seconds is not None:
         points = min(points, MAX_PART_POINTS_WITH_DEADLINE)
     deadline = float("inf") if options.seconds is None else time.monotonic() + options.seconds
-    return SweepLimits(points, deadline)
+    return SweepLimits(points, deadline, max_breaks=options.max_breaks)
 
 
 def _sweep(choice: EngineChoice, lines: Lines, options: RestrictOptions) -> Iterator[SweepPart]:

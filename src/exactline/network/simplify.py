@@ -8,10 +8,12 @@ import torch
 from torch import Tensor
 
 from ..ops.affine import Rearrange, Reshape
-from ..ops.base import Input, Op
+from ..ops.base import Input
 from ..ops.maximum import Maximum
 from ..ops.pointwise import Pointwise
 from .graph import Network, Node
+
+MAX_COMPOSED_WINDOW = 64  # members of a window that a maximum of maxima may have
 
 
 def simplify_network(network: Network, rewrite: bool = True) -> Network:
@@ -40,9 +42,72 @@ def fuse_relu_with_maximum(network: Network) -> Network:
         node = nodes[i]
         if isinstance(node.op, Maximum) and node.op.sign > 0 and not node.op.floor:
             _fuse_preceding_relu(nodes, i, _list_readers(nodes, network.outputs))
-        elif _is_relu(node.op):
+        elif isinstance(node.op, Pointwise) and node.op.is_relu:
             _fuse_preceding_maximum(nodes, i, _list_readers(nodes, network.outputs))
+    return _compose_maxima(_bypass_shared_relus(replace(network, nodes=tuple(nodes))))
+
+
+def _compose_maxima(network: Network) -> Network:
+    """Let a maximum of maxima read the elements of the inner windows, of which neighbouring ones share some.
+
+    Otherwise two members of an outer window tie wherever the inner ones have the same leader.
+    """
+    nodes = list(network.nodes)
+    for i, node in enumerate(nodes):
+        inner = nodes[node.inputs[0]] if node.inputs else node
+        if not isinstance(node.op, Maximum) or not isinstance(inner.op, Maximum) or node.op.sign != inner.op.sign:
+            continue
+        table = _distinct_members(inner.op.table[node.op.table].flatten(1))
+        if table.shape[1] <= MAX_COMPOSED_WINDOW:
+            op = replace(node.op, table=table, floor=node.op.floor or inner.op.floor, native=None)
+            nodes[i] = replace(node, op=op, inputs=inner.inputs)
     return replace(network, nodes=tuple(nodes))
+
+
+def _distinct_members(table: Tensor) -> Tensor:
+    """Windows (windows, size) without repeated members; shorter windows repeat their first member."""
+    ordered = table.sort(1).values
+    repeated = torch.zeros_like(ordered, dtype=torch.bool)
+    repeated[:, 1:] = ordered[:, 1:] == ordered[:, :-1]
+    order = repeated.to(torch.int8).argsort(dim=1, stable=True)
+    distinct = torch.where(repeated, ordered[:, :1], ordered).gather(1, order)
+    return distinct[:, : int((~repeated).sum(1).max())].contiguous()
+
+
+def _bypass_shared_relus(network: Network) -> Network:
+    """Let a maximum of ReLUs that other nodes read as well read the inputs of these ReLUs, and the constant 0.
+
+    Otherwise all units that are off would tie in its windows.
+    """
+    nodes, new_index = list[Node](), dict[int, int]()
+
+    def add(node: Node) -> int:
+        nodes.append(node)
+        return len(nodes) - 1
+
+    def copy_before_relus(i: int) -> int:
+        """The index of a copy of node ``i`` that reads the inputs of ReLUs; the node itself where there are none."""
+        node = network.nodes[i]
+        if isinstance(node.op, Pointwise) and node.op.is_relu:
+            return new_index[node.inputs[0]]
+        if not isinstance(node.op, (Reshape, Rearrange)):
+            return new_index[i]
+        inputs = tuple(copy_before_relus(j) for j in node.inputs)
+        is_copy = inputs != tuple(new_index[j] for j in node.inputs)
+        return add(replace(node, name=f"{node.name}.before_relu", inputs=inputs)) if is_copy else new_index[i]
+
+    for i, node in enumerate(network.nodes):
+        inputs = tuple(new_index[j] for j in node.inputs)
+        if isinstance(node.op, Maximum) and node.op.sign > 0 and not node.op.floor:
+            is_rectified = _find_rectified(list(network.nodes), None, node.inputs[0], i, set())
+            if bool(is_rectified[node.op.table].any(1).all()):
+                node, inputs = replace(node, op=replace(node.op, floor=True)), (copy_before_relus(node.inputs[0]),)
+        new_index[i] = add(replace(node, inputs=inputs))
+    return replace(
+        network,
+        nodes=tuple(nodes),
+        outputs=tuple(new_index[i] for i in network.outputs),
+    )
 
 
 def _fuse_preceding_maximum(nodes: list[Node], i: int, readers: dict[int, list[int]]) -> None:
@@ -84,15 +149,18 @@ def _fuse_preceding_relu(nodes: list[Node], i: int, readers: dict[int, list[int]
 
 def _find_rectified(
     nodes: list[Node],
-    readers: dict[int, list[int]],
+    readers: dict[int, list[int]] | None,
     source: int,
     reader: int,
     relus: set[tuple[int, int]],  # gets the ReLUs that were found
 ) -> Tensor:
-    """Which elements of a node's output, (elements,), come from a ReLU through operators that only move elements."""
+    """Which elements of a node's output, (elements,), come from a ReLU through operators that only move elements.
+
+    With ``readers``, only nodes that no other node reads count.
+    """
     node = nodes[source]
-    if set(readers[source]) == {reader}:
-        if _is_relu(node.op):
+    if readers is None or set(readers[source]) == {reader}:
+        if isinstance(node.op, Pointwise) and node.op.is_relu:
             relus.add((source, reader))
             return torch.ones(torch.Size(node.shape).numel(), dtype=torch.bool)
         if isinstance(node.op, Reshape):
@@ -113,9 +181,3 @@ def _list_readers(nodes: list[Node], outputs: tuple[int, ...]) -> dict[int, list
     for i in outputs:
         readers[i].append(-1)
     return readers
-
-
-def _is_relu(op: Op) -> bool:
-    if not isinstance(op, Pointwise) or any(isinstance(v, Tensor) for v in (*op.knots, *op.slopes, op.value)):
-        return False
-    return bool(op.knots == (0,) and op.slopes == (0, 1) and op.value == 0)

@@ -28,6 +28,8 @@ class LinearRule:
     @cached_property
     def pixel_weight(self) -> Tensor:
         """The weight as (rows, columns, channels, out)."""
+        if self.source_shape.pixels == 1:
+            return self.weight.T[None, None]  # not copied: such matrices can be large
         return self.weight.view(-1, *self.source_shape).permute(2, 3, 1, 0).contiguous()
 
     @property

@@ -8,6 +8,8 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from ...tolerances import FLOAT64_EPS, MAX_DRIFT_ROUNDINGS
+from .candidates import Candidates, find_candidates
 from .channelwise import ReceptiveReach, first_and_last_reader, first_readers
 from .patch import (
     MapShape,
@@ -36,6 +38,8 @@ from .timeline import (
     values_at_entries,
 )
 
+MAX_COMPARED_MEMBERS = 32  # members of a window up to which all pairs are compared
+
 
 @dataclass(frozen=True, eq=False)
 class MaximumPatchRule:
@@ -49,16 +53,12 @@ class MaximumPatchRule:
     map_shape: MapShape
     sign: int
     floor: bool
+    is_nonnegative: bool = False  # whether no pixel is ever negative: zeros are units that are off
 
     @property
     def window_size(self) -> int:
         """Pixels per window."""
         return self.windows.shape[1]
-
-    @property
-    def members(self) -> int:
-        """Members per window, including the floor."""
-        return self.window_size + self.floor
 
     @cached_property
     def readers(self) -> tuple[Tensor, Tensor]:
@@ -72,15 +72,12 @@ class MaximumPatchRule:
         return first_and_last_reader(by_row), first_and_last_reader(by_column)
 
     @cached_property
-    def has_duplicates(self) -> bool:
-        """Whether some window repeats a pixel."""
-        return bool(self.duplicates.any())
-
-    @cached_property
     def duplicates(self) -> Tensor:
         """(output pixels, window size) whether an earlier entry of the window is the same pixel."""
-        same = self.windows[:, :, None] == self.windows[:, None, :]
-        return torch.tril(same, -1).any(2)
+        pixels, order = self.windows.sort(dim=1, stable=True)
+        repeats = torch.zeros_like(pixels, dtype=torch.bool)
+        repeats[:, 1:] = pixels[:, 1:] == pixels[:, :-1]
+        return torch.zeros_like(repeats).scatter_(1, order, repeats)
 
     @cached_property
     def reach(self) -> ReceptiveReach:
@@ -94,15 +91,17 @@ class MaximumPatchRule:
         """Evaluate the maxima along a segment."""
         rows, timeline, member_rows, layouts = self._gather_rows(node_input)
         channels = node_input.map_shape.channels
+        candidates = find_candidates(node_input, self)
         evaluation = _MaximumEvaluation(
             self,
             node_input,
             rows,
             member_rows,
+            candidates,
             out=rows.new_zeros(len(timeline.pixel) + 1, channels),
             slope=node_input.slope.new_empty(self.map_shape.pixels, channels),
         )
-        for block in timeline.blocks(channels * self.members):
+        for block in timeline.blocks(channels * (candidates.count + self.floor)):
             evaluation.run(block)
         parts, slope = evaluation.new_breaks, evaluation.slope
         new_breaks = NewPatchBreaks.join(parts) if parts else NewPatchBreaks.empty(slope)
@@ -168,21 +167,23 @@ class _MaximumEvaluation:
     node_input: NodeInput
     rows: Tensor  # (k + 1, channels) jumps of the input
     member_rows: Tensor  # (entries + 1, window size) the row of each pixel of an entry's window
+    candidates: Candidates
     out: Tensor  # (entries + 1, channels) written: jumps of the output
     slope: Tensor  # (output pixels, channels) written: slope of the leader just after the start
     new_breaks: list[NewPatchBreaks] = field(default_factory=list[NewPatchBreaks])
 
     def run(self, block: Block) -> None:
         """Evaluate the windows of one block."""
-        x, rule, size, depth = self.node_input, self.rule, self.rule.window_size, block.depth
+        x, rule, depth = self.node_input, self.rule, block.depth
         p, channels = len(block.pixels), x.map_shape.channels
-        window = rule.windows[block.pixels]
-        slopes = x.slope.new_zeros(p, depth + 1, rule.members, channels)
-        slopes[:, 0, :size] = x.slope[window] * rule.sign
+        members = self.candidates.members[block.pixels]
+        size = self.candidates.count
+        window = rule.windows[block.pixels].gather(1, members.view(p, -1)).view_as(members)
+        slopes = x.slope.new_zeros(p, depth + 1, size + rule.floor, channels)
+        slopes[:, 0, :size] = _at_pixels(x.slope, window) * rule.sign
         jumps = None
         if depth:
-            jumps = self.rows.index_select(0, self.member_rows[block.entries].flatten()).view(p, depth, size, channels)
-            slopes[:, 1:, :size] = jumps
+            jumps = slopes[:, 1:, :size] = self._jumps(block, members)
             slopes = cumulative_sum(slopes)
         values, leader, tied, changes = self._leaders(block, slopes, window)
         self.slope[block.pixels] = slopes[:, 0].gather(1, leader[:, :1])[:, 0]
@@ -194,26 +195,35 @@ class _MaximumEvaluation:
         if changes != 0:
             self.new_breaks += _LeaderChanges(rule, block, values, slopes, leader, window).find(tied, changes)
 
+    def _jumps(self, block: Block, members: Tensor) -> Tensor:
+        """The jumps of members (p, k, channels) of windows at their entries, (p, depth, k, channels)."""
+        p, size, channels = members.shape
+        rows = self.member_rows[block.entries]  # (p, depth, window size)
+        if size == rows.shape[2]:
+            return self.rows.index_select(0, rows.flatten()).view(p, block.depth, size, channels)
+        index = members.view(p, 1, -1).expand(-1, block.depth, -1)
+        row = rows.gather(2, index).view(p, block.depth, size, channels)
+        return self.rows.take(row.mul_(channels).add_(torch.arange(channels, device=row.device)))
+
     def _leaders(
         self,
         block: Block,
         slopes: Tensor,  # (p, depth + 1, members, channels)
-        window: Tensor,  # (p, window size)
+        window: Tensor,  # (p, k, channels) the pixels of the candidates
     ) -> tuple[Tensor, Tensor, Tensor | None, int | None]:
         """Values, leaders, where leaders are tied (None: nowhere), and the number of changes, if known.
 
         Values are (p, depth + 2, members, channels) at the start, the entries and the stop; leaders are the largest
         member at each, (p, depth + 2, channels).
         """
-        x, rule, size = self.node_input, self.rule, self.rule.window_size
-        left = x.left.new_zeros(len(window), rule.members, x.map_shape.channels)
-        left[:, :size] = x.left[window] * rule.sign
+        x, rule, size = self.node_input, self.rule, window.shape[1]
+        left = x.left.new_zeros(len(window), size + rule.floor, x.map_shape.channels)
+        left[:, :size] = _at_pixels(x.left, window) * rule.sign
         right = torch.zeros_like(left)
-        right[:, :size] = x.right[window] * rule.sign
+        right[:, :size] = _at_pixels(x.right, window) * rule.sign
         values = values_at_entries(block, left, slopes)
         max_drift = correct_drift(x, block, values, right)
-        if rule.has_duplicates:
-            values[:, :, :size].masked_fill_(rule.duplicates[block.pixels][:, None, :, None], -torch.inf)
+        values[:, :, :size].masked_fill_(~self.candidates.can_lead[block.pixels][:, None], -torch.inf)
         best, leader = values.max(2)
         drift, min_lead, changes = to_host(
             max_drift, min_or_inf(_lead(values, best, leader)), _leader_changes(leader).sum()
@@ -232,11 +242,18 @@ class _MaximumEvaluation:
         Identical members are dropped from ``values`` in place.
         """
         x = self.node_input
+        zeros = None
+        if self.rule.is_nonnegative and self.rule.sign > 0 and not self.rule.floor:
+            zeros = self._snap_to_zero(values, window)
         self._drop_identical_members(values, window)
         best, leader = values.max(2)
         near = _lead(values, best, leader) <= 2 * self._per_member(x.thresholds, window).amax(1)[:, None]
+        if zeros is not None:
+            zeros &= best == 0
+            near &= ~zeros
+            leader = _lead_after_zeros(leader, zeros, block.widths)
         if not bool(near.any()):
-            return leader, None
+            return leader, zeros
         bound_at_start, bound_at_end = x.end_bounds
         last = block.counts
         if bound_at_start is not None:
@@ -245,6 +262,8 @@ class _MaximumEvaluation:
             tied_slopes = torch.where(tied, slopes[:, 0], -torch.inf)
             leader[:, 0] = tied_slopes.argmax(1)
             near[:, 0] = (tied_slopes == tied_slopes.amax(1, keepdim=True)).sum(1) > 1
+            if zeros is not None:
+                near[:, 0] &= ~zeros[:, 0]
         if bound_at_end is not None:
             bound = self._per_member(bound_at_end, window)
             rows = torch.arange(len(last), device=last.device)
@@ -257,8 +276,19 @@ class _MaximumEvaluation:
             leader = torch.where(at_end, last_leader[:, None, :], leader)
             near &= ~at_end
         if not bool(near.any()):
-            return leader, None
-        return self._resolve_ties(block, values, leader, window, near)
+            return leader, zeros
+        leader, tied = self._resolve_ties(block, values, leader, window, near)
+        return leader, tied if zeros is None else tied | zeros
+
+    def _snap_to_zero(self, values: Tensor, window: Tensor) -> Tensor:
+        """Set members that are zero up to rounding to 0, in place; where all members are, (p, depth + 2, channels).
+
+        Such members are units that are off: that they tie is not a matter of rounding.
+        """
+        rounding = MAX_DRIFT_ROUNDINGS * FLOAT64_EPS * values.abs().amax(1)
+        zero = values.abs() <= (self._per_member(self.node_input.thresholds, window) + rounding)[:, None]
+        values.masked_fill_(zero, 0.0)
+        return zero.all(2)
 
     def _resolve_ties(
         self, block: Block, values: Tensor, leader: Tensor, window: Tensor, near: Tensor
@@ -274,7 +304,7 @@ class _MaximumEvaluation:
         others = here.scatter(1, first[:, None], -torch.inf)
         second = others.argmax(1)
         area = self.rule.source_shape.pixels
-        first_pixel, second_pixel = _member_pixel(window, row, first), _member_pixel(window, row, second)
+        first_pixel, second_pixel = (_member_pixel(window, row, m, channel) for m in (first, second))
         floor_leads = first_pixel < 0
         element = torch.where(floor_leads, second_pixel, first_pixel) + channel * area
         partner = torch.where(floor_leads | (second_pixel < 0), -1, second_pixel + channel * area)
@@ -297,16 +327,23 @@ class _MaximumEvaluation:
 
     def _drop_identical_members(self, values: Tensor, window: Tensor) -> None:
         """Set members that equal an earlier member all along the segment to minus infinity, in place."""
+        if values.shape[2] > MAX_COMPARED_MEMBERS:
+            return  # ties are left to the dense engine
         tolerance = self._per_member(self.node_input.min_difference, window)
+        threshold = self._per_member(self.node_input.thresholds, window).amax(1)
+        lead = values.topk(2, 2).values
+        rows = (lead[:, :, 0] - lead[:, :, 1] <= 2 * threshold[:, None]).any(1).any(1).nonzero()[:, 0]
+        near, tolerance = values[rows], tolerance[rows]
         for one in range(values.shape[2]):
             for other in range(one + 1, values.shape[2]):
-                distance = (values[:, :, one] - values[:, :, other]).abs()  # NaN where both were dropped
+                distance = (near[:, :, one] - near[:, :, other]).abs()  # NaN where both were dropped
                 identical = (distance <= (tolerance[:, one] + tolerance[:, other])[:, None]).all(1)
-                values[:, :, other].masked_fill_(identical[:, None], -torch.inf)
+                near[:, :, other].masked_fill_(identical[:, None], -torch.inf)
+        values[rows] = near
 
     def _per_member(self, numbers: Tensor, window: Tensor) -> Tensor:
         """Numbers (pixels, channels) of the members of windows, (p, members, channels); 0 for the floor."""
-        gathered = numbers[window]
+        gathered = _at_pixels(numbers, window)
         return torch.cat([gathered, torch.zeros_like(gathered[:, :1])], 1) if self.rule.floor else gathered
 
 
@@ -319,7 +356,7 @@ class _LeaderChanges:
     values: Tensor  # (p, depth + 2, members, channels)
     slopes: Tensor  # (p, depth + 1, members, channels)
     leader: Tensor  # (p, depth + 2, channels)
-    window: Tensor  # (p, window size)
+    window: Tensor  # (p, k, channels) the pixels of the candidates
 
     def find(
         self,
@@ -338,7 +375,7 @@ class _LeaderChanges:
         piece_start, width = block.alphas[row, piece], block.widths[row, piece]
         breaks: list[NewPatchBreaks] = []
         position = torch.zeros_like(piece_start)  # of the current leader change, relative to piece_start
-        for _ in range(self.rule.members):
+        for _ in range(self.values.shape[2]):
             index = leader[:, None]
             behind, faster = value.gather(1, index) - value, slope - slope.gather(1, index)
             meets = torch.where((faster > 0) & (behind < torch.inf), behind / faster, torch.inf)
@@ -349,7 +386,7 @@ class _LeaderChanges:
             late = ends_tied & (position > width)
             challenger, position = torch.where(late, last_leader, challenger), torch.where(late, width, position)
             gain = faster.gather(1, challenger[:, None])[:, 0].abs()
-            new_pixel, old_pixel = _member_pixel(self.window, row, challenger), _member_pixel(self.window, row, leader)
+            new_pixel, old_pixel = (_member_pixel(self.window, row, m, channel) for m in (challenger, leader))
             partner = torch.where((new_pixel < 0) | (old_pixel < 0), -1, old_pixel + channel * area)
             element = torch.where(new_pixel < 0, old_pixel, new_pixel) + channel * area
             alpha = torch.where(position == width, block.alphas[row, piece + 1], piece_start + position)
@@ -373,10 +410,30 @@ class _LeaderChanges:
         raise NeedsDenseFallback(float(piece_start[0]))
 
 
-def _member_pixel(window: Tensor, row: Tensor, member: Tensor) -> Tensor:
-    """The input pixel of a member of some windows, (k,); -1 for the floor."""
+def _at_pixels(numbers: Tensor, window: Tensor) -> Tensor:
+    """Numbers (pixels, channels) at the pixels of windows (p, k, channels)."""
+    return numbers.gather(0, window.view(-1, window.shape[2])).view(window.shape)
+
+
+def _member_pixel(window: Tensor, row: Tensor, member: Tensor, channel: Tensor) -> Tensor:
+    """The input pixel of a member of some windows, (n,); -1 for the floor."""
     size = window.shape[1]
-    return torch.where(member < size, window[row, member.clamp(max=size - 1)], -1)
+    return torch.where(member < size, window[row, member.clamp(max=size - 1), channel], -1)
+
+
+def _lead_after_zeros(leader: Tensor, zeros: Tensor, widths: Tensor) -> Tensor:
+    """Leaders where all members are zero: the one that leads afterwards, the first one if they stay zero.
+
+    Args:
+        leader: (p, depth + 2, channels).
+        zeros: (p, depth + 2, channels) where all members are zero.
+        widths: (p, depth + 1) of the pieces.
+    """
+    leader = torch.where(zeros, leader.new_zeros(()), leader)
+    for place in range(zeros.shape[1] - 2, -1, -1):
+        follows = zeros[:, place] & (~zeros[:, place + 1] | (widths[:, place] == 0)[:, None])
+        leader[:, place] = torch.where(follows, leader[:, place + 1], leader[:, place])
+    return leader
 
 
 def _leader_changes(leader: Tensor) -> Tensor:

@@ -48,7 +48,7 @@ class PointwisePatchRule:
 
     def apply(self, node_input: NodeInput) -> ActivationOutput:
         """Evaluate the function along a segment."""
-        rows, timeline, layouts = _gather_rows(node_input)
+        rows, timeline, layouts = gather_rows(node_input)
         slope = torch.empty_like(node_input.slope)
         pattern = torch.empty_like(node_input.slope) if node_input.records_patterns else None
         evaluation = _PointwiseEvaluation(self, node_input, rows, slope, pattern)
@@ -60,7 +60,7 @@ class PointwisePatchRule:
         return ActivationOutput(groups, slope, new_breaks, pattern)
 
 
-def _gather_rows(node_input: NodeInput) -> tuple[Tensor, Timeline, list[PatchLayout]]:
+def gather_rows(node_input: NodeInput) -> tuple[Tensor, Timeline, list[PatchLayout]]:
     """All jumps as rows (entries + 1, channels) with a last row of zeros, their timeline, and their layouts."""
     map_shape = node_input.map_shape
     groups = {sources: as_patch_group(group, map_shape) for sources, group in node_input.groups.items()}

@@ -27,6 +27,7 @@ from .plan import PatchPlan
 from .segment import Segment, SegmentBreaks, SegmentTooLarge
 from .timeline import NeedsDenseFallback
 
+FIRST_FORECAST_POINTS = 5  # points per line that forecast whether one segment is enough
 FORECAST_POINTS = 33  # points per line whose activation patterns forecast the number of breaks
 FORECAST_ROUNDS = 4  # times that intervals with many breaks are refined
 FORECAST_REFINEMENTS = 3  # intervals refined per round
@@ -102,6 +103,8 @@ class Segmentation:
         )
         if plan.first_dense_node < len(self.network.nodes):
             target = min(target, max(MIN_TARGET_BREAKS, limits.max_points // 2))
+        if limits.max_breaks is not None:
+            target = min(target, max(MIN_TARGET_BREAKS, limits.max_breaks // 2))
         return min(target, DEADLINE_BREAKS) if limits.deadline < float("inf") else target
 
     def segments(
@@ -211,6 +214,9 @@ def forecast_segments(network: Network, lines: Lines, line: int, target_breaks: 
 
     The forecast counts the units whose activation differs between neighbouring sample points.
     """
+    first_counts = _forecast_breaks(network, lines, line, np.linspace(0, 1, FIRST_FORECAST_POINTS))
+    if first_counts.sum() * FORECAST_MARGIN <= target_breaks / 2:
+        return [SegmentSpan(0.0, 1.0)]
     alphas = np.linspace(0, 1, FORECAST_POINTS)
     counts = _forecast_breaks(network, lines, line, alphas)
     for _ in range(FORECAST_ROUNDS):

@@ -1,0 +1,87 @@
+"""The members of max windows that can lead somewhere on a segment; all others are left out of the comparison.
+
+A member that is below another one all along the segment never leads. The largest and smallest value of every member
+along a segment cost as much as a pointwise activation. They reduce most windows to one or a few members, separately in
+every channel, before values are compared at every break.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from .pointwise import gather_rows
+from .timeline import NodeInput, check_drift, correct_drift, cumulative_sum, to_host, values_at_entries
+
+if TYPE_CHECKING:
+    from .maxpool import MaximumPatchRule
+
+MAX_BLOCK_NUMBERS = 1 << 20  # members of windows, in all channels, that are compared at a time
+
+
+@dataclass(frozen=True, eq=False)
+class Candidates:
+    """The members of every window that are compared, separately in every channel."""
+
+    members: Tensor  # (output pixels, k, channels) positions in the window, in ascending order
+    can_lead: Tensor  # (output pixels, k, channels) False for members that only fill up windows with fewer candidates
+
+    @property
+    def count(self) -> int:
+        """Members per window that are compared."""
+        return self.members.shape[1]
+
+
+def find_candidates(node_input: NodeInput, rule: MaximumPatchRule) -> Candidates:
+    """The members of every window that may lead, or tie with the leader, somewhere on the segment."""
+    low, high = _value_ranges(node_input, rule.sign)
+    size, channels = rule.windows.shape[1], node_input.map_shape.channels
+    step = max(1, MAX_BLOCK_NUMBERS // (size * channels))
+    blocks = zip(rule.windows.split(step), rule.duplicates.split(step), strict=True)
+    can_lead = torch.cat([_can_lead(node_input, rule, low, high, *block) for block in blocks])
+    count = max(1, int(can_lead.sum(1).max()))
+    if 2 * count > size:  # too many to be worth a selection
+        return Candidates(torch.arange(size, device=can_lead.device)[None, :, None].expand_as(can_lead), can_lead)
+    members = (~can_lead).to(torch.uint8).argsort(dim=1, stable=True)[:, :count]
+    return Candidates(members, can_lead.gather(1, members))
+
+
+def _can_lead(
+    node_input: NodeInput, rule: MaximumPatchRule, low: Tensor, high: Tensor, windows: Tensor, duplicates: Tensor
+) -> Tensor:
+    """(w, window size, channels) whether a member may lead, or tie with the leader, somewhere on the segment."""
+    lowest_maximum = low[windows].amax(1)  # (w, channels)
+    if rule.floor:
+        lowest_maximum = lowest_maximum.clamp(min=0)
+    thresholds, highest = node_input.thresholds[windows], high[windows]
+    can_lead = highest >= (lowest_maximum - 4 * thresholds.amax(1))[:, None]
+    can_lead &= ~duplicates[:, :, None]
+    if rule.is_nonnegative and rule.sign > 0 and not rule.floor:  # of units that are off all along, one is enough
+        is_off = (highest <= thresholds) & can_lead
+        can_lead &= ~is_off | (is_off.to(torch.int16).cumsum(1) == 1)
+    return can_lead
+
+
+def _value_ranges(node_input: NodeInput, sign: int) -> tuple[Tensor, Tensor]:
+    """The smallest and the largest value of every element along the segment, times ``sign``, (pixels, channels) each.
+
+    Between breaks values are affine, so that their ranges are found at the breaks.
+    """
+    rows, timeline, _ = gather_rows(node_input)
+    channels = node_input.map_shape.channels
+    low, high = torch.empty_like(node_input.left), torch.empty_like(node_input.left)
+    drifts: list[Tensor] = []
+    for block in timeline.blocks(channels):
+        slopes = node_input.slope.new_empty(len(block.pixels), block.depth + 1, channels)
+        slopes[:, 0] = node_input.slope[block.pixels]
+        if block.depth:
+            slopes[:, 1:] = rows.index_select(0, block.entries.flatten()).view(-1, block.depth, channels)
+            slopes = cumulative_sum(slopes)
+        values = values_at_entries(block, node_input.left[block.pixels], slopes)
+        drifts.append(correct_drift(node_input, block, values, node_input.right[block.pixels]))
+        low[block.pixels], high[block.pixels] = torch.aminmax(values, dim=1)
+    check_drift(node_input, max(to_host(*drifts), default=0.0) if drifts else 0.0)
+    return (low, high) if sign > 0 else (-high, -low)
