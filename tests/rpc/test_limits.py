@@ -294,7 +294,7 @@ def test_answer_bytes(tight: ServerProcess):
         call = channel.unary_stream("/exactline.v1.Exactline/Restrict")(request.SerializeToString(), timeout=20)
         answers = [pb.Answer.FromString(data) for data in call]
     sizes = [sum(len(piece.data) for piece in answer.rows.pieces) for answer in answers if answer.HasField("rows")]
-    row = 8 + 24 + 8 + 8  # alpha, origin, ambiguous units, value
+    row = 8 + 24 + 8 + 8 + 8  # alpha, origin, ambiguous units, error, value
     assert sum(sizes) == 152 * row
     assert max(sizes) == LIMITS["answer_bytes"] // row * row
 

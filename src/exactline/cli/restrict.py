@@ -167,6 +167,7 @@ def _build_document(file: str, line: Restriction) -> dict[str, Any]:
         "engine": line.engine,
         "units": line.units,
         "alphas": line.alphas.tolist(),
+        "errors": [error if isfinite(error) else None for error in line.errors.tolist()],
         "origins": [
             None if origin is None else {"node": origin.node, "unit": origin.unit, "count": origin.count}
             for origin in line.origins

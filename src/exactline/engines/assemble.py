@@ -79,6 +79,7 @@ class BreakTable:
     ambiguous: Tensor  # (breaks,) number of ambiguous units on the piece that starts here
     values: tuple[Tensor, ...] | None  # (breaks, *out) each
     stopped: str  # why the sweep ended early; empty if it did not
+    errors: Tensor | None = None  # (breaks,) estimated errors of the values, where the network is not known
 
 
 def trim(part: SweepPart, keep_values: bool) -> SweepPart:

@@ -1,4 +1,4 @@
-"""Compare a result with the network's own forward pass, and estimate the error of its values."""
+"""Compare a result with the network's own forward pass."""
 
 from __future__ import annotations
 
@@ -11,10 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from ..engines.dense.error_model import estimate_errors
 from ..errors import ArgumentError, MissingError
 from ..fp_context import full_precision
-from ..lines import Lines
 from ..network.graph import Network
 from ..network.preserve import preserve_state
 from .evaluate import batch_size, evaluate_in_batches
@@ -22,8 +20,6 @@ from .evaluate import batch_size, evaluate_in_batches
 if TYPE_CHECKING:
     from .plane import PlaneRestriction
     from .restriction import Restriction
-
-MAX_ESTIMATED_BREAKS = 64  # breaks of a line whose error is estimated
 
 
 @dataclass(frozen=True)
@@ -147,24 +143,6 @@ def check_plane(plane: PlaneRestriction, samples: int, seed: int) -> PlaneCheck:
         points=differences.points,
         against=against,
     )
-
-
-def estimate_value_error(network: Network, lines: Lines, alphas: Tensor, dtype: torch.dtype) -> float:
-    """The largest estimated error of an output, over breaks that are spread evenly along a line.
-
-    Args:
-        network: The network in the precision of the sweep.
-        lines: One line.
-        alphas: Its breaks, (breaks,).
-        dtype: The precision of the sweep.
-    """
-    worst = 0.0
-    with full_precision():
-        points, errors = lines.to(torch.device("cpu"), dtype).at_alphas(_spread(alphas, MAX_ESTIMATED_BREAKS))
-        for output in network.outputs:
-            size = estimate_errors(network, output, points, errors)
-            worst = max(worst, float(size.max()) if size.numel() else 0.0)
-    return worst
 
 
 def _check_sample_count(samples: int) -> None:

@@ -76,7 +76,6 @@ LINE_FACTS = (
     Fact("stopped", "stopped", (str,)),
     Fact("is_minimal", "is_minimal", (bool,)),
     Fact("engine", "engine", (str,)),
-    Fact("stored_error", "stored_error", (int, float)),
     Fact("weights", "checksum", (str,)),
 )
 STORE_ORIGINS = ("break/node", "break/unit", "break/crossings")  # the columns of `Restriction.origin_table`
@@ -99,7 +98,8 @@ def encode_line(line: Restriction) -> tuple[Arrays, dict[str, Any]]:
     arrays = {field.name: getattr(line, field.attribute) for field in LINE_ARRAYS}
     arrays |= pack_tensors("start", line.lines.starts) | pack_tensors("end", line.lines.ends)
     arrays |= pack_tensors("value", line.stored_values)
-    facts = _encode_facts(line, LINE_FACTS) | {"stored_error": line.error}
+    arrays["errors"] = line.errors
+    facts = _encode_facts(line, LINE_FACTS)
     facts["weights"] = line.checksum if line.network is None else line.network.checksum()
     return arrays, facts | {"values": line.stored_values is not None}
 
@@ -109,7 +109,17 @@ def decode_line(arrays: Mapping[str, Tensor], facts: Mapping[str, Any]) -> Restr
     lines = Lines(unpack_tensors(arrays, "start"), unpack_tensors(arrays, "end"))
     fields = {field.attribute: arrays[field.name] for field in LINE_ARRAYS}
     values = unpack_tensors(arrays, "value") if facts["values"] else None
-    return Restriction(lines=lines, stored_values=values, **fields, **_decode_facts(facts, LINE_FACTS))
+    errors = arrays["errors"] if "errors" in arrays else _errors_of_version_1(arrays["alphas"], facts)
+    facts = _decode_facts(facts, LINE_FACTS)
+    return Restriction(lines=lines, stored_values=values, stored_errors=errors, **fields, **facts)
+
+
+def _errors_of_version_1(alphas: Tensor, facts: Mapping[str, Any]) -> Tensor:
+    """The errors (breaks,) of older files, which have one number for the whole line."""
+    error = facts["stored_error"]
+    if isinstance(error, bool) or not isinstance(error, (int, float)):
+        raise ValueError("stored_error has a wrong type or value")
+    return torch.full_like(alphas, float(error))
 
 
 def encode_plane(plane: PlaneRestriction) -> tuple[Arrays, dict[str, Any]]:

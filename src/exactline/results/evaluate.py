@@ -47,6 +47,27 @@ def values_between_breaks(line: Restriction, alphas: Tensor, *, tail: bool) -> t
 
     Raises ArgumentError for an alpha outside of the part of the line that was swept.
     """
+    left, right, part = _locate(line, alphas)
+    ends = zip(values_at_breaks(line, left), values_at_breaks(line, right), strict=True)
+    outputs = [interpolate(a, b, part.to(a.dtype).view(-1, *[1] * (a.dim() - 1))) for a, b in ends]
+    if tail:
+        tails = line.require_network("line.at(tail=True)").tails
+        outputs = [out if t is None else t.apply(out) for out, t in zip(outputs, tails, strict=True)]
+    return tuple(out.view((*alphas.shape, *out.shape[1:])) for out in outputs)
+
+
+def interpolate_errors(line: Restriction, alphas: Tensor) -> Tensor:
+    """Interpolate the estimated errors of a line at alphas of any shape, (*alphas.shape); raises ArgumentError."""
+    left, right, part = _locate(line, alphas)
+    errors = line.errors
+    return (errors[left] * (1 - part) + errors[right] * part).view(alphas.shape)
+
+
+def _locate(line: Restriction, alphas: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The break before each alpha, the break after it, and its share of the way between them, (n,) each.
+
+    Raises ArgumentError for an alpha outside of the part of the line that was swept.
+    """
     low, high = (float(line.alphas[0]), line.reached) if len(line.alphas) else (0.0, -1.0)
     if not bool(((alphas >= low) & (alphas <= high)).all()):
         raise ArgumentError(
@@ -59,12 +80,7 @@ def values_between_breaks(line: Restriction, alphas: Tensor, *, tail: bool) -> t
     right = (left + 1).clamp(max=len(line.alphas) - 1)
     width = line.alphas[right] - line.alphas[left]
     part = torch.where(width > 0, (flat - line.alphas[left]) / width, torch.zeros_like(width))
-    ends = zip(values_at_breaks(line, left), values_at_breaks(line, right), strict=True)
-    outputs = [interpolate(a, b, part.to(a.dtype).view(-1, *[1] * (a.dim() - 1))) for a, b in ends]
-    if tail:
-        tails = line.require_network("line.at(tail=True)").tails
-        outputs = [out if t is None else t.apply(out) for out, t in zip(outputs, tails, strict=True)]
-    return tuple(out.view((*alphas.shape, *out.shape[1:])) for out in outputs)
+    return left, right, part
 
 
 def as_alphas(value: Any) -> Tensor:

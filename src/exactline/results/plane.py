@@ -13,12 +13,15 @@ import torch
 from torch import Tensor
 
 from ..engines.polygons.polygon_input import as_coordinate_rows, as_coordinates
+from ..engines.polygons.state import PlaneFrame
 from ..errors import ArgumentError, LineError, PlaneError
+from ..fp_context import full_precision
 from ..humanize import count_noun, format_seconds, format_units
 from ..lines import as_points
 from ..network.graph import Network
 from . import methods
 from .check import PlaneCheck, check_plane
+from .errors import PlaneErrors
 from .evaluate import evaluate_in_batches, require_network, require_values
 from .origins import Origins
 from .plane_geometry import PlaneGeometry
@@ -80,7 +83,7 @@ class PlaneRestriction:
 
         Exact means that the polygons are all intersections of the plane with linear regions of the network, that values
         are computed in float64 (or `dtype`), and that units whose side of a knot rounding hides are counted in
-        `ambiguous`; `check` measures the error. Nothing is sampled.
+        `ambiguous`; `error_at` estimates how far rounding moves the function. Nothing is sampled.
         """
         return "exact"
 
@@ -207,6 +210,40 @@ class PlaneRestriction:
             tails = self.require_network("plane.at(tail=True)").tails
             outputs = tuple(o if t is None else t.apply(o) for o, t in zip(outputs, tails, strict=True))
         return outputs if self.several_outputs else outputs[0]
+
+    @cached_property
+    def errors(self) -> Tensor:
+        """The estimated error at every corner, (corners,): the largest over all outputs. See `error_at`."""
+        with full_precision():
+            network = self.require_network("plane.errors").to(dtype=self.dtype)
+            vertices = tuple(v.to(self.dtype) for v in self.vertices)
+            frame = PlaneFrame(vertices, self.outline.numpy())
+            tables = self.weights, self.edges, self.offsets, self.rings
+            return PlaneErrors(network, frame, *tables, self.stored_values).estimate()
+
+    @property
+    def error(self) -> float:
+        """The largest estimated error anywhere on the plane: the maximum of `error_at`."""
+        return float(self.errors.max())
+
+    def error_at(self, points: Any) -> Tensor:
+        """Estimate how far `at` may be from the exact value of the network, (n,).
+
+        The estimate covers rounding errors of the values and of the positions of edges, and is the largest over all
+        outputs.
+
+        Args:
+            points: Plane coordinates, (n, 2).
+
+        >>> import exactline as xl
+        >>> plane = xl.restrict_plane(torch.nn.ReLU(), [[-1.0, -1.0], [1.0, -1.0], [1.0, 1.0], [-1.0, 1.0]])
+        >>> bool(plane.error_at([[1.5, 0.5]]) < 1e-14)
+        True
+
+        Raises PlaneError for points outside the plane, MissingError without the network.
+        """
+        triangle, _ = self.geometry.corner_weights(as_coordinate_rows(points))
+        return self.errors[triangle].amax(1)
 
     def combine_vertices(self, weights: Tensor) -> Values:
         """Convex combinations of the vertices with weights (n, k): input points (n, *in)."""

@@ -18,8 +18,9 @@ from ..humanize import count_noun, format_seconds, format_units
 from ..lines import Lines
 from ..network.graph import Network
 from . import methods
-from .check import Check, check_line, estimate_value_error
-from .evaluate import as_alphas, require_network, require_values, values_between_breaks
+from .check import Check, check_line
+from .errors import LineErrors
+from .evaluate import as_alphas, interpolate_errors, require_network, require_values, values_between_breaks
 from .minimal import minimal_restriction
 from .origins import Origin as Origin
 from .origins import Origins as Origins
@@ -61,7 +62,7 @@ class Restriction:
     seconds: float = 0.0  # duration of the sweep
     stopped: str = ""  # the option that stopped the sweep early: "max_breaks", "seconds" or ""
     is_minimal: bool = False  # whether `minimal` removed breaks
-    stored_error: float | None = None  # `error` where the network is not known
+    stored_errors: Tensor | None = None  # (breaks,) `errors`, where the network is not known
     rewrite: bool = True  # option of the sweep
     until: str | None = None  # option of the sweep
     engine: str = "dense"  # the engine that ran, and why
@@ -75,7 +76,7 @@ class Restriction:
         """How far the result can be trusted: always "exact".
 
         Exact means that `alphas` has all breaks of the network on the line, that values are computed in float64 (or
-        `dtype`), and that `error` estimates their rounding error. Nothing is sampled.
+        `dtype`), and that `error_at` estimates how far rounding moves the function. Nothing is sampled.
         """
         return "exact"
 
@@ -134,12 +135,38 @@ class Restriction:
         return points if self.several_inputs else points[0]
 
     @cached_property
-    def error(self) -> float:
-        """The estimated error of the values: the largest over breaks that are spread evenly along the line."""
-        if self.stored_error is not None or self.network is None:
-            return self.stored_error or 0.0
+    def errors(self) -> Tensor:
+        """The estimated error at every break, (breaks,): the largest over all outputs. See `error_at`."""
+        if self.stored_errors is not None or self.network is None:
+            return torch.zeros_like(self.alphas) if self.stored_errors is None else self.stored_errors
         with full_precision():
-            return estimate_value_error(self.network.to(dtype=self.dtype), self.lines, self.alphas, self.dtype)
+            network = self.network.to(dtype=self.dtype)
+            line = torch.zeros(len(self.alphas), dtype=torch.int64)
+            return LineErrors(network, self.lines, line, self.alphas, self.stored_values, self.dtype).estimate()
+
+    @property
+    def error(self) -> float:
+        """The largest estimated error anywhere on the line: the maximum of `error_at`."""
+        return float(self.errors.max()) if len(self.errors) else 0.0
+
+    def error_at(self, alpha: Any) -> Tensor:
+        """Estimate how far `at` may be from the exact value of the network, (*alpha.shape).
+
+        The estimate covers rounding errors of the values and of the positions of breaks, and is the largest over all
+        outputs. It is not proven: `certify` proves breaks and values in rational arithmetic.
+
+        Args:
+            alpha: A position between 0 and 1, or an array of positions of any shape.
+
+        >>> import exactline as xl
+        >>> line = xl.restrict(torch.nn.ReLU(), [-1.0], [2.0])
+        >>> bool(line.error_at(0.5) < 1e-14), bool(line.error_at(0.5) <= line.error)
+        (True, True)
+
+        Raises ArgumentError for positions off the line, MissingError.
+        """
+        with full_precision():
+            return interpolate_errors(self, as_alphas(alpha))
 
     def at(self, alpha: Any, *, tail: bool = False) -> Values:
         """The network's value anywhere on the line, (*alpha.shape, *out).

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Literal, overload
 
 import torch
 from torch import Tensor
 
 from ..engines.assemble import BreakTable
+from ..fp_context import full_precision
 from ..lines import Lines
 from ..network.graph import Network
 from . import methods
+from .errors import LineErrors
 from .restriction import Restriction
 
 if TYPE_CHECKING:
@@ -44,7 +47,8 @@ class Restrictions(Sequence[Restriction]):
         """How far the result can be trusted: always "exact".
 
         Exact means that `alphas` has all breaks of the network on every line, that values are computed in float64 (or
-        `dtype`), and that ``lines[i].error`` estimates their rounding error. Nothing is sampled.
+        `dtype`), and that ``lines[i].error_at`` estimates how far rounding moves
+        the function. Nothing is sampled.
         """
         return "exact"
 
@@ -63,6 +67,21 @@ class Restrictions(Sequence[Restriction]):
         """The network's values at the breaks of all lines, (breaks, *out); None if values=False."""
         values = self.breaks.values
         return values if values is None or self.network.several_outputs else values[0]
+
+    @cached_property
+    def errors(self) -> Tensor:
+        """The estimated error at every break of every line, (breaks,): see `Restriction.error_at`."""
+        if self.breaks.errors is not None:
+            return self.breaks.errors
+        line = torch.repeat_interleave(torch.arange(len(self)), self.offsets.diff())
+        with full_precision():
+            network = self.network.to(dtype=self.dtype)
+            return LineErrors(network, self.lines, line, self.alphas, self.breaks.values, self.dtype).estimate()
+
+    @property
+    def error(self) -> float:
+        """The largest estimated error anywhere on any of the lines."""
+        return float(self.errors.max()) if len(self.errors) else 0.0
 
     @property
     def pieces(self) -> Tensor:
@@ -118,6 +137,7 @@ class Restrictions(Sequence[Restriction]):
             origin_table=self.breaks.origins[start:stop],
             ambiguous_per_piece=self.breaks.ambiguous[start : max(stop - 1, start)],
             stored_values=None if self.breaks.values is None else tuple(v[start:stop] for v in self.breaks.values),
+            stored_errors=None if self.breaks.errors is None else self.breaks.errors[start:stop],
             names=tuple(node.name for node in self.network.nodes),
             network=self.network,
             units=self.units,

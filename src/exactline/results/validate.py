@@ -25,6 +25,9 @@ def check_line_arrays(line: Restriction) -> None:
     is_ascending = bool((line.alphas[1:] > line.alphas[:-1]).all()) and bool(torch.isfinite(line.alphas).all())
     if line.alphas.dtype != torch.float64 or line.alphas.dim() != 1 or not is_ascending:
         raise ValueError("alphas are not in ascending order")
+    errors = line.stored_errors
+    if errors is not None and (errors.shape != (count,) or errors.dtype != torch.float64 or bool((errors < 0).any())):
+        raise ValueError("errors does not match the breaks")
     values = line.stored_values
     if values is not None and (not values or any(len(v) != count for v in values)):
         raise ValueError("the number of values is not the number of breaks")

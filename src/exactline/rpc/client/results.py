@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, overload
 
+import torch
 from torch import Tensor
 
 from ...decide.comparison import restore_comparison
@@ -41,7 +42,6 @@ class RemoteRestrictions(Restrictions):
     """Lines that a server swept together: everything but the network."""
 
     checksum: str = ""  # of the network's weights
-    error: float = 0.0  # of the values, estimated at breaks of all lines
 
     @overload
     def __getitem__(self, index: int) -> Restriction: ...
@@ -51,7 +51,7 @@ class RemoteRestrictions(Restrictions):
         if isinstance(index, slice):
             return [self[i] for i in range(*index.indices(len(self)))]
         line = super().__getitem__(index)
-        return replace(line, network=None, checksum=self.checksum, stored_error=self.error)
+        return replace(line, network=None, checksum=self.checksum)
 
     def with_network(self, network: Network) -> Restrictions:
         """Return the lines with their network, for methods that need it."""
@@ -87,6 +87,7 @@ def decode_lines(reader: AnswerReader, lines: Lines, options: RestrictOptions) -
         ambiguous=ambiguous,
         values=reader.arrays("value", rows) if options.values else None,
         stopped=tail.stopped,
+        errors=_decode_errors(reader, rows, tail.error),
     )
     return RemoteRestrictions(
         breaks=breaks,
@@ -99,20 +100,26 @@ def decode_lines(reader: AnswerReader, lines: Lines, options: RestrictOptions) -
         until=options.until,
         engine=tail.engine,
         checksum=reader.head.checksum,
-        error=tail.error,
     )
+
+
+def _decode_errors(reader: AnswerReader, rows: int, error: float) -> Tensor:
+    """Decode the errors at the breaks, (rows,); older servers send one number for all of them."""
+    if "errors" in reader.names:
+        return reader.array("errors", rows)
+    return torch.full((rows,), error, dtype=torch.float64)
 
 
 def decode_part(reader: AnswerReader, lines: Lines, options: RestrictOptions) -> Restriction:
     """Decode one part of a sweep, and clear its rows."""
     rows, end = reader.break_count, reader.part_end or pb.PartEnd()
     arrays = {name: reader.array(name, rows) for name in reader.names}
+    arrays["errors"] = _decode_errors(reader, rows, end.error)
     arrays["doubts"] = arrays["doubts"][: max(rows - 1, 0)]  # messages have a row for each break, results one less
     arrays |= pack_tensors("start", lines.starts) | pack_tensors("end", lines.ends)
     facts = _result_facts(reader.head, options) | {
         "seconds": end.seconds,
         "stopped": end.stopped,
-        "stored_error": end.error,
         "engine": end.engine,
         "is_minimal": False,
     }

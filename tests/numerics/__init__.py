@@ -1,0 +1,1 @@
+"""Rounding errors: what the library says of them, against rational arithmetic."""
