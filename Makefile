@@ -9,7 +9,8 @@ READY := .venv/.ready
 # for each reader of files
 FUZZ_SECONDS ?= 1200
 
-.PHONY: demo test test-portable test-all test-browser coverage docs bench fuzz lint format protos notebooks clean
+NUMERICS_CASES ?= 360
+.PHONY: demo test test-portable test-all test-numerics test-browser coverage docs bench fuzz lint format protos notebooks clean
 .DEFAULT_GOAL := test
 
 $(READY): pyproject.toml
@@ -35,6 +36,11 @@ coverage: $(READY)
 
 test-all: $(READY)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadgroup -m "" --timeout 3600 --cov --cov-branch
+
+# the promise about errors on about 3,000 networks, against rational arithmetic
+test-numerics: $(READY)
+	EXACTLINE_NUMERICS_CASES=$(NUMERICS_CASES) OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto -m "" --timeout 7200 \
+		tests/numerics
 
 # pages in headless Chromium; without one each test says so
 test-browser: $(READY)

@@ -1,59 +1,92 @@
-"""Where the dense engine's time goes: layers, merging points, finding and placing crossings, error estimates.
+"""Published architectures end to end: the cost of a restriction, and the share of it that error estimates take.
 
-    python benchmarks/shares.py [NAME ...]
+    python benchmarks/shares.py [NAME ...] [--statistics random|batch] [--lines short|long] [--seconds 120]
 
-Processor time of one thread by Python's profiler. NAME is the beginning of a network's name. A line with more breaks
-than MOST is swept to that break only.
+A short line moves every pixel by 0.001 of noise; a long one connects two images of noise and is ended after 600 breaks.
+Processor time of one thread, without the capture. "forward" is the model itself in float64 at as many points.
 """
 
 from __future__ import annotations
 
+import argparse
 import cProfile
 import pstats
-import sys
-from time import process_time
+import time
 
 import torch
-from shapes import CASES, Case
+from architectures import ARCHITECTURES, build, input_size
 from timing import table
+from torch import Tensor, nn
 
-SHOWN = ("5-50x6-5, 100 lines", "784-1024x4-10", "convSmall", "convMed", "convBig")
-MOST = 3000  # breaks of one line
-PARTS = {
-    "layers": ("move_on", "relu_"),
-    "merging points": ("tensor", "facts", "_newborn"),
-    "finding and placing": ("largest_of", "settle", "crossings", "place"),
-    "compiled loops": ("quickly",),
-    "error estimates": ("bound", "fuzz", "usual_errors"),
+import exactline as xl
+
+MAX_BREAKS = 600
+FORWARD_POINTS, FORWARD_BATCH = 32, 16
+ERROR_ESTIMATES = {  # functions by file
+    "point_errors.py": {"advance_to"},
+    "error_oracle.py": {"require_clear_at"},
 }
 
 
-def shares(case: Case) -> list[str]:
+def line_of(kind: str, size: int) -> tuple[Tensor, Tensor]:
+    """The end points of a line."""
+    random = torch.Generator().manual_seed(1)
+    start, noise = (torch.rand(3, size, size, generator=random, dtype=torch.float64) for _ in range(2))
+    return start, noise if kind == "long" else start + 0.001 * (noise - 0.5)
+
+
+def seconds_per_point(model: nn.Module, point: Tensor) -> float:
+    """Processor time of the model's own forward pass."""
+    batch = point.expand(FORWARD_BATCH, *point.shape).contiguous()
+    with torch.no_grad():
+        model(batch)
+        began = time.process_time()
+        for _ in range(FORWARD_POINTS // FORWARD_BATCH):
+            model(batch)
+    return (time.process_time() - began) / FORWARD_POINTS
+
+
+def measure(name: str, statistics: str, kind: str, seconds: float) -> list[str]:
     """One row of the table."""
-    model = case.model()
-    most = MOST if case.lines == 1 else None
-    case.restrict(model, engine="dense", max_breaks=2 if most else None)  # captures the network, loads what is compiled
-    profile = cProfile.Profile(process_time)
-    lines = profile.runcall(case.restrict, model, engine="dense", max_breaks=most)
-    seconds = dict.fromkeys(PARTS, 0.0)
-    found = pstats.Stats(profile)
-    for (path, _, name), (_, _, _, whole, _) in found.stats.items():  # pyright: ignore[reportAttributeAccessIssue]
-        for part, names in PARTS.items():
-            if any(name.endswith(f".{n}>") or (n == name and "exactline" in path) for n in names):
-                seconds[part] += whole
-    total = found.total_tt  # pyright: ignore[reportAttributeAccessIssue]
-    seconds["finding and placing"] -= seconds["error estimates"]  # which are asked for there
-    rest = total - sum(seconds.values())
-    cells = [f"{s / total:.0%}" for s in (*seconds.values(), rest)]
-    return [case.name, f"{int(lines.pieces.sum()):,}", *cells]
+    model = build(name, statistics).double()
+    start, end = line_of(kind, input_size(name))
+    xl.restrict(model, start, start + 0.1 * (end - start), max_breaks=20, seconds=seconds)  # captures
+    profile = cProfile.Profile(time.process_time)
+    began = time.process_time()
+    line = profile.runcall(xl.restrict, model, start, end, max_breaks=MAX_BREAKS, seconds=seconds)
+    took = time.process_time() - began
+    forward = seconds_per_point(model, start)
+    stats = pstats.Stats(profile).stats  # pyright: ignore[reportAttributeAccessIssue]
+    estimates = sum(
+        cumulative
+        for (path, _, function), (_, _, _, cumulative, _) in stats.items()
+        if function in ERROR_ESTIMATES.get(path.rpartition("/")[2], ())
+    )
+    ratio = took / (forward * len(line.alphas))
+    cells = [f"{len(line):,}", f"{took:.1f}", f"{ratio:.2f}", f"{took / forward:.0f}", f"{estimates / took:.0%}"]
+    return [name, *cells, line.engine.partition(";")[2].strip(" )") or line.engine]
 
 
 def main() -> None:
-    """Measure the networks asked for and print one table."""
+    """Measure the architectures asked for and print one table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", default=list(ARCHITECTURES), metavar="NAME")
+    parser.add_argument("--statistics", choices=("random", "batch"), default="random")
+    parser.add_argument("--lines", choices=("short", "long"), default="short")
+    parser.add_argument("--seconds", type=float, default=120.0)
+    options = parser.parse_args()
     torch.set_num_threads(1)
-    names = sys.argv[1:] or SHOWN
-    cases = [case for case in CASES.values() if not case.gpu and any(case.name.startswith(name) for name in names)]
-    print(table(("network", "pieces", *PARTS, "the rest"), [shares(case) for case in cases]))
+    columns = (
+        "network",
+        "pieces",
+        "seconds",
+        "forwards over all points",
+        "one-point forwards",
+        "error estimates",
+        "how",
+    )
+    rows = [measure(name, options.statistics, options.lines, options.seconds) for name in options.names]
+    print(table(columns, rows))
 
 
 if __name__ == "__main__":
