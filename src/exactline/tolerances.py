@@ -51,8 +51,10 @@ AMBIGUITY_WIDTH = 3.0
 # Width of the floating-point filter in multiples of the expected error: values further from a knot are unambiguous.
 # Empirical: wide enough that the oracle suites show no wrong decision, narrow enough that few values are refined.
 FILTER_WIDTH = {torch.float64: 4096.0, torch.float32: 64.0}
-# Points whose estimated errors calibrate the filter, and the factor by which errors elsewhere may be larger. Empirical.
+# Points whose estimated errors calibrate the filter, in narrow networks and in those where a point is expensive, and
+# the factor by which errors elsewhere may be larger. Empirical.
 SAMPLE_POINTS = 16
+WIDE_SAMPLE_POINTS = 4
 SAMPLE_SAFETY = 256.0
 # Expected number of values inside the filter below which the calibration is not worth its cost.
 MIN_EXPECTED_HITS = 0.01

@@ -30,8 +30,8 @@ from ..ops.base import flatten_units
 from ..tolerances import CORNER_RESOLUTION, FLOAT64_EPS
 from .evaluate import batch_size, evaluate_in_batches
 
-MAX_ESTIMATED_NUMBERS = 1 << 24  # numbers of all nodes at all breaks up to which every break is estimated
-MIN_ESTIMATED_BREAKS = 192  # breaks that are estimated at least: evenly spread ones and the steepest
+MAX_ESTIMATED_NUMBERS = 1 << 21  # numbers of all nodes at all breaks up to which every break is estimated
+MIN_ESTIMATED_BREAKS = 48  # breaks that are estimated at least: evenly spread ones and the steepest
 BATCH_SHARE = 8  # points of a plain evaluation per point whose errors are estimated
 
 

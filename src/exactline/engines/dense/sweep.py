@@ -19,7 +19,7 @@ from ...numerics.plan import SweepPlan, sweep_plan
 from ...numerics.static_filter import Magnitude, StaticFilter, sample_errors
 from ...ops.base import Affine, Breaking, Input, KnotPasses
 from ...ops.masks import is_on_host
-from ...tolerances import OVERFLOW_GUARD, SAMPLE_POINTS
+from ...tolerances import OVERFLOW_GUARD, SAMPLE_POINTS, WIDE_SAMPLE_POINTS
 from .breaks import NewBreaks, place_breaks
 from .device import DeviceInsertion, place_on_device, summarize_input
 from .error_model import PointErrorBounds
@@ -85,7 +85,7 @@ def sweep_lines(
     """Sweep all lines, batch by batch; yields finished parts in order and ends early at a limit."""
     if not len(lines):
         return
-    sample = cache(partial(_sample_line_errors, network, lines)) if sweep_plan(network).is_narrow else None
+    sample = cache(partial(_sample_line_errors, network, lines))
     first, step, points = 0, max(1, min(FIRST_BATCH_LINES, limits.max_points // 2)), 0
     while first < len(lines):
         state = start_state(lines, first, min(first + step, len(lines)), network.inputs)
@@ -161,9 +161,10 @@ def _split_in_half(state: SweepState) -> Iterator[SweepState]:
 
 def _sample_line_errors(network: Network, lines: Lines) -> dict[int, float]:
     """By breaking node: the largest error at its input, over sample points spread over the lines."""
-    share = np.linspace(0.0, 1.0, SAMPLE_POINTS)
+    points = SAMPLE_POINTS if sweep_plan(network).is_narrow else WIDE_SAMPLE_POINTS
+    share = np.linspace(0.0, 1.0, points)
     line = np.rint(share * (len(lines) - 1)).astype(np.int64)
-    alphas = np.modf(share * (SAMPLE_POINTS // 2 - 0.5))[0] if len(lines) > 1 else share
+    alphas = np.modf(share * (points // 2 - 0.5))[0] if len(lines) > 1 else share
     device = lines.starts[0].device
     return sample_errors(network, *lines.at(to_device(device, line), to_device(device, alphas)))
 
