@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import cast
 
 import torch
 from torch import Tensor
@@ -42,17 +41,6 @@ class Pointwise(Breaking):
     def is_relu(self) -> bool:
         """Whether this is a plain ReLU."""
         return self._has_shared_numbers and (self.knots, self.slopes, self.value) == ((0,), (0, 1), 0)
-
-    @property
-    def is_nonnegative(self) -> bool:
-        """Whether no value of the function is negative."""
-        if not self._has_shared_numbers:
-            return False
-        knots, slopes, value = (cast("tuple[Fraction, ...]", t) for t in (self.knots, self.slopes, (self.value,)))
-        values = [*value]
-        for left, right, slope in zip(knots[:-1], knots[1:], slopes[1:-1], strict=True):
-            values.append(values[-1] + slope * (right - left))
-        return min(values) >= 0 and slopes[0] <= 0 and slopes[-1] >= 0
 
     @property
     def _has_shared_numbers(self) -> bool:

@@ -58,11 +58,7 @@ def _can_lead(
         lowest_maximum = lowest_maximum.clamp(min=0)
     thresholds, highest = node_input.thresholds[windows], high[windows]
     can_lead = highest >= (lowest_maximum - 4 * thresholds.amax(1))[:, None]
-    can_lead &= ~duplicates[:, :, None]
-    if rule.is_nonnegative and rule.sign > 0 and not rule.floor:  # of units that are off all along, one is enough
-        is_off = (highest <= thresholds) & can_lead
-        can_lead &= ~is_off | (is_off.to(torch.int16).cumsum(1) == 1)
-    return can_lead
+    return can_lead & ~duplicates[:, :, None]
 
 
 def _value_ranges(node_input: NodeInput, sign: int) -> tuple[Tensor, Tensor]:

@@ -13,7 +13,6 @@ from ...numerics.plan import sweep_plan
 from ...numerics.point_errors import PointErrors, random_signs
 from ...numerics.static_filter import StaticFilter
 from ...ops.base import Breaking, flatten_units
-from ...ops.maximum import Maximum
 from ...options import free_device_bytes
 from ...tolerances import (
     AMBIGUITY_MARGIN,
@@ -153,8 +152,6 @@ class ErrorOracle:
             op, source = self.network.nodes[i].op, self.network.nodes[i].inputs[0]
             x = values[source].expand(PERTURBATIONS, *self.network.nodes[source].shape)
             shifts = random_signs(self.network, i, PERTURBATIONS, x).flatten(0, 1) * upper.view(x.shape[1:])
-            if isinstance(op, Maximum) and not op.floor:
-                shifts = shifts * (x != 0)  # units that are off tie by structure
             low, high = x - shifts, x + shifts
             if isinstance(op, Breaking) and bool(
                 (op.activation_pattern(low, low) != op.activation_pattern(high, high)).any()

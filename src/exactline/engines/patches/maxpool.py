@@ -8,7 +8,6 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from ...tolerances import FLOAT64_EPS, MAX_DRIFT_ROUNDINGS
 from .candidates import Candidates, find_candidates
 from .channelwise import ReceptiveReach, first_and_last_reader, first_readers
 from .patch import (
@@ -53,7 +52,6 @@ class MaximumPatchRule:
     map_shape: MapShape
     sign: int
     floor: bool
-    is_nonnegative: bool = False  # whether no pixel is ever negative: zeros are units that are off
 
     @property
     def window_size(self) -> int:
@@ -242,18 +240,11 @@ class _MaximumEvaluation:
         Identical members are dropped from ``values`` in place.
         """
         x = self.node_input
-        zeros = None
-        if self.rule.is_nonnegative and self.rule.sign > 0 and not self.rule.floor:
-            zeros = self._snap_to_zero(values, window)
         self._drop_identical_members(values, window)
         best, leader = values.max(2)
         near = _lead(values, best, leader) <= 2 * self._per_member(x.thresholds, window).amax(1)[:, None]
-        if zeros is not None:
-            zeros &= best == 0
-            near &= ~zeros
-            leader = _lead_after_zeros(leader, zeros, block.widths)
         if not bool(near.any()):
-            return leader, zeros
+            return leader, None
         bound_at_start, bound_at_end = x.end_bounds
         last = block.counts
         if bound_at_start is not None:
@@ -262,8 +253,6 @@ class _MaximumEvaluation:
             tied_slopes = torch.where(tied, slopes[:, 0], -torch.inf)
             leader[:, 0] = tied_slopes.argmax(1)
             near[:, 0] = (tied_slopes == tied_slopes.amax(1, keepdim=True)).sum(1) > 1
-            if zeros is not None:
-                near[:, 0] &= ~zeros[:, 0]
         if bound_at_end is not None:
             bound = self._per_member(bound_at_end, window)
             rows = torch.arange(len(last), device=last.device)
@@ -276,19 +265,8 @@ class _MaximumEvaluation:
             leader = torch.where(at_end, last_leader[:, None, :], leader)
             near &= ~at_end
         if not bool(near.any()):
-            return leader, zeros
-        leader, tied = self._resolve_ties(block, values, leader, window, near)
-        return leader, tied if zeros is None else tied | zeros
-
-    def _snap_to_zero(self, values: Tensor, window: Tensor) -> Tensor:
-        """Set members that are zero up to rounding to 0, in place; where all members are, (p, depth + 2, channels).
-
-        Such members are units that are off: that they tie is not a matter of rounding.
-        """
-        rounding = MAX_DRIFT_ROUNDINGS * FLOAT64_EPS * values.abs().amax(1)
-        zero = values.abs() <= (self._per_member(self.node_input.thresholds, window) + rounding)[:, None]
-        values.masked_fill_(zero, 0.0)
-        return zero.all(2)
+            return leader, None
+        return self._resolve_ties(block, values, leader, window, near)
 
     def _resolve_ties(
         self, block: Block, values: Tensor, leader: Tensor, window: Tensor, near: Tensor
@@ -419,21 +397,6 @@ def _member_pixel(window: Tensor, row: Tensor, member: Tensor, channel: Tensor) 
     """The input pixel of a member of some windows, (n,); -1 for the floor."""
     size = window.shape[1]
     return torch.where(member < size, window[row, member.clamp(max=size - 1), channel], -1)
-
-
-def _lead_after_zeros(leader: Tensor, zeros: Tensor, widths: Tensor) -> Tensor:
-    """Leaders where all members are zero: the one that leads afterwards, the first one if they stay zero.
-
-    Args:
-        leader: (p, depth + 2, channels).
-        zeros: (p, depth + 2, channels) where all members are zero.
-        widths: (p, depth + 1) of the pieces.
-    """
-    leader = torch.where(zeros, leader.new_zeros(()), leader)
-    for place in range(zeros.shape[1] - 2, -1, -1):
-        follows = zeros[:, place] & (~zeros[:, place + 1] | (widths[:, place] == 0)[:, None])
-        leader[:, place] = torch.where(follows, leader[:, place + 1], leader[:, place])
-    return leader
 
 
 def _leader_changes(leader: Tensor) -> Tensor:

@@ -25,6 +25,11 @@ def refine_sides(
     stays = distances == 0
     stays[:, 1:-1] &= (slopes[:, :-1] == 0) | ~block.is_entry[:, :, None]
     near &= ~stays
+    on_knot = near & _is_within_smallest_error(x, block, distances)  # as in later layers that read the same channel
+    if bool(on_knot.any()):
+        bounds = torch.where(on_knot & (distances != 0), x.min_difference[block.pixels][:, None], bounds)
+        distances.masked_fill_(on_knot, 0.0)
+        near &= ~on_knot
     if bool(near.any()):
         row, place, channel = near.nonzero(as_tuple=True)
         element = channel * x.map_shape.pixels + block.pixels[row]
@@ -36,11 +41,11 @@ def refine_sides(
         )
         bounds[row[snapped], place[snapped], channel[snapped]] = errors[snapped]
         distances[row, place, channel] = refined
-        _check_resolved(block, distances, slopes, bounds)
         inside = (refined == 0) & (place > 0) & (place <= block.counts[row])
-        _set_sides_at_entries(block, distances, row[inside], place[inside], channel[inside])
-    else:
-        _check_resolved(block, distances, slopes, bounds)
+        on_knot[row[inside], place[inside], channel[inside]] = True
+    _check_resolved(block, distances, slopes, bounds)
+    if bool(on_knot.any()):
+        _set_sides_at_entries(block, distances, *on_knot.nonzero(as_tuple=True))
     _check_cuts(x, distances, slopes)
     inner = distances[:, 1:-1]
     if x.records_patterns and bool(
@@ -52,6 +57,14 @@ def refine_sides(
     above_after = above.clone()  # a unit that leaves the knot is on the side it goes to
     above_after[:, :-1] |= (distances[:, :-1] == 0) & above[:, 1:]
     return above_after, crossed
+
+
+def _is_within_smallest_error(node_input: NodeInput, block: Block, distances: Tensor) -> Tensor:
+    """Whether values at entries are so near the knot that no estimate is needed to know that they are on it."""
+    is_near = distances.abs() <= node_input.min_difference[block.pixels][:, None]
+    is_near[:, 0] = is_near[:, -1] = False
+    is_near[:, 1:-1] &= block.is_entry[:, :, None]
+    return is_near
 
 
 def _is_constant_at_cut(

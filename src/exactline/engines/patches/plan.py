@@ -10,10 +10,7 @@ import torch
 
 from ...network.graph import Network
 from ...numerics.plan import sweep_plan
-from ...ops.affine import Average, Combine, Rearrange, Reshape
-from ...ops.base import Affine, Breaking, Input, Op
-from ...ops.maximum import Maximum
-from ...ops.pointwise import Pointwise
+from ...ops.base import Affine, Breaking, Input
 from .patch import AffinePatchRule, MapShape, map_shape_of
 from .rules import activation_rule, affine_rule
 from .timeline import ActivationPatchRule
@@ -55,7 +52,6 @@ def _make_plan(network: Network) -> PatchPlan:
     affine_rules: dict[int, AffinePatchRule] = {}
     activation_rules: dict[int, ActivationPatchRule] = {}
     map_shapes: dict[int, MapShape] = {}
-    nonnegative = set[int]()  # nodes whose values are never negative
     first_dense_node = len(network.nodes)
     for i, node in enumerate(network.nodes):
         if i not in last_use:
@@ -68,14 +64,12 @@ def _make_plan(network: Network) -> PatchPlan:
             map_shapes[i] = affine_rules[i].map_shape
         elif isinstance(node.op, Breaking):
             source = node.inputs[0]
-            rule = activation_rule(node.op, map_shapes[source], network.nodes[source].shape, source in nonnegative)
+            rule = activation_rule(node.op, map_shapes[source], network.nodes[source].shape)
             if rule is None:
                 first_dense_node = i
                 break
             activation_rules[i] = rule
             map_shapes[i] = rule.map_shape
-        if _is_nonnegative(node.op, all(j in nonnegative for j in node.inputs)):
-            nonnegative.add(i)
     break_cost, numbers_per_break = _break_cost(network, affine_rules, activation_rules, first_dense_node)
     return PatchPlan(
         affine_rules,
@@ -86,23 +80,6 @@ def _make_plan(network: Network) -> PatchPlan:
         point_cost=_point_cost(network, affine_rules, map_shapes, first_dense_node),
         numbers_per_break=numbers_per_break,
     )
-
-
-def _is_nonnegative(op: Op, of_nonnegative: bool) -> bool:
-    """Whether an operator's values are never negative, given whether those of all its inputs are."""
-    match op:
-        case Pointwise():
-            return op.is_nonnegative
-        case Maximum():
-            return op.floor or of_nonnegative
-        case Average() | Reshape():
-            return of_nonnegative
-        case Rearrange():
-            return of_nonnegative and op.constant is None
-        case Combine():
-            return of_nonnegative and all(factor >= 0 for factor in op.factors)
-        case _:
-            return False
 
 
 def _break_cost(

@@ -52,18 +52,13 @@ def affine_rule(op: Affine, input_maps: Maps, input_shapes: Shapes, output_shape
     return rule
 
 
-def activation_rule(
-    op: Breaking, input_map: MapShape, input_shape: Shape, is_nonnegative: bool = False
-) -> ActivationPatchRule | None:
-    """The rule of a breaking operator; None where the dense engine must take over.
-
-    ``is_nonnegative`` says that no element of its input is ever negative.
-    """
+def activation_rule(op: Breaking, input_map: MapShape, input_shape: Shape) -> ActivationPatchRule | None:
+    """The rule of a breaking operator; None where the dense engine must take over."""
     match op:
         case Pointwise():
             return _pointwise(op, input_map, input_shape)
         case Maximum():
-            return _maximum(op, input_map, input_shape, is_nonnegative)
+            return _maximum(op, input_map, input_shape)
         case _:
             return None
 
@@ -216,7 +211,7 @@ def _per_channel(numbers: Tensor, input_map: MapShape) -> Tensor | None:
     return by_channel[:, 0].contiguous() if bool((by_channel == by_channel[:, :1]).all()) else None
 
 
-def _maximum(op: Maximum, input_map: MapShape, input_shape: Shape, is_nonnegative: bool) -> ActivationPatchRule | None:
+def _maximum(op: Maximum, input_map: MapShape, input_shape: Shape) -> ActivationPatchRule | None:
     """Maxima over windows that are the same in all channels."""
     output_map = map_shape_of(op.shape)
     if input_map != map_shape_of(input_shape) or output_map.channels != input_map.channels or not input_map.channels:
@@ -226,4 +221,4 @@ def _maximum(op: Maximum, input_map: MapShape, input_shape: Shape, is_nonnegativ
     pixels = windows - first
     if not bool((pixels == pixels[:1]).all()):
         return None
-    return MaximumPatchRule(pixels[0].contiguous(), input_map, output_map, op.sign, op.floor, is_nonnegative)
+    return MaximumPatchRule(pixels[0].contiguous(), input_map, output_map, op.sign, op.floor)

@@ -17,6 +17,7 @@ from ...tolerances import (
     AMBIGUITY_MARGIN,
     ERROR_SAMPLES,
     MAX_PATCH_ALPHA_SHIFT,
+    MAX_SAMPLE_DEFICIT,
     MAX_UNCHECKED_ALPHA_ERROR,
 )
 from ..dense.breaks import group_ties
@@ -273,7 +274,8 @@ class TieResolver:
         rows = free[linked]  # chains of crossings, each within the radius of the next
         chain = torch.zeros_like(free)
         chain[1:] = (~same).cumsum(0)
-        radius = torch.maximum(new.alpha_error, new.lower)[rows]
+        is_refined = new.alpha_error >= 0  # elsewhere, the sampled error
+        radius = torch.where(is_refined, new.alpha_error, MAX_SAMPLE_DEFICIT * new.lower)[rows]
         columns = (t.cpu().numpy() for t in (chain[linked], new.alpha[rows], radius))
         group, representative = group_ties(*columns)
         _require_distinct_units(group, *(t[rows].cpu().numpy() for t in (channel, pixel, new.partner, new.alpha)))
