@@ -107,6 +107,7 @@ ONNX_GROUPS = {  # ONNX rules by their module
     "regions": "pools of constant boxes",
     "gathering": "by constant indices",
     "quantized": "quantised weights",
+    "optimizers": "steps of optimizers, linear in some inputs",
     "shapes": "shapes",
 }
 # ONNX rules that need constants; a power may have exponent 1, and the scale of a normalization may depend on the input

@@ -16,6 +16,7 @@ from . import arithmetic as arithmetic
 from . import fourier as fourier
 from . import gathering as gathering
 from . import linear as linear
+from . import optimizers as optimizers
 from . import pools as pools
 from . import quantized as quantized
 from . import recurrent as recurrent
