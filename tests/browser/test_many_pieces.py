@@ -34,7 +34,7 @@ class TentMixture(nn.Module):
 @cache
 def long_line():
     line = xl.restrict(TentMixture().eval(), [0.0], [1.0])
-    return replace(line, network=None, stored_error=line.error)
+    return replace(line, network=None, stored_errors=line.errors)
 
 
 @cache
