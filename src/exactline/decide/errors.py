@@ -42,7 +42,7 @@ class OutputErrors:
     network: Network | None
     output_node: int  # index of the output's node in the network
     dtype: torch.dtype  # precision of the sweep
-    known_error: float  # error of all values, used where there is no network to probe
+    known_error: float  # error of all values, used where there is no network to sample
     error_factor: float = 1.0  # multiplies all estimates; above 1 for minimal partitions
     scales: Floats | None = None  # (lines,) factors already applied to the values, negative for order="min"; None: 1
 
@@ -60,12 +60,12 @@ class OutputErrors:
     ) -> Floats:
         """Estimate the error of each difference ``values[first] - values[second]``, (points, pairs).
 
-        The probes evaluate the outputs a second time, in another order of operations, and the distance between both
-        evaluations enters the estimate. This matters for two maxima with a shared leader: their probes are equal,
+        The estimate evaluates the outputs a second time, in another order of operations, and the distance between both
+        evaluations enters the estimate. This matters for two maxima with a shared leader: their samples are equal,
         but their values can round differently where other elements tie with the leader.
         """
-        probed = self._probe(line_index, alphas)
-        if probed is None:
+        sampled = self._sample(line_index, alphas)
+        if sampled is None:
             return np.broadcast_to(
                 2
                 * DECISION_SAMPLE_WIDTH
@@ -74,14 +74,14 @@ class OutputErrors:
                 * np.abs(self.scale_of(line_index))[:, None],
                 first.shape,
             )
-        reevaluated, probes = probed
+        reevaluated, samples = sampled
 
         def gaps(of: Floats) -> Floats:
             return np.take_along_axis(of, first, 1) - np.take_along_axis(of, second, 1)
 
         largest = np.zeros(first.shape)
-        for probe in probes:
-            np.maximum(largest, np.abs(gaps(probe)), out=largest)
+        for sample in samples:
+            np.maximum(largest, np.abs(gaps(sample)), out=largest)
         return largest + REEVALUATION_SAFETY * np.abs(gaps(values - reevaluated))
 
     def estimate_functionals(
@@ -92,12 +92,12 @@ class OutputErrors:
         weights: Floats,  # (points, outputs)
     ) -> Floats:
         """Estimate the error of the weighted sum of the outputs at each point, (points,)."""
-        probed = self._probe(line_index, alphas)
-        if probed is None:
+        sampled = self._sample(line_index, alphas)
+        if sampled is None:
             scale = np.abs(self.scale_of(line_index))
             return DECISION_SAMPLE_WIDTH * self.error_factor * self.known_error * scale * np.abs(weights).sum(1)
-        reevaluated, probes = probed
-        largest = np.abs(np.einsum("pno,no->pn", probes, weights)).max(0, initial=0.0)
+        reevaluated, samples = sampled
+        largest = np.abs(np.einsum("pno,no->pn", samples, weights)).max(0, initial=0.0)
         return largest + REEVALUATION_SAFETY * np.abs(((values - reevaluated) * weights).sum(1))
 
     def filter_width(self, largest: float, weight: float = 1.0) -> float:
@@ -119,8 +119,8 @@ class OutputErrors:
         first = np.searchsorted(self.line_index, self._farthest_lines)
         last = np.searchsorted(self.line_index, self._farthest_lines, side="right") - 1
         breaks = np.unique(np.concatenate([spread, first, last]).clip(0, len(self.alphas) - 1))
-        probed = self._probe(self.line_index[breaks], self.alphas[breaks])
-        return 0.0 if probed is None else float(np.abs(probed[1]).max(initial=0.0))
+        sampled = self._sample(self.line_index[breaks], self.alphas[breaks])
+        return 0.0 if sampled is None else float(np.abs(sampled[1]).max(initial=0.0))
 
     @property
     def _farthest_lines(self) -> Ints:
@@ -132,15 +132,15 @@ class OutputErrors:
     @cached_property
     def _cast_network(self) -> Network:
         if self.network is None:
-            raise TypeError("there is no network to probe")
+            raise TypeError("there is no network to sample")
         return self.network if self.dtype == torch.float64 else self.network.to(dtype=self.dtype)
 
     @cached_property
     def _cast_lines(self) -> Lines:
         return self.lines.to(torch.device("cpu"), self.dtype)
 
-    def _probe(self, line_index: Ints, alphas: Floats) -> tuple[Floats, Floats] | None:
-        """Evaluate the outputs at some points, (points, outputs), with the roundoff probes, (probes, points, outputs).
+    def _sample(self, line_index: Ints, alphas: Floats) -> tuple[Floats, Floats] | None:
+        """Evaluate the outputs at some points, (points, outputs), and sample their errors, (samples, points, outputs).
 
         Returns None without a network.
         """
@@ -151,18 +151,18 @@ class OutputErrors:
             return np.zeros((0, outputs)), np.zeros((DECISION_SAMPLES, 0, outputs))
         step = max(1, MAX_ERROR_BYTES // ((DECISION_SAMPLES + 2) * sweep_plan(self._cast_network).bytes_live))
         batches = [slice(at, at + step) for at in range(0, len(alphas), step)]
-        values, probes = zip(*(self._probe_batch(line_index[b], alphas[b]) for b in batches), strict=True)
+        values, samples = zip(*(self._sample_batch(line_index[b], alphas[b]) for b in batches), strict=True)
         scale = self.scale_of(line_index)[:, None]
-        return np.concatenate(values) * scale, np.concatenate(probes, 1) * (
+        return np.concatenate(values) * scale, np.concatenate(samples, 1) * (
             DECISION_SAMPLE_WIDTH * self.error_factor * scale
         )
 
-    def _probe_batch(self, line_index: Ints, alphas: Floats) -> tuple[Floats, Floats]:
+    def _sample_batch(self, line_index: Ints, alphas: Floats) -> tuple[Floats, Floats]:
         with full_precision():
             points = self._cast_lines.at(torch.from_numpy(line_index), torch.from_numpy(alphas))
             state = PointErrors(self._cast_network, *points, DECISION_SAMPLES)
             state.advance_to(self.output_node)
             values = state.values[self.output_node].to(torch.float64)
-            probes = state.errors[self.output_node][1:].to(torch.float64)
-            outputs = probes.shape[2:].numel()
-            return values.reshape(len(values), outputs).numpy(), probes.reshape(*probes.shape[:2], outputs).numpy()
+            samples = state.errors[self.output_node][1:].to(torch.float64)
+            outputs = samples.shape[2:].numel()
+            return values.reshape(len(values), outputs).numpy(), samples.reshape(*samples.shape[:2], outputs).numpy()

@@ -45,13 +45,14 @@ class LineErrors:
     alphas: Tensor  # (breaks,) in order of line and alpha
     values: tuple[Tensor, ...] | None  # (breaks, *out) for each output; None if values were not kept
     dtype: torch.dtype  # precision of the sweep
+    max_numbers: int = MAX_ESTIMATED_NUMBERS  # numbers of all nodes at all breaks up to which every break is estimated
 
     def estimate(self) -> Tensor:
         """The estimated error at every break, the largest over all outputs, (breaks,)."""
         if not len(self.alphas):
             return torch.zeros(0, dtype=torch.float64)
         shifts = self._spacing_errors()
-        rows = _select_rows(self.network, shifts)
+        rows = _select_rows(self.network, shifts, self.max_numbers)
         errors = self._point_errors(rows)
         if self.values is not None and len(self._pieces):
             errors = errors + self._piece_errors(rows)
@@ -188,10 +189,10 @@ class PlaneErrors:
         return total / sizes[:, None].to(numbers.dtype)
 
 
-def _select_rows(network: Network, shifts: Tensor) -> Tensor:
+def _select_rows(network: Network, shifts: Tensor, max_numbers: int = MAX_ESTIMATED_NUMBERS) -> Tensor:
     """The breaks or corners that are estimated: all if that is cheap, else spread ones and the steepest."""
     count, numbers = len(shifts), sum(torch.Size(node.shape).numel() for node in network.nodes)
-    most = max(MIN_ESTIMATED_BREAKS, MAX_ESTIMATED_NUMBERS // max(numbers, 1))
+    most = max(MIN_ESTIMATED_BREAKS, max_numbers // max(numbers, 1))
     if count <= most:
         return torch.arange(count)
     spread = torch.linspace(0, count - 1, most // 2, dtype=torch.float64).round().to(torch.int64)

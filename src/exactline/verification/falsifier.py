@@ -15,7 +15,7 @@ from ..errors import ArgumentError
 from ..options import check_count, select_device
 from .flatten import FlatNetwork
 from .property import Property
-from .replay import Replay, Witness, make_replay, replay_point
+from .replay import Replay, Witness, format_vnncomp, make_replay, replay_point
 from .search import Coverage, make_searches, select_search
 from .subject import check_seconds, check_seed, read_subject
 from .units import UnitChoice
@@ -51,11 +51,7 @@ class FalsifierResult:
 
     def vnncomp(self) -> str:
         """Format the answer as the competition VNN-COMP expects it."""
-        if self.x is None or self.y is None:
-            return self.answer
-        rows = [f"(X_{i} {v!r})" for i, v in enumerate(self.x.tolist())]
-        rows += [f"(Y_{i} {v!r})" for i, v in enumerate(self.y.tolist())]
-        return "\n ".join([f"{self.answer}\n({rows[0]}", *rows[1:]]) + ")"
+        return format_vnncomp(self.answer, self.x, self.y)
 
     def __str__(self) -> str:
         covered = f"{self.lines:,} lines, {self.pieces:,} pieces, {self.seconds:.2f} s"

@@ -18,6 +18,15 @@ from .flatten import FlatNetwork
 from .property import Box, Disjunct
 
 
+def format_vnncomp(answer: str, x: Tensor | None, y: Tensor | None) -> str:
+    """Format an answer and the counterexample, if there is one, as the competition VNN-COMP expects them."""
+    if x is None or y is None:
+        return answer
+    rows = [f"(X_{i} {v!r})" for i, v in enumerate(x.tolist())]
+    rows += [f"(Y_{i} {v!r})" for i, v in enumerate(y.tolist())]
+    return "\n ".join([f"{answer}\n({rows[0]}", *rows[1:]]) + ")"
+
+
 @dataclass(frozen=True, eq=False)
 class Replay:
     """A program that evaluates the network at one point."""

@@ -20,7 +20,7 @@ from .falsifier import Falsifier, FalsifierResult
 from .flatten import FlatNetwork
 from .proof import Proof
 from .property import Property
-from .replay import Replay, Witness
+from .replay import Replay, Witness, format_vnncomp
 from .subject import Subject, check_seconds, check_seed, read_subject
 from .witnesses import WitnessSearch
 
@@ -55,11 +55,7 @@ class VerificationResult:
 
     def vnncomp(self) -> str:
         """Format the result as the competition VNN-COMP expects it."""
-        if self.x is None or self.y is None:
-            return self.result
-        rows = [f"(X_{i} {v!r})" for i, v in enumerate(self.x.tolist())]
-        rows += [f"(Y_{i} {v!r})" for i, v in enumerate(self.y.tolist())]
-        return "\n ".join([f"{self.result}\n({rows[0]}", *rows[1:]]) + ")"
+        return format_vnncomp(self.result, self.x, self.y)
 
     def __str__(self) -> str:
         parts = [count_noun(self.pieces, "piece")] if self.pieces else []
@@ -161,12 +157,12 @@ class _Verification:
             draft = replace(draft, replayed_by=found.replayed_by)
             if found.strict and found.x is not None:
                 disjunct = None if found.disjunct is None else large[found.disjunct]
-                return replace(draft, result="sat", x=found.x, y=found.y, disjunct=disjunct, seconds=self._elapsed())
+                return replace(draft, result="sat", x=found.x, y=found.y, disjunct=disjunct, seconds=self._seconds())
             self.reasons.append(_explain_search(len(large), found))
         if self.reasons:
-            return replace(draft, reason="; ".join(self.reasons), seconds=self._elapsed())
+            return replace(draft, reason="; ".join(self.reasons), seconds=self._seconds())
         proof = Proof.of(self.subject.network, solver.parts)
-        return replace(draft, result="unsat", proof=proof, seconds=self._elapsed())
+        return replace(draft, result="unsat", proof=proof, seconds=self._seconds())
 
     def _decide(self, solver: CompleteSolver, search: WitnessSearch, groups: Sequence[Group]) -> Witness | None:
         """Decide all groups; returns the first counterexample that the replay confirms."""
@@ -199,7 +195,7 @@ class _Verification:
 
     def _make_sat(self, draft: VerificationResult, witness: Witness) -> VerificationResult:
         return replace(
-            draft, result="sat", x=witness.x, y=witness.y, disjunct=witness.disjunct, seconds=self._elapsed()
+            draft, result="sat", x=witness.x, y=witness.y, disjunct=witness.disjunct, seconds=self._seconds()
         )
 
     def _search_large(self, large: list[int], replay: Replay) -> FalsifierResult:
@@ -211,7 +207,7 @@ class _Verification:
         )
         return falsifier.run()
 
-    def _elapsed(self) -> float:
+    def _seconds(self) -> float:
         return time.monotonic() - self.start_time
 
 

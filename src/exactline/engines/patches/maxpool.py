@@ -10,6 +10,7 @@ from torch import Tensor
 
 from .candidates import Candidates, find_candidates
 from .channelwise import ReceptiveReach, first_and_last_reader, first_readers
+from .leader_changes import LeaderChanges, leader_changes, member_pixel
 from .patch import (
     MapShape,
     PatchGroup,
@@ -32,7 +33,6 @@ from .timeline import (
     correct_drift,
     cumulative_sum,
     min_or_inf,
-    nonzero,
     to_host,
     values_at_entries,
 )
@@ -191,7 +191,9 @@ class _MaximumEvaluation:
             change = jumps.gather(2, leader_at_entry.clamp(max=size - 1)[:, :, None])[:, :, 0] * is_pixel
             self.out.index_copy_(0, block.entries.flatten(), change.flatten(0, 1).mul_(rule.sign))
         if changes != 0:
-            self.new_breaks += _LeaderChanges(rule, block, values, slopes, leader, window).find(tied, changes)
+            self.new_breaks += LeaderChanges(
+                rule.sign, rule.source_shape.pixels, block, values, slopes, leader, window
+            ).find(tied, changes)
 
     def _jumps(self, block: Block, members: Tensor) -> Tensor:
         """The jumps of members (p, k, channels) of windows at their entries, (p, depth, k, channels)."""
@@ -224,7 +226,7 @@ class _MaximumEvaluation:
         values[:, :, :size].masked_fill_(~self.candidates.can_lead[block.pixels][:, None], -torch.inf)
         best, leader = values.max(2)
         drift, min_lead, changes = to_host(
-            max_drift, min_or_inf(_lead(values, best, leader)), _leader_changes(leader).sum()
+            max_drift, min_or_inf(_lead(values, best, leader)), leader_changes(leader).sum()
         )
         check_drift(x, drift)
         if min_lead <= 2 * x.threshold:
@@ -282,7 +284,7 @@ class _MaximumEvaluation:
         others = here.scatter(1, first[:, None], -torch.inf)
         second = others.argmax(1)
         area = self.rule.source_shape.pixels
-        first_pixel, second_pixel = (_member_pixel(window, row, m, channel) for m in (first, second))
+        first_pixel, second_pixel = (member_pixel(window, row, m, channel) for m in (first, second))
         floor_leads = first_pixel < 0
         element = torch.where(floor_leads, second_pixel, first_pixel) + channel * area
         partner = torch.where(floor_leads | (second_pixel < 0), -1, second_pixel + channel * area)
@@ -325,83 +327,9 @@ class _MaximumEvaluation:
         return torch.cat([gathered, torch.zeros_like(gathered[:, :1])], 1) if self.rule.floor else gathered
 
 
-@dataclass(frozen=True, eq=False)
-class _LeaderChanges:
-    """The breaks inside the pieces of a block whose leader differs at their two ends."""
-
-    rule: MaximumPatchRule
-    block: Block
-    values: Tensor  # (p, depth + 2, members, channels)
-    slopes: Tensor  # (p, depth + 1, members, channels)
-    leader: Tensor  # (p, depth + 2, channels)
-    window: Tensor  # (p, k, channels) the pixels of the candidates
-
-    def find(
-        self,
-        tied: Tensor | None,  # (p, depth + 2, channels) where leaders are tied
-        count: int | None,  # number of pieces, if known
-    ) -> list[NewPatchBreaks]:
-        """Walk from the leader at the start of each piece to the one at its end, from overtaking to overtaking.
-
-        A tie overtakes at the end of the piece, if not before.
-        """
-        block, sign, area = self.block, self.rule.sign, self.rule.source_shape.pixels
-        row, piece, channel = nonzero(_leader_changes(self.leader), count)
-        ends_tied = tied[row, piece + 1, channel] if tied is not None else torch.zeros_like(row, dtype=torch.bool)
-        value, slope = self.values[row, piece, :, channel], self.slopes[row, piece, :, channel]
-        leader, last_leader = self.leader[row, piece, channel], self.leader[row, piece + 1, channel]
-        piece_start, width = block.alphas[row, piece], block.widths[row, piece]
-        breaks: list[NewPatchBreaks] = []
-        position = torch.zeros_like(piece_start)  # of the current leader change, relative to piece_start
-        for _ in range(self.values.shape[2]):
-            index = leader[:, None]
-            behind, faster = value.gather(1, index) - value, slope - slope.gather(1, index)
-            meets = torch.where((faster > 0) & (behind < torch.inf), behind / faster, torch.inf)
-            meets = torch.maximum(meets, position[:, None])
-            earliest = meets.amin(1, keepdim=True)
-            challenger = torch.where(meets == earliest, faster, -torch.inf).argmax(1)
-            position = earliest[:, 0]
-            late = ends_tied & (position > width)
-            challenger, position = torch.where(late, last_leader, challenger), torch.where(late, width, position)
-            gain = faster.gather(1, challenger[:, None])[:, 0].abs()
-            new_pixel, old_pixel = (_member_pixel(self.window, row, m, channel) for m in (challenger, leader))
-            partner = torch.where((new_pixel < 0) | (old_pixel < 0), -1, old_pixel + channel * area)
-            element = torch.where(new_pixel < 0, old_pixel, new_pixel) + channel * area
-            alpha = torch.where(position == width, block.alphas[row, piece + 1], piece_start + position)
-            breaks.append(
-                NewPatchBreaks(
-                    alpha, block.pixels[row], channel, gain * sign, gain, element, partner, gain, has_partners=True
-                )
-            )
-            unfinished = challenger != last_leader
-            remaining, beyond = to_host(unfinished.sum(), (position > width).sum())
-            if beyond:
-                raise NeedsDenseFallback(float(piece_start[position > width][0]))
-            if not remaining:
-                return breaks
-            (keep,) = nonzero(unfinished, int(remaining))
-            integers = torch.stack([row, piece, channel, last_leader, challenger]).index_select(1, keep)
-            reals = torch.stack([piece_start, width, position]).index_select(1, keep)
-            row, piece, channel, last_leader, leader = integers
-            piece_start, width, position = reals
-            value, slope, ends_tied = (t.index_select(0, keep) for t in (value, slope, ends_tied))
-        raise NeedsDenseFallback(float(piece_start[0]))
-
-
 def _at_pixels(numbers: Tensor, window: Tensor) -> Tensor:
     """Numbers (pixels, channels) at the pixels of windows (p, k, channels)."""
     return numbers.gather(0, window.view(-1, window.shape[2])).view(window.shape)
-
-
-def _member_pixel(window: Tensor, row: Tensor, member: Tensor, channel: Tensor) -> Tensor:
-    """The input pixel of a member of some windows, (n,); -1 for the floor."""
-    size = window.shape[1]
-    return torch.where(member < size, window[row, member.clamp(max=size - 1), channel], -1)
-
-
-def _leader_changes(leader: Tensor) -> Tensor:
-    """(p, depth + 1, channels) whether the leaders at the two ends of a piece differ."""
-    return leader[:, 1:] != leader[:, :-1]
 
 
 def _lead(values: Tensor, best: Tensor, leader: Tensor) -> Tensor:

@@ -13,7 +13,7 @@ from ...results.restrictions import Restrictions
 from ..codec import decode_point, name_interval_arrays, unwrap_single
 from ..protos.exactline.v1 import exactline_pb2 as pb
 from .encode import ProgressSender, encode_arrays, encode_breaks, encode_head, encode_tail
-from .line_handlers import BreakCounter, decode_options, name_break_arrays
+from .line_handlers import BreakCounter, decode_options, estimate_errors, name_break_arrays
 from .worker import JobContext
 
 
@@ -36,14 +36,15 @@ def handle_decide(context: JobContext) -> Iterator[bytes]:
     BreakCounter(limits).add(line)
     context.counters |= {"lines": len(lines), "breaks": len(line)}
     decisions = _decide(request, lines)
-    breaks, intervals = name_break_arrays(lines.breaks, lines.errors), name_interval_arrays(decisions.table)
+    errors = estimate_errors(lines.network, lines.lines, line, lines.alphas, lines.breaks.values, lines.dtype)
+    breaks, intervals = name_break_arrays(lines.breaks, errors), name_interval_arrays(decisions.table)
     yield encode_head(breaks | intervals, network, context.checksum(), len(lines))
     yield from encode_breaks(list(breaks.values()), line, limits.answer_bytes)
     yield from encode_arrays(list(intervals.values()), limits.answer_bytes, first_field=len(breaks))
     yield encode_tail(
         seconds=lines.seconds,
         stopped=lines.breaks.stopped,
-        error=lines.error,
+        error=float(errors.max()) if len(errors) else 0.0,
         output=decisions.output,
         engine=lines.engine,
     )

@@ -18,13 +18,14 @@ from ...fp_context import full_precision
 from ...lines import Lines
 from ...network import Network
 from ...results.codec import LINE_ARRAYS, break_arrays, pack_tensors
-from ...results.errors import LineErrors
+from ...results.errors import MAX_ESTIMATED_NUMBERS, LineErrors
 from ..codec import TORCH_DTYPES, decode_point, unwrap_single
 from ..limits import Limits
 from ..protos.exactline.v1 import exactline_pb2 as pb
 from .encode import ProgressSender, encode_breaks, encode_head, encode_part_end, encode_tail
 from .worker import JobContext
 
+MANY_LINES_ESTIMATED_NUMBERS = 1 << 17  # like MAX_ESTIMATED_NUMBERS; estimates then cost no more than the sweep
 ERRORS = "errors"  # the name of the errors in messages, as in files
 VERSION_1_ENGINES = {"local": "patches"}  # names that older clients send
 
@@ -61,7 +62,7 @@ def handle_restrict(context: JobContext) -> Iterator[bytes]:
     context.counters["lines"] = count
     head_sent = False
     for part in parts:
-        errors = _estimate_errors(network, lines, part, options["dtype"])
+        errors = estimate_errors(network, lines, part.line, part.alphas, part.values, options["dtype"])
         error = max(error, float(errors.max()) if len(errors) else 0.0)
         arrays = name_break_arrays(part, errors)
         if not head_sent:
@@ -78,10 +79,18 @@ def handle_restrict(context: JobContext) -> Iterator[bytes]:
     yield encode_tail(seconds=seconds, stopped=choice.limits.stopped, error=error, engine=choice.description)
 
 
-def _estimate_errors(network: Network, lines: Lines, part: SweepPart, dtype: torch.dtype) -> Tensor:
-    """Estimate the error at every break of a part, (breaks,)."""
+def estimate_errors(
+    network: Network,
+    lines: Lines,
+    line: Tensor,  # (breaks,) which line each break is on
+    alphas: Tensor,  # (breaks,)
+    values: tuple[Tensor, ...] | None,  # (breaks, *out) for each output
+    dtype: torch.dtype,
+) -> Tensor:
+    """Estimate the error at every break, (breaks,): one by one on a single line, else at some breaks of all lines."""
+    budget = MAX_ESTIMATED_NUMBERS if len(lines) == 1 else MANY_LINES_ESTIMATED_NUMBERS
     with full_precision():
-        return LineErrors(network.to(dtype=dtype), lines, part.line, part.alphas, part.values or None, dtype).estimate()
+        return LineErrors(network.to(dtype=dtype), lines, line, alphas, values or None, dtype, budget).estimate()
 
 
 def name_break_arrays(

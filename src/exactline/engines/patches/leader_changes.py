@@ -1,0 +1,85 @@
+"""Where the leader of a max window changes: the breaks that a maximum adds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from .timeline import Block, NeedsDenseFallback, NewPatchBreaks, nonzero, to_host
+
+
+@dataclass(frozen=True, eq=False)
+class LeaderChanges:
+    """The breaks inside the pieces of a block whose leader differs at their two ends."""
+
+    sign: int  # -1 for the minimum
+    pixels: int  # of the input map
+    block: Block
+    values: Tensor  # (p, depth + 2, members, channels)
+    slopes: Tensor  # (p, depth + 1, members, channels)
+    leader: Tensor  # (p, depth + 2, channels)
+    window: Tensor  # (p, k, channels) the pixels of the candidates
+
+    def find(
+        self,
+        tied: Tensor | None,  # (p, depth + 2, channels) where leaders are tied
+        count: int | None,  # number of pieces, if known
+    ) -> list[NewPatchBreaks]:
+        """Walk from the leader at the start of each piece to the one at its end, from overtaking to overtaking.
+
+        A tie overtakes at the end of the piece, if not before.
+        """
+        block, sign, area = self.block, self.sign, self.pixels
+        row, piece, channel = nonzero(leader_changes(self.leader), count)
+        ends_tied = tied[row, piece + 1, channel] if tied is not None else torch.zeros_like(row, dtype=torch.bool)
+        value, slope = self.values[row, piece, :, channel], self.slopes[row, piece, :, channel]
+        leader, last_leader = self.leader[row, piece, channel], self.leader[row, piece + 1, channel]
+        piece_start, width = block.alphas[row, piece], block.widths[row, piece]
+        breaks: list[NewPatchBreaks] = []
+        position = torch.zeros_like(piece_start)  # of the current leader change, relative to piece_start
+        for _ in range(self.values.shape[2]):
+            index = leader[:, None]
+            behind, faster = value.gather(1, index) - value, slope - slope.gather(1, index)
+            meets = torch.where((faster > 0) & (behind < torch.inf), behind / faster, torch.inf)
+            meets = torch.maximum(meets, position[:, None])
+            earliest = meets.amin(1, keepdim=True)
+            challenger = torch.where(meets == earliest, faster, -torch.inf).argmax(1)
+            position = earliest[:, 0]
+            late = ends_tied & (position > width)
+            challenger, position = torch.where(late, last_leader, challenger), torch.where(late, width, position)
+            gain = faster.gather(1, challenger[:, None])[:, 0].abs()
+            new_pixel, old_pixel = (member_pixel(self.window, row, m, channel) for m in (challenger, leader))
+            partner = torch.where((new_pixel < 0) | (old_pixel < 0), -1, old_pixel + channel * area)
+            element = torch.where(new_pixel < 0, old_pixel, new_pixel) + channel * area
+            alpha = torch.where(position == width, block.alphas[row, piece + 1], piece_start + position)
+            breaks.append(
+                NewPatchBreaks(
+                    alpha, block.pixels[row], channel, gain * sign, gain, element, partner, gain, has_partners=True
+                )
+            )
+            unfinished = challenger != last_leader
+            remaining, beyond = to_host(unfinished.sum(), (position > width).sum())
+            if beyond:
+                raise NeedsDenseFallback(float(piece_start[position > width][0]))
+            if not remaining:
+                return breaks
+            (keep,) = nonzero(unfinished, int(remaining))
+            integers = torch.stack([row, piece, channel, last_leader, challenger]).index_select(1, keep)
+            reals = torch.stack([piece_start, width, position]).index_select(1, keep)
+            row, piece, channel, last_leader, leader = integers
+            piece_start, width, position = reals
+            value, slope, ends_tied = (t.index_select(0, keep) for t in (value, slope, ends_tied))
+        raise NeedsDenseFallback(float(piece_start[0]))
+
+
+def member_pixel(window: Tensor, row: Tensor, member: Tensor, channel: Tensor) -> Tensor:
+    """The input pixel of a member of some windows, (n,); -1 for the floor."""
+    size = window.shape[1]
+    return torch.where(member < size, window[row, member.clamp(max=size - 1), channel], -1)
+
+
+def leader_changes(leader: Tensor) -> Tensor:
+    """(p, depth + 1, channels) whether the leaders at the two ends of a piece differ."""
+    return leader[:, 1:] != leader[:, :-1]
