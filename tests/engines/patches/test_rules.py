@@ -6,7 +6,7 @@ import torch.nn.functional as F
 from torch import nn
 
 import exactline as xl
-from exactline.engines.patches import maxpool, pointwise
+from exactline.engines.patches import leader_changes, pointwise
 from exactline.engines.patches.combine import AddRule
 from exactline.engines.patches.convolve import ConvolutionRule
 from exactline.engines.patches.patch import (
@@ -118,7 +118,7 @@ def _count_blocks_and_reads(monkeypatch, model, start, end):
         patch.setattr(Segment, "_apply_activation", counting_apply)
         patch.setattr(Timeline, "blocks", recording_blocks)
         patch.setattr(pointwise, "nonzero", nonzero_static)
-        patch.setattr(maxpool, "nonzero", nonzero_static)
+        patch.setattr(leader_changes, "nonzero", nonzero_static)
         xl.restrict(model, start, end, engine="patches")
     return counts
 
