@@ -95,6 +95,20 @@ class NativePool:
 
 
 @dataclass(frozen=True, eq=False)
+class ComposedPool:
+    """A max pool of a max pool."""
+
+    inner: Callable[[Tensor], tuple[Tensor, Tensor]]
+    outer: Callable[[Tensor], tuple[Tensor, Tensor]]
+    shape: tuple[int, ...]  # of the inner pool's output
+
+    def __call__(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        values, position = self.inner(x)
+        values, index = self.outer(values.view(len(x), *self.shape))
+        return values, position.gather(1, index)
+
+
+@dataclass(frozen=True, eq=False)
 class Softmax:
     """Softmax or log-softmax over one dimension, or over it and all later ones together."""
 

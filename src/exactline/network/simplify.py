@@ -11,6 +11,7 @@ from ..ops.affine import Rearrange, Reshape
 from ..ops.base import Input
 from ..ops.maximum import Maximum
 from ..ops.pointwise import Pointwise
+from .calls import ComposedPool
 from .graph import Network, Node
 
 MAX_COMPOSED_WINDOW = 64  # members of a window that a maximum of maxima may have
@@ -59,7 +60,9 @@ def _compose_maxima(network: Network) -> Network:
             continue
         table = _distinct_members(inner.op.table[node.op.table].flatten(1))
         if table.shape[1] <= MAX_COMPOSED_WINDOW:
-            op = replace(node.op, table=table, floor=node.op.floor or inner.op.floor, native=None)
+            both = inner.op.native, node.op.native
+            native = None if both[0] is None or both[1] is None else ComposedPool(both[0], both[1], inner.op.shape)
+            op = replace(node.op, table=table, floor=node.op.floor or inner.op.floor, native=native)
             nodes[i] = replace(node, op=op, inputs=inner.inputs)
     return replace(network, nodes=tuple(nodes))
 

@@ -145,6 +145,10 @@ class Breaking(Op):
     def activation_pattern(self, before: Tensor, after: Tensor) -> Tensor:
         """The branch that every unit takes on pieces from ``before`` to ``after``, (pieces, *in) each."""
 
+    def branch_at(self, x: Tensor) -> Tensor:
+        """The branch that every unit takes at points (points, *in), to be compared between points."""
+        return self.activation_pattern(x, x)
+
     @abstractmethod
     def apply_affine(self, pattern: Tensor, x: Tensor) -> Tensor:
         """Apply the affine map of an activation pattern to any points (pieces, *in)."""

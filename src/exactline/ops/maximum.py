@@ -42,18 +42,19 @@ class Maximum(Breaking):
         return values.view(len(xs[0]), *self.shape)
 
     def propagate_errors(self, low: Tensor, high: Tensor, errors: Tensor) -> Tensor:
-        low, high = (low, high) if self.sign > 0 else (-high, -low)
-        low, high, errors = low.reshape(len(low), -1), high.reshape(len(high), -1), errors.flatten(2)
-        out = errors.new_zeros(*errors.shape[:2], len(self.table))
-        step = max(1, MAX_WINDOW_ELEMENTS // max(errors[:, :, 0].numel() * self.table.shape[1], 1))
+        lowest, highest = (low, high) if self.sign > 0 else (-high, -low)
+        highest, errors = highest.reshape(len(high), -1), errors.flatten(2)
+        least, leader = self._leaders(self.sign * lowest)  # of the least possible maxima
+        out = errors.gather(2, leader.clamp(min=0).expand(len(errors), -1, -1))
+        step = max(1, MAX_WINDOW_ELEMENTS // max(highest[:, 0].numel() * self.table.shape[1], 1))
         for first in range(0, len(self.table), step):
             window = self.table[first : first + step]
-            can_lead = high[:, window] >= low[:, window].amax(2, keepdim=True)  # (points, windows, size)
-            if self.floor:
-                can_lead &= high[:, window].amax(2, keepdim=True) >= 0
-            candidates = errors[:, :, window] * can_lead
-            largest = candidates.abs().argmax(3, keepdim=True)
-            out[:, :, first : first + step] = candidates.gather(3, largest)[..., 0]
+            part = slice(first, first + step)
+            can_lead = highest[:, window] >= (self.sign * least[:, part])[:, :, None]  # (points, windows, size)
+            point, row = ((can_lead.sum(2) != 1) | (leader[:, part] < 0)).nonzero(as_tuple=True)
+            candidates = errors[:, point[:, None], window[row]] * can_lead[point, row]
+            largest = candidates.abs().argmax(2, keepdim=True)
+            out[:, point, first + row] = candidates.gather(2, largest)[..., 0]
         return out.view(*errors.shape[:2], *self.shape)
 
     def units(self, shape: tuple[int, ...]) -> int:
@@ -82,6 +83,9 @@ class Maximum(Breaking):
         if self.floor:
             pattern = torch.where(best > 0, pattern, torch.full_like(pattern, self.table.shape[1]))
         return pattern
+
+    def branch_at(self, x: Tensor) -> Tensor:
+        return self._leaders(x)[1]
 
     def apply_affine(self, pattern: Tensor, x: Tensor) -> Tensor:
         flat = x.reshape(len(x), -1)

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 import exactline as xl
 from exactline.attr.path_integrals import path_integral
 from exactline.engines import select
+from exactline.engines.patches.segment import Segment
 from exactline.lines import as_lines
 from exactline.network import as_network
 from tests.engines.patches.random_graphs import random_graph
@@ -45,6 +46,30 @@ def test_500_random_graphs():
         patches, _ = assert_same(*random_graph(seed))
         with_fallback += "of them dense" in patches.engine
     assert with_fallback < 300
+
+
+@pytest.mark.parametrize("max_breaks", [1, 2, 40, 150])
+def test_a_limit_of_breaks_ends_the_sweep_soon_after_it(max_breaks, monkeypatch):
+    model, start, end = random_graph(3)
+    whole = xl.restrict(model, start, end, engine="patches")
+    swept = 0
+    run = Segment.run
+
+    def count_breaks(self):
+        nonlocal swept
+        breaks = run(self)
+        swept += len(breaks.alphas)
+        return breaks
+
+    monkeypatch.setattr(Segment, "run", count_breaks)
+    for seconds in (None, 1000):
+        swept = 0
+        part = xl.restrict(model, start, end, engine="patches", max_breaks=max_breaks, seconds=seconds)
+        assert part.stopped == "max_breaks"
+        assert len(part.alphas) == max_breaks
+        assert (part.alphas - whole.alphas[:max_breaks]).abs().max() <= 1e-11
+        assert (part.origin_table == whole.origin_table[:max_breaks]).all()
+        assert swept <= 2 * max_breaks + 32
 
 
 def test_a_device_sweeps_small_networks_densely(monkeypatch):

@@ -24,6 +24,7 @@ from ...tolerances import (
     PERTURBATIONS,
     SEGMENT_ERROR_SAMPLES,
     SEGMENT_SAMPLE_POINTS,
+    SHORT_LINE_SHARE,
 )
 from ..dense.error_model import MAX_ERROR_BYTES
 from .patch import MapShape
@@ -44,35 +45,41 @@ class ErrorOracle:
     start: dict[int, Tensor]  # by node: error bounds (elements,) at the start of the line
     stop: dict[int, Tensor]  # by node: error bounds (elements,) at its end
     filter: StaticFilter  # for parts of the line that are swept densely
+    pattern_changes: int  # units whose activation differs between neighbouring sample points: a forecast of breaks
     pixel_tables: dict[int, Tensor] = field(default_factory=dict)  # by node: see `by_pixel`
 
     @staticmethod
     def sample(network: Network, lines: Lines, line: int, first_dense_node: int) -> ErrorOracle:
         """Sample the errors along a line at all breaking nodes; margins are kept before ``first_dense_node`` only."""
-        device = lines.starts[0].device
-        alphas = torch.linspace(0, 1, SEGMENT_SAMPLE_POINTS, dtype=torch.float64, device=device)
-        line_index = torch.full((SEGMENT_SAMPLE_POINTS,), line, device=device)
-        points, last_use = lines.at(line_index, alphas), sweep_plan(network).last_use
+        device, count = lines.starts[0].device, _count_sample_points(lines, line)
+        alphas = torch.linspace(0, 1, count, dtype=torch.float64, device=device)
+        points, last_use = lines.at(torch.full((count,), line, device=device), alphas), sweep_plan(network).last_use
         estimate = PointErrors(network, *points, SEGMENT_ERROR_SAMPLES)
         largest, largest_errors, margins = dict[int, Tensor](), dict[int, Tensor](), dict[int, Tensor]()
         start, stop = dict[int, Tensor](), dict[int, Tensor]()
+        changes = torch.zeros((), dtype=torch.int64, device=device)
         for i in network.breaking_nodes:
             if i not in last_use:
                 continue
             source = network.nodes[i].inputs[0]
             errors = flatten_units(estimate.advance_to(source))
             largest_errors[i] = errors.amax() if errors.numel() else errors.new_zeros(())
+            op, inputs = network.nodes[i].op, estimate.values[source]
+            if isinstance(op, Breaking):
+                pattern = op.branch_at(inputs)
+                changes += (pattern[1:] != pattern[:-1]).sum()
             if i >= first_dense_node:
                 continue
-            values = flatten_units(estimate.values[source]).abs()
+            values = flatten_units(inputs).abs()
             upper = MAX_SAMPLE_EXCESS * errors.amax(0) + MAX_DRIFT_ROUNDINGS * FLOAT64_EPS * values.amax(0)
-            margins[i] = torch.stack([upper, errors[1:-1].amin(0) / MAX_SAMPLE_DEFICIT])
+            margins[i] = torch.stack([upper, (errors[1:-1] if count > 2 else errors).amin(0) / MAX_SAMPLE_DEFICIT])
             largest[i] = upper.amax() if upper.numel() else upper.new_zeros(())
             start[i], stop[i] = errors[0], errors[-1]
-        numbers = to_host(*largest.values(), *largest_errors.values()) if largest_errors else []
+        changed, *numbers = to_host(changes, *largest.values(), *largest_errors.values())
         thresholds = dict(zip(largest, numbers[: len(largest)], strict=True))
         sampled_errors = dict(zip(largest_errors, numbers[len(largest) :], strict=True))
-        return ErrorOracle(network, lines, line, thresholds, margins, start, stop, StaticFilter(sampled_errors))
+        static_filter = StaticFilter(sampled_errors)
+        return ErrorOracle(network, lines, line, thresholds, margins, start, stop, static_filter, int(changed))
 
     def by_pixel(self, node: int, map_shape: MapShape) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Both margins, and the bounds at the start and at the end of the line, (pixels, channels) each."""
@@ -157,6 +164,13 @@ class ErrorOracle:
                 (op.activation_pattern(low, low) != op.activation_pattern(high, high)).any()
             ):
                 raise NeedsDenseFallback(alpha)
+
+
+def _count_sample_points(lines: Lines, line: int) -> int:
+    """How many points of a line are sampled: a short line needs its ends only."""
+    distance = max(float((b[line] - a[line]).abs().amax()) for a, b in zip(lines.starts, lines.ends, strict=True))
+    size = max(float(a[line].abs().amax()) for a in lines.starts)
+    return 2 if distance <= SHORT_LINE_SHARE * size else SEGMENT_SAMPLE_POINTS
 
 
 def _difference(numbers: Tensor, elements: Tensor, partners: Tensor, sign: float) -> Tensor:

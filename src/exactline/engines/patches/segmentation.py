@@ -39,6 +39,8 @@ CUT_SHARE = 1 / 12  # of a segment: half the width of the part that is cut out a
 MIN_CUT_SHARE = 1 / 64  # of a segment: parts shorter than this are not cut off
 END_SHIFT = 0.381966  # of a segment: how far an end is moved if a unit is on a knot there (golden ratio)
 END_INSET = 2.0**-16  # of an interval: how far from its ends the forecast is evaluated
+LAST_SEGMENT_MARGIN = 1.25  # breaks forecast for the segment in which max_breaks is reached, per break still wanted
+MAX_LAST_SEGMENT_SHARE = 0.8  # of a segment: where more is wanted, it is not shortened
 DEADLINE_BREAKS = 512  # target breaks per segment if there is a deadline
 MAX_SEGMENT_BREAKS = {"cpu": 3000, "cuda": 60000}  # by device: target breaks per segment if memory allows
 MIN_SEGMENT_BREAKS = 256  # breaks that a segment may have, whatever the memory budget
@@ -57,11 +59,12 @@ class SegmentSpan(NamedTuple):
 
 @dataclass
 class SegmentCounts:
-    """How many segments were swept by patches, densely, and again after a failed attempt."""
+    """How many segments were swept by patches, densely, and again after a failed attempt, and their breaks."""
 
     patches: int = 0
     dense: int = 0
     retried: int = 0
+    breaks: int = 0  # in all of them
 
 
 class Segmentation:
@@ -112,9 +115,9 @@ class Segmentation:
     ) -> Iterator[tuple[Segment, SegmentBreaks | None]]:
         """Sweep and yield all segments in order; the breaks are None where the dense engine must sweep."""
         pacing = _DeadlinePacing(self.limits)
-        pending = forecast_segments(self.network, self.lines, self.line, self.target_breaks)[::-1]
+        pending, density = self._forecast()[::-1], 0.0
         while pending and not self.limits.should_stop():
-            span = pacing.next(pending)
+            span = self._shorten_to_limit(pacing.next(pending), pending, density)
             segment = Segment(
                 self.network,
                 self.plan,
@@ -141,7 +144,35 @@ class Segmentation:
                 continue
             self.counts.patches += breaks is not None
             self.counts.dense += breaks is None
+            breaks_before = self.counts.breaks
             yield segment, breaks
+            density = (self.counts.breaks - breaks_before) / (span.stop - span.start)
+
+    def has_enough_breaks(self) -> bool:
+        """Whether the segments swept so far have more breaks than are wanted."""
+        return self.limits.max_breaks is not None and self.counts.breaks > self.limits.max_breaks
+
+    def _forecast(self) -> list[SegmentSpan]:
+        """The segments of the line in order."""
+        if self.errors.pattern_changes * FORECAST_MARGIN <= self.target_breaks / 2:
+            return [SegmentSpan(0.0, 1.0)]
+        return forecast_segments(self.network, self.lines, self.line, self.target_breaks, self.limits.max_breaks)
+
+    def _shorten_to_limit(self, span: SegmentSpan, pending: list[SegmentSpan], density: float) -> SegmentSpan:
+        """Shorten a segment that has more breaks than are still wanted, at ``density`` breaks per unit of alpha.
+
+        The rest of it is added to the pending segments.
+        """
+        if self.limits.max_breaks is None or not density:
+            return span
+        wanted = self.limits.max_breaks + 1 - self.counts.breaks
+        width = span.stop - span.start
+        share = max(LAST_SEGMENT_MARGIN * wanted / (density * width), MIN_CUT_SHARE)
+        if share > MAX_LAST_SEGMENT_SHARE:
+            return span
+        middle = span.start + share * width
+        pending.append(SegmentSpan(middle, span.stop, span.depth))
+        return SegmentSpan(span.start, middle, span.depth)
 
     def _retry(self, pending: list[SegmentSpan], span: SegmentSpan, undecided: NeedsDenseFallback) -> list[SegmentSpan]:
         """The pending segments after an attempt failed: the next one is the last of the list."""
@@ -209,10 +240,13 @@ def _cut_around(span: SegmentSpan, alpha: float) -> list[SegmentSpan]:
     return [SegmentSpan(a, b, depth + (a <= alpha <= b)) for a, b in pairwise(edges)]
 
 
-def forecast_segments(network: Network, lines: Lines, line: int, target_breaks: int) -> list[SegmentSpan]:
+def forecast_segments(
+    network: Network, lines: Lines, line: int, target_breaks: int, max_breaks: int | None = None
+) -> list[SegmentSpan]:
     """Divide a line into segments of about ``target_breaks`` breaks each.
 
-    The forecast counts the units whose activation differs between neighbouring sample points.
+    The forecast counts the units whose activation differs between neighbouring sample points. Beyond the first
+    ``max_breaks`` breaks it is coarse.
     """
     first_counts = _forecast_breaks(network, lines, line, np.linspace(0, 1, FIRST_FORECAST_POINTS))
     if first_counts.sum() * FORECAST_MARGIN <= target_breaks / 2:
@@ -220,7 +254,8 @@ def forecast_segments(network: Network, lines: Lines, line: int, target_breaks: 
     alphas = np.linspace(0, 1, FORECAST_POINTS)
     counts = _forecast_breaks(network, lines, line, alphas)
     for _ in range(FORECAST_ROUNDS):
-        crowded = np.flatnonzero(counts > 2 * target_breaks)[:FORECAST_REFINEMENTS]
+        is_wanted = True if max_breaks is None else counts.cumsum() - counts <= max_breaks
+        crowded = np.flatnonzero((counts > 2 * target_breaks) & is_wanted)[:FORECAST_REFINEMENTS]
         if not len(crowded):
             break
         for k in crowded[::-1]:
@@ -270,7 +305,7 @@ def _compare_patterns(network: Network, lines: Lines, line: int, alphas: Floats)
         inputs = [live[j] for j in node.inputs]
         live[i] = node.op.evaluate(*inputs)
         if isinstance(node.op, Breaking):
-            pattern = node.op.activation_pattern(inputs[0], inputs[0])
+            pattern = node.op.branch_at(inputs[0])
             changes += (pattern[1:] != pattern[:-1]).flatten(1).sum(1)
         for j in set(node.inputs):
             if last_use[j] == i:

@@ -62,7 +62,11 @@ def _sweep_line(segmentation: Segmentation, values: bool, float32_plan: PatchPla
         else:
             parts = iter([_make_part(segmentation, breaks, values)])
         for part in parts:
+            segmentation.counts.breaks += int((part.origins[:, 0] >= 0).sum())
             held = yield from _hold_back(held, part)
+        if held is not None and segmentation.has_enough_breaks():
+            yield held
+            held = None
     if held is not None and not limits.stopped:
         yield held
 
