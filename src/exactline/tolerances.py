@@ -71,8 +71,7 @@ RANK_TIE_ROUNDINGS = 32
 # Points of a line, including both ends, whose errors are estimated, and the number of error samples there.
 SEGMENT_SAMPLE_POINTS = 3
 SEGMENT_ERROR_SAMPLES = 2
-# Length of a line, as a share of its start's size (maximum norms), up to which only its ends are sampled: the values in
-# between are close to theirs.
+# Length of a line, as a share of its start's size (maximum norms), up to which one error is estimated for all of it.
 SHORT_LINE_SHARE = 1 / 64
 # Factors by which the error at any other point of the segment may be smaller and larger. Empirical.
 MAX_SAMPLE_DEFICIT = 4.0

@@ -36,7 +36,8 @@ class PointErrors:
     Args:
         network: The network.
         points: (k, *in) for each input.
-        errors: (k, *in) for each input: bounds on the rounding errors of the points themselves.
+        errors: (k, *in) for each input: bounds on the rounding errors of the points themselves. Or (1, *in): then one
+            error is propagated for all points, at least as large as that of each.
         samples: Number of error samples; 0 evaluates the values only.
     """
 
@@ -46,14 +47,14 @@ class PointErrors:
         self.network, self.samples = network, samples
         self.node = max(network.inputs)  # the last node that was evaluated
         self.values = dict(zip(network.inputs, points, strict=True))  # by live node, (k, *shape)
-        # by live node, (1 + samples, k, *shape): the standard deviation, then the samples
+        # by live node, (1 + samples, k or 1, *shape): the standard deviation, then the samples
         self.errors = {
             i: torch.cat([e[None], random_signs(network, i, samples, e) * e])
             for i, e in zip(network.inputs, errors, strict=True)
         }
 
     def advance_to(self, target: int) -> Tensor:
-        """Evaluate up to node ``target`` and return the error bounds of its values, (k, *shape)."""
+        """Evaluate up to node ``target`` and return the error bounds of its values, (k or 1, *shape)."""
         last_use = sweep_plan(self.network).last_use
         while self.node < target:
             self.node += 1
@@ -104,7 +105,10 @@ class PointErrors:
         if not self.samples:
             self.errors[i] = value[None, :0]
         elif isinstance(op, Breaking):
-            self.errors[i] = propagate_through_breaks(op, xs[0], xs[0], errors[0])
+            low, high = (
+                (xs[0], xs[0]) if errors[0].shape[1] == len(value) else torch.aminmax(xs[0], dim=0, keepdim=True)
+            )
+            self.errors[i] = propagate_through_breaks(op, low, high, errors[0])
         elif isinstance(op, Affine):
             self.errors[i] = self._propagate_through_affine(i, op, xs, value, errors)
         else:
@@ -113,14 +117,16 @@ class PointErrors:
     def _propagate_through_affine(
         self, i: int, op: Affine, xs: list[Tensor], value: Tensor, errors: list[Tensor]
     ) -> Tensor:
-        """The errors of an affine node, (1 + samples, k, *out), from the values and errors of its inputs."""
-        count = len(value)
+        """The errors of an affine node, (1 + samples, k or 1, *out), from the values and errors of its inputs."""
+        count, value, xs = errors[0].shape[1], value.abs(), [x.abs() for x in xs]
+        if count < len(value):
+            value, xs = value.amax(0, keepdim=True), [x.amax(0, keepdim=True) for x in xs]
         samples = op.linear(*(e[1:].flatten(0, 1) for e in errors)).unflatten(0, (self.samples, count))
         if not op.rounding_terms:  # values are moved, not computed
             return torch.cat([op.error_spread(*(e[0] for e in errors))[None], samples])
-        both = op.error_spread(*(torch.cat([e[0], x.abs()]) for e, x in zip(errors, xs, strict=True)))
+        both = op.error_spread(*(torch.cat([e[0], x]) for e, x in zip(errors, xs, strict=True)))
         deviation, terms = both[:count], both[count:]  # `terms`: the root of the sum of squares of all products
-        own = value.abs() * 0.5
+        own = value * 0.5
         if op.rounding_terms > 1:  # a single operation rounds its result only; a sum rounds every partial sum
             constant = op.constant_part(*(torch.zeros_like(x[:1]) for x in xs)).abs()
             partial_sums = 0.5 + (op.rounding_terms**0.5 - 1) * SUMMATION_SHARE

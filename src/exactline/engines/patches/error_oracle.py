@@ -42,24 +42,21 @@ class ErrorOracle:
     line: int
     thresholds: dict[int, float]  # by node: values further than this from a knot are unambiguous
     margins: dict[int, Tensor]  # by node, (2, elements): `thresholds` per element, and a lower bound of the error
-    start: dict[int, Tensor]  # by node: error bounds (elements,) at the start of the line
-    stop: dict[int, Tensor]  # by node: error bounds (elements,) at its end
+    ends: dict[int, Tensor]  # by node: error bounds (2, elements) at both ends of the line; see `end_bounds`
     filter: StaticFilter  # for parts of the line that are swept densely
     pattern_changes: int  # units whose activation differs between neighbouring sample points: a forecast of breaks
-    pixel_tables: dict[int, Tensor] = field(default_factory=dict)  # by node: see `by_pixel`
+    pixel_tables: dict[int, Tensor] = field(default_factory=dict)  # by node: see `margins_by_pixel`
 
     @staticmethod
     def sample(network: Network, lines: Lines, line: int, first_dense_node: int) -> ErrorOracle:
         """Sample the errors along a line at all breaking nodes; margins are kept before ``first_dense_node`` only."""
-        device, count = lines.starts[0].device, _count_sample_points(lines, line)
-        alphas = torch.linspace(0, 1, count, dtype=torch.float64, device=device)
-        points, last_use = lines.at(torch.full((count,), line, device=device), alphas), sweep_plan(network).last_use
-        estimate = PointErrors(network, *points, SEGMENT_ERROR_SAMPLES)
+        points, input_errors = _sample_points(lines, line)
+        estimate = PointErrors(network, points, input_errors, SEGMENT_ERROR_SAMPLES)
         largest, largest_errors, margins = dict[int, Tensor](), dict[int, Tensor](), dict[int, Tensor]()
-        start, stop = dict[int, Tensor](), dict[int, Tensor]()
-        changes = torch.zeros((), dtype=torch.int64, device=device)
+        ends = dict[int, Tensor]()
+        changes = torch.zeros((), dtype=torch.int64, device=points[0].device)
         for i in network.breaking_nodes:
-            if i not in last_use:
+            if i not in sweep_plan(network).last_use:
                 continue
             source = network.nodes[i].inputs[0]
             errors = flatten_units(estimate.advance_to(source))
@@ -72,22 +69,33 @@ class ErrorOracle:
                 continue
             values = flatten_units(inputs).abs()
             upper = MAX_SAMPLE_EXCESS * errors.amax(0) + MAX_DRIFT_ROUNDINGS * FLOAT64_EPS * values.amax(0)
-            margins[i] = torch.stack([upper, (errors[1:-1] if count > 2 else errors).amin(0) / MAX_SAMPLE_DEFICIT])
+            interior = errors[1:-1] if len(errors) > 1 else errors
+            margins[i] = torch.stack([upper, interior.amin(0) / MAX_SAMPLE_DEFICIT])
             largest[i] = upper.amax() if upper.numel() else upper.new_zeros(())
-            start[i], stop[i] = errors[0], errors[-1]
+            if len(errors) > 1:
+                ends[i] = errors[[0, -1]]
         changed, *numbers = to_host(changes, *largest.values(), *largest_errors.values())
         thresholds = dict(zip(largest, numbers[: len(largest)], strict=True))
-        sampled_errors = dict(zip(largest_errors, numbers[len(largest) :], strict=True))
-        static_filter = StaticFilter(sampled_errors)
-        return ErrorOracle(network, lines, line, thresholds, margins, start, stop, static_filter, int(changed))
+        static_filter = StaticFilter(dict(zip(largest_errors, numbers[len(largest) :], strict=True)))
+        return ErrorOracle(network, lines, line, thresholds, margins, ends, static_filter, int(changed))
 
-    def by_pixel(self, node: int, map_shape: MapShape) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Both margins, and the bounds at the start and at the end of the line, (pixels, channels) each."""
+    def margins_by_pixel(self, node: int, map_shape: MapShape) -> tuple[Tensor, Tensor]:
+        """Both margins of the input of a breaking node, (pixels, channels) each."""
         if node not in self.pixel_tables:
-            columns = torch.stack([*self.margins[node], self.start[node], self.stop[node]])
-            self.pixel_tables[node] = columns.view(4, map_shape.channels, -1).transpose(1, 2).contiguous()
-        upper, lower, start, stop = self.pixel_tables[node]
-        return upper, lower, start, stop
+            self.pixel_tables[node] = _by_pixel(self.margins[node], map_shape)
+        upper, lower = self.pixel_tables[node]
+        return upper, lower
+
+    def end_bounds(self, node: int, map_shape: MapShape) -> tuple[Tensor, Tensor]:
+        """Error bounds of the input of a breaking node at the start and at the end of the line, (pixels, channels)."""
+        if node not in self.ends:
+            device = self.lines.starts[0].device
+            points = self.lines.at(torch.full((2,), self.line, device=device), torch.tensor([0.0, 1.0], device=device))
+            estimate = PointErrors(self.network, *points, SEGMENT_ERROR_SAMPLES)
+            for i in self.margins:
+                self.ends[i] = flatten_units(estimate.advance_to(self.network.nodes[i].inputs[0]))
+        start, stop = _by_pixel(self.ends[node], map_shape)
+        return start, stop
 
     def refine(
         self, nodes: Tensor, alphas: Tensor, elements: Tensor, partners: Tensor, samples: int = ERROR_SAMPLES
@@ -166,11 +174,20 @@ class ErrorOracle:
                 raise NeedsDenseFallback(alpha)
 
 
-def _count_sample_points(lines: Lines, line: int) -> int:
-    """How many points of a line are sampled: a short line needs its ends only."""
-    distance = max(float((b[line] - a[line]).abs().amax()) for a, b in zip(lines.starts, lines.ends, strict=True))
-    size = max(float(a[line].abs().amax()) for a in lines.starts)
-    return 2 if distance <= SHORT_LINE_SHARE * size else SEGMENT_SAMPLE_POINTS
+def _sample_points(lines: Lines, line: int) -> tuple[list[Tensor], list[Tensor]]:
+    """Points of a line, (k, *in) for each input, and bounds on their errors: of each point, or of all, (1, *in)."""
+    device = lines.starts[0].device
+    alphas = torch.linspace(0, 1, SEGMENT_SAMPLE_POINTS, dtype=torch.float64, device=device)
+    points, errors = lines.at(torch.full((SEGMENT_SAMPLE_POINTS,), line, device=device), alphas)
+    length = max(float((b[line] - a[line]).abs().amax()) for a, b in zip(lines.starts, lines.ends, strict=True))
+    if length > SHORT_LINE_SHARE * max(float(a[line].abs().amax()) for a in lines.starts):
+        return points, errors
+    return [p[[0, -1]] for p in points], [e.amax(0, keepdim=True) for e in errors]
+
+
+def _by_pixel(numbers: Tensor, map_shape: MapShape) -> Tensor:
+    """Numbers (k, elements) as (k, pixels, channels)."""
+    return numbers.view(len(numbers), map_shape.channels, -1).transpose(1, 2).contiguous()
 
 
 def _difference(numbers: Tensor, elements: Tensor, partners: Tensor, sign: float) -> Tensor:

@@ -247,16 +247,15 @@ class _MaximumEvaluation:
         near = _lead(values, best, leader) <= 2 * self._per_member(x.thresholds, window).amax(1)[:, None]
         if not bool(near.any()):
             return leader, None
-        bound_at_start, bound_at_end = x.end_bounds
         last = block.counts
-        if bound_at_start is not None:
-            bound = self._per_member(bound_at_start, window)
+        if x.start == 0.0 and bool(near[:, 0].any()):
+            bound = self._per_member(x.end_bounds()[0], window)
             tied = values[:, 0] >= best[:, 0, None] - bound - bound.gather(1, leader[:, 0, None])
             tied_slopes = torch.where(tied, slopes[:, 0], -torch.inf)
             leader[:, 0] = tied_slopes.argmax(1)
             near[:, 0] = (tied_slopes == tied_slopes.amax(1, keepdim=True)).sum(1) > 1
-        if bound_at_end is not None:
-            bound = self._per_member(bound_at_end, window)
+        if x.stop == 1.0 and bool(near[:, -1].any()):
+            bound = self._per_member(x.end_bounds()[1], window)
             rows = torch.arange(len(last), device=last.device)
             last_leader = leader[rows, last]  # at the last entry
             last_value = values[:, -1].gather(1, last_leader[:, None])[:, 0]

@@ -71,11 +71,10 @@ def _is_constant_at_cut(
     node_input: NodeInput, block: Block, slopes: Tensor, row: Tensor, place: Tensor, channel: Tensor
 ) -> Tensor:
     """(k,) whether values are at an end of the segment inside the line, on units of slope zero."""
-    bound_at_start, bound_at_end = node_input.end_bounds
     at_cut = torch.zeros_like(place, dtype=torch.bool)
-    if bound_at_start is None:
+    if node_input.start > 0.0:
         at_cut |= place == 0
-    if bound_at_end is None:
+    if node_input.stop < 1.0:
         at_cut |= place > block.counts[row]
     return at_cut & (slopes[row, (place - 1).clamp(min=0), channel] == 0)
 
@@ -103,10 +102,9 @@ def _check_resolved(block: Block, distances: Tensor, slopes: Tensor, bounds: Ten
 
 def _check_cuts(node_input: NodeInput, distances: Tensor, slopes: Tensor) -> None:
     """Raise `NeedsDenseFallback` if a unit crosses a knot exactly where the line is cut: neither side would see it."""
-    bound_at_start, bound_at_end = node_input.end_bounds
-    if bound_at_start is None and bool(((distances[:, 0] == 0) & (slopes[:, 0] != 0)).any()):
+    if node_input.start > 0.0 and bool(((distances[:, 0] == 0) & (slopes[:, 0] != 0)).any()):
         raise NeedsDenseFallback(node_input.start)
-    if bound_at_end is None and bool(((distances[:, -1] == 0) & (slopes[:, -1] != 0)).any()):
+    if node_input.stop < 1.0 and bool(((distances[:, -1] == 0) & (slopes[:, -1] != 0)).any()):
         raise NeedsDenseFallback(node_input.stop)
 
 
@@ -114,14 +112,14 @@ def _snap_ends(
     node_input: NodeInput, block: Block, distances: Tensor, left: Tensor, right: Tensor, bounds: Tensor
 ) -> None:
     """Set values within their error of the knot at the ends of the line to the knot; writes distances and bounds."""
-    bound_at_start, bound_at_end = node_input.end_bounds
-    if bound_at_start is not None:
-        bound = bound_at_start[block.pixels]
+    threshold = node_input.thresholds[block.pixels]
+    if node_input.start == 0.0 and bool((left.abs() <= threshold).any()):
+        bound = node_input.end_bounds()[0][block.pixels]
         on_knot = (left.abs() <= bound) & (left != 0)
         distances[:, 0] = torch.where(on_knot, 0.0, distances[:, 0])
         bounds[:, 0] = bound * on_knot
-    if bound_at_end is not None:
-        bound = bound_at_end[block.pixels]
+    if node_input.stop == 1.0 and bool((right.abs() <= threshold).any()):
+        bound = node_input.end_bounds()[1][block.pixels]
         on_knot = right.abs() <= bound
         last = block.counts  # padding follows the last entry and is at the stop too
         steps = torch.arange(1, distances.shape[1], device=distances.device)

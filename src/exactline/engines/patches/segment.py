@@ -153,7 +153,7 @@ class Segment:
         left, right, slope = (rows_by_pixel(t, map_shape) for t in (x.ends[0], x.ends[1], x.slope[0]))
         if sum(g.jump.numel() for g in x.groups.values()) > self.max_numbers:
             raise SegmentTooLarge
-        upper, lower, bound_at_start, bound_at_end = self.errors.by_pixel(i, map_shape)
+        upper, lower = self.errors.margins_by_pixel(i, map_shape)
         threshold = self.errors.thresholds[i]
         max_drift = FLOAT32_DRIFT_SHARE * float(x.ends.abs().max()) if self.uses_float32 else threshold
         drift_per_slope = MAX_DRIFT_ROUNDINGS * FLOAT64_EPS * (self.stop - self.start)
@@ -172,7 +172,7 @@ class Segment:
             max_drift=max_drift,
             refine=partial(self.errors.classify, i),
             records_patterns=self.records_patterns,
-            end_bounds=(bound_at_start if self.start == 0.0 else None, bound_at_end if self.stop == 1.0 else None),
+            end_bounds=partial(self.errors.end_bounds, i, map_shape),
         )
 
     def _in_patch_dtype(self, group: Group) -> Group:

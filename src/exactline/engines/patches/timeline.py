@@ -62,7 +62,7 @@ class NodeInput:
     max_drift: float  # how far cumulative sums may be from the values at the stop
     refine: RefineDifferences
     records_patterns: bool  # whether the activation pattern is recorded; a unit that stays on a knot then has none
-    end_bounds: tuple[Tensor | None, Tensor | None]  # error bounds (pixels, channels) at the ends that end the line
+    end_bounds: Callable[[], tuple[Tensor, Tensor]]  # error bounds (pixels, channels) at both ends of the line
 
 
 @dataclass(frozen=True, eq=False)
