@@ -199,18 +199,20 @@ class SnappedInput:
     x: Tensor  # (points, elements), values on a knot are exactly the knot
     sides: tuple[tuple[Tensor, Tensor | None], ...] = ()  # per knot: masks above and below; None: below is not above
     ambiguous: Tensor | None = None  # (points - 1,) units per piece whose side of a knot rounding hides
+    leaders: Tensor | None = None  # (points, units) the largest element of every window of a maximum
 
 
 @dataclass(frozen=True, eq=False)
 class KnotPasses:
-    """Units that pass a knot exactly at an existing point.
+    """Units that pass a knot, or whose leader changes, exactly at an existing point.
 
-    At the first and the last point only one side is known: the engine compares it with the neighbouring part's.
+    At the first and the last point only one side is known: the engine compares it with the neighbouring part's. Units
+    count there whose sides have opposite signs.
     """
 
     counts: Tensor  # (points,) how many units pass a knot at each inner point
-    first: Tensor  # (k, 3) knot, unit, and the side after the first point
-    last: Tensor  # (k, 3) knot, unit, and the side before the last point
+    first: Tensor  # (k, 3) knot or member of a window, unit, and the side after the first point
+    last: Tensor  # (k, 3) knot or member of a window, unit, and the side before the last point
 
 
 @dataclass(frozen=True, eq=False)

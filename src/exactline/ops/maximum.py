@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ..tolerances import AMBIGUITY_SHARE, HUGE_LINE_SCALE, SUBTRACTION_GUARD, TIE_TOLERANCE
-from .base import Breaking, Crossings, ErrorBounds, SnappedInput
+from .base import Breaking, Crossings, ErrorBounds, KnotPasses, SnappedInput
 
 Native = Callable[[Tensor], tuple[Tensor, Tensor]]
 MAX_WINDOW_ELEMENTS = 1 << 22  # elements of windows gathered at a time
@@ -61,12 +61,11 @@ class Maximum(Breaking):
         return len(self.table)
 
     def snap_to_knots(self, x: Tensor, errors: ErrorBounds) -> SnappedInput:
-        return SnappedInput(x, ambiguous=self._count_ambiguous(x.reshape(len(x), -1), errors))
+        ambiguous = self._count_ambiguous(x.reshape(len(x), -1), errors)
+        return SnappedInput(x, ambiguous=ambiguous, leaders=self._leaders(x)[1])
 
     def crossings(self, snapped: SnappedInput, errors: ErrorBounds) -> Crossings:
-        _, leader = self._leaders(snapped.x)
-        differ = (leader[:-1] != leader[1:]) & errors.same_line[:, None]
-        piece, window = torch.nonzero(differ, as_tuple=True)
+        piece, window = torch.nonzero(_leader_differs(snapped, errors), as_tuple=True)
         flat = snapped.x.reshape(len(snapped.x), -1)
         step = max(1, MAX_WINDOW_ELEMENTS // max(self.table.shape[1], 1))
         parts = [
@@ -75,6 +74,67 @@ class Maximum(Breaking):
             for crossing in self._trace_leaders(flat, piece[at : at + step], window[at : at + step], errors)
         ]
         return Crossings.join(parts)
+
+    def knot_passes(self, snapped: SnappedInput, errors: ErrorBounds) -> KnotPasses | None:
+        if len(snapped.x) < 2:
+            return None
+        flat, last, windows = snapped.x.reshape(len(snapped.x), -1), len(snapped.x) - 1, len(self.table)
+        differs, same_line = _leader_differs(snapped, errors), errors.same_line
+        may_pass = torch.ones(len(flat), windows, dtype=torch.bool, device=flat.device)  # at both ends, all windows
+        may_pass[1:-1] = (differs[:-1] | differs[1:]) & (same_line[:-1] & same_line[1:])[:, None]
+        row, window = torch.nonzero(may_pass, as_tuple=True)
+        row, window, tied = self._find_ties(flat, row, window, errors)
+        if not len(row):
+            return None
+        before = self._leads_beside(flat, row, window, -1, tied, errors)
+        after = self._leads_beside(flat, row, window, 1, tied, errors)
+        is_inner = (row > 0) & (row < last)
+        counts = torch.zeros(len(flat), dtype=torch.int64, device=flat.device)
+        counts.index_add_(0, row, (is_inner & ~(before & after).any(1)).to(torch.int64))
+        leads_first, at_first = after.to(torch.int8).argmax(1), torch.nonzero(row == 0)[:, 0]
+        first = torch.stack([leads_first, window, torch.ones_like(window)], 1)[at_first]
+        which, member = torch.nonzero((row == last)[:, None] & tied & ~before, as_tuple=True)
+        return KnotPasses(counts, first, torch.stack([member, window[which], torch.full_like(which, -1)], 1))
+
+    def _find_ties(
+        self, flat: Tensor, row: Tensor, window: Tensor, errors: ErrorBounds
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Of some windows (k,) at points (k,), those with several largest members, and which they are, (n, size)."""
+        rows, windows, ties = [row[:0]], [window[:0]], [row.new_zeros(0, self._size, dtype=torch.bool)]
+        step = max(1, MAX_WINDOW_ELEMENTS // self._size)
+        for at in range(0, len(row), step):
+            part = slice(at, at + step)
+            values, elements = self._members(flat, row[part], window[part])
+            tied = _ties_with_leader((values,), (row[part],), elements, errors)[0]
+            lowest, highest = torch.where(tied, elements, torch.inf), torch.where(tied, elements, -torch.inf)
+            several = torch.nonzero(lowest.amin(1) < highest.amax(1))[:, 0]  # a window may repeat an element
+            rows.append(row[part][several])
+            windows.append(window[part][several])
+            ties.append(tied[several])
+        return torch.cat(rows), torch.cat(windows), torch.cat(ties)
+
+    def _leads_beside(
+        self, flat: Tensor, row: Tensor, window: Tensor, step: int, tied: Tensor, errors: ErrorBounds
+    ) -> Tensor:
+        """Which of the members (n, size) that are tied at points (n,) lead on the piece before or after the point."""
+        beside = (row + step).clamp(0, len(flat) - 1)
+        values, elements = self._members(flat, beside, window)
+        values = torch.where(tied, values, -torch.inf)
+        return tied & _ties_with_leader((values,), (beside,), elements, errors)[0]
+
+    @property
+    def _size(self) -> int:
+        """The number of lines of every window."""
+        return self.table.shape[1] + self.floor
+
+    def _members(self, flat: Tensor, row: Tensor, window: Tensor) -> tuple[Tensor, Tensor]:
+        """Values of the lines of windows (k,) at points (k,), times the sign, and their elements; (k, size) each."""
+        elements = self.table[window]
+        values = self.sign * flat[row[:, None], elements]
+        if not self.floor:
+            return values, elements
+        zero = values.new_zeros(len(values), 1)
+        return torch.cat([values, zero], 1), torch.cat([elements, torch.full_like(elements[:, :1], -1)], 1)
 
     def activation_pattern(self, before: Tensor, after: Tensor) -> Tensor:
         # halves, because the sum of two huge values would overflow
@@ -156,14 +216,8 @@ class Maximum(Breaking):
 
         Yields the crossings with the first challengers of all windows, then with the second, and so on.
         """
-        elements = self.table[window]  # (k, size)
-        start, stop = flat[piece[:, None], elements], flat[piece[:, None] + 1, elements]
-        if self.sign < 0:
-            start, stop = -start, -stop
-        if self.floor:
-            zero = start.new_zeros(len(start), 1)
-            start, stop = torch.cat([start, zero], 1), torch.cat([stop, zero], 1)
-            elements = torch.cat([elements, torch.full_like(elements[:, :1], -1)], 1)
+        start, elements = self._members(flat, piece, window)
+        stop, _ = self._members(flat, piece + 1, window)
         is_huge = len(start) and errors.magnitude > SUBTRACTION_GUARD
         if is_huge and max(float(start.abs().max()), float(stop.abs().max())) > SUBTRACTION_GUARD:
             start, stop = start * HUGE_LINE_SCALE, stop * HUGE_LINE_SCALE
@@ -204,17 +258,25 @@ def _window_maxima(flat: Tensor, table: Tensor) -> tuple[Tensor, Tensor]:
     return best, column
 
 
+def _leader_differs(snapped: SnappedInput, errors: ErrorBounds) -> Tensor:
+    """(points - 1, windows) whether the leader differs between neighbouring points of the same line."""
+    leaders = snapped.leaders
+    if leaders is None:
+        raise TypeError("leaders are found by snap_to_knots")
+    return (leaders[:-1] != leaders[1:]) & errors.same_line[:, None]
+
+
 def _ties_with_leader(
-    ends: tuple[Tensor, Tensor],  # (k, size) values of the lines at the left and the right end
-    rows: tuple[Tensor, Tensor],  # (k,) the points at both ends
+    ends: tuple[Tensor, ...],  # (k, size) each: values of the lines at some points
+    rows: tuple[Tensor, ...],  # (k,) each: these points
     elements: Tensor,  # (k, size) flat positions, -1 for the floor
     errors: ErrorBounds,
 ) -> list[Tensor]:
-    """Which lines are tied with the largest, up to errors, at the left and the right end, (k, size) each."""
+    """Which lines are tied with the largest, up to errors, at each of the points, (k, size) each."""
     maxima = [values.max(1, keepdim=True) for values in ends]
     gaps = [best - values for values, (best, _) in zip(ends, maxima, strict=True)]
     near = [(gap > 0) & (gap <= 2 * errors.threshold) for gap in gaps]
-    if not bool((near[0] | near[1]).any()):
+    if not any(bool(n.any()) for n in near):
         return [gap == 0 for gap in gaps]
     leaders = [leader for _, leader in maxima]
     return [_refine_ties(g, n, r, w, elements, errors) for g, n, r, w in zip(gaps, near, rows, leaders, strict=True)]

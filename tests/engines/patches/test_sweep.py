@@ -48,6 +48,24 @@ def test_500_random_graphs():
     assert with_fallback < 300
 
 
+def test_leaders_that_change_exactly_at_a_break_are_counted_there():
+    model, start, end = random_graph(58)  # windows of a second pool change their leader where those of the first do
+    start, end = start + 1000, end + 1000
+    exact = [0 if origin is None else origin.count for origin in xl.exact.restrict(model, start, end).origins]
+    for options in ({"engine": "patches"}, {"engine": "dense"}, {"engine": "dense", "memory": 1 << 16}):
+        assert xl.restrict(model, start, end, **options).origin_table[:, 2].tolist() == exact
+
+
+@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.every(6)
+def test_short_lines(seed):
+    model, start, end = random_graph(seed)
+    assert_same(model, start, start + 0.01 * (end - start))
+    assert_same(model, start + 1000, end + 1000)
+    grid = (start * 4).round() / 4
+    assert_same(model, grid, grid + 2**-8 * (end * 4).round())
+
+
 @pytest.mark.parametrize("max_breaks", [1, 2, 40, 150])
 def test_a_limit_of_breaks_ends_the_sweep_soon_after_it(max_breaks, monkeypatch):
     model, start, end = random_graph(3)
