@@ -18,6 +18,7 @@ from copy import copy
 import torch
 from torch import Tensor
 
+from ..budget import check_deadline
 from ..network.graph import Network
 from ..ops.base import Affine, Breaking, Input
 from ..ops.masks import is_on_host
@@ -59,6 +60,7 @@ class PointErrors:
             self.node += 1
             node = self.network.nodes[self.node]
             if self.node in last_use and not isinstance(node.op, Input):
+                check_deadline()
                 self._evaluate(self.node)
             for j in set(node.inputs):
                 if last_use.get(j) == self.node:
