@@ -1,8 +1,9 @@
 """How well `seconds=` and `memory=` are kept: time and peak memory of limited calls, each in its own process.
 
 ``python benchmarks/limits.py`` prints one row for each case, engine and limit. Memory is the growth of the process's
-peak above its size before the call and above the size of the result. Networks are captured before the clock starts, and
-libraries loaded. A row fails where memory exceeds its limit by more than 10 %, or time by more than 10 % and one forward of a chunk.
+peak above its size before the call and above the size of the result. Networks are captured and
+libraries loaded before the clock starts. A row fails where memory exceeds its limit by more than 10 %, or time by more
+than 10 % and one forward of a chunk.
 """
 
 from __future__ import annotations

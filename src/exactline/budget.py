@@ -61,11 +61,11 @@ def check_deadline() -> None:
         raise DeadlineReached
 
 
-def block_bytes() -> int:
-    """Bytes that one block of temporary numbers may take on a CPU.
+def block_bytes(divisor: int = BLOCK_DIVISOR) -> int:
+    """Bytes that one block of temporary numbers may take on a CPU: a share of the memory.
 
     >>> with enforce_budget(Budget(memory=1 << 30)):
     ...     block_bytes() >> 20
     64
     """
-    return max(_budget.get().memory // BLOCK_DIVISOR, MIN_BLOCK_BYTES)
+    return max(_budget.get().memory // divisor, MIN_BLOCK_BYTES)

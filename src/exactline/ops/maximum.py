@@ -8,11 +8,14 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from ..budget import block_bytes, check_deadline
 from ..tolerances import AMBIGUITY_SHARE, HUGE_LINE_SCALE, SUBTRACTION_GUARD, TIE_TOLERANCE
 from .base import Breaking, Crossings, ErrorBounds, SnappedInput
 
 Native = Callable[[Tensor], tuple[Tensor, Tensor]]
-MAX_WINDOW_ELEMENTS = 1 << 22  # elements of windows gathered at a time
+MAX_GPU_WINDOW_ELEMENTS = 1 << 22  # elements of windows gathered at a time on a GPU
+BYTES_PER_WINDOW_ELEMENT = 64  # of all temporary numbers while the lines of windows are compared on a CPU
+MIN_BLOCK_COLUMNS = 64  # elements per window: smaller windows are compared a column of the table at a time
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,15 +48,21 @@ class Maximum(Breaking):
         low, high = (low, high) if self.sign > 0 else (-high, -low)
         low, high, errors = low.reshape(len(low), -1), high.reshape(len(high), -1), errors.flatten(2)
         out = errors.new_zeros(*errors.shape[:2], len(self.table))
-        step = max(1, MAX_WINDOW_ELEMENTS // max(errors[:, :, 0].numel() * self.table.shape[1], 1))
-        for first in range(0, len(self.table), step):
-            window = self.table[first : first + step]
-            can_lead = high[:, window] >= low[:, window].amax(2, keepdim=True)  # (points, windows, size)
-            if self.floor:
-                can_lead &= high[:, window].amax(2, keepdim=True) >= 0
-            candidates = errors[:, :, window] * can_lead
-            largest = candidates.abs().argmax(3, keepdim=True)
-            out[:, :, first : first + step] = candidates.gather(3, largest)[..., 0]
+        max_windows = max_window_elements(errors) // max(len(errors) * self.table.shape[1], 1)  # times points
+        point_step = max(1, min(len(low), max_windows))
+        window_step = max(1, max_windows // point_step)
+        for first in range(0, len(self.table), window_step):
+            window = self.table[first : first + window_step]
+            for start in range(0, len(low), point_step):
+                check_deadline()
+                rows = slice(start, start + point_step)
+                highest = high[rows][:, window]  # (points, windows, size)
+                can_lead = highest >= low[rows][:, window].amax(2, keepdim=True)
+                if self.floor:
+                    can_lead &= highest.amax(2, keepdim=True) >= 0
+                candidates = errors[:, rows][:, :, window] * can_lead
+                largest = candidates.abs().argmax(3, keepdim=True)
+                out[:, rows, first : first + window_step] = candidates.gather(3, largest)[..., 0]
         return out.view(*errors.shape[:2], *self.shape)
 
     def units(self, shape: tuple[int, ...]) -> int:
@@ -67,7 +76,7 @@ class Maximum(Breaking):
         differ = (leader[:-1] != leader[1:]) & errors.same_line[:, None]
         piece, window = torch.nonzero(differ, as_tuple=True)
         flat = snapped.x.reshape(len(snapped.x), -1)
-        step = max(1, MAX_WINDOW_ELEMENTS // max(self.table.shape[1], 1))
+        step = max(1, max_window_elements(flat) // max(self.table.shape[1], 1))
         parts = [
             crossing
             for at in range(0, max(len(piece), 1), step)
@@ -91,21 +100,28 @@ class Maximum(Breaking):
 
     def other_side(self, before: Tensor, after: Tensor) -> Tensor | None:
         pattern = self.activation_pattern(before, after)
-        ends = [self.sign * end.reshape(len(end), -1) for end in (before, after)]
-        tied = None
-        for flat in ends:  # a column of the table at a time, to save memory
-            best, _ = _window_maxima(flat, self.table)
-            best = best.clamp(min=0) if self.floor else best
-            slack = TIE_TOLERANCE * best.abs()
-            near = torch.stack([best - flat.index_select(1, c) <= slack for c in self.table.T], 2)
-            if self.floor:
-                near = torch.cat([near, (best <= slack)[..., None]], 2)
-            tied = near if tied is None else tied & near
-        if tied is None or not bool((tied.sum(2) > 1).any()):
+        flats = [self.sign * end.reshape(len(end), -1) for end in (before, after)]
+        maxima = [_window_maxima(flat, self.table)[0] for flat in flats]
+        maxima = [best.clamp(min=0) if self.floor else best for best in maxima]
+        slacks = [TIE_TOLERANCE * best.abs() for best in maxima]
+        tied_count, last = torch.zeros_like(pattern), torch.zeros_like(pattern)
+        for first, columns in _column_blocks(flats[0], self.table):
+            near = [
+                best[..., None] - flat[:, columns] <= slack[..., None]
+                for flat, best, slack in zip(flats, maxima, slacks, strict=True)
+            ]
+            tied = near[0] & near[1]  # (pieces, windows, columns)
+            tied_count += tied.sum(2)
+            last_here = first + tied.shape[2] - 1 - tied.flip(2).to(torch.int8).argmax(2)
+            last = torch.where(tied.any(2), last_here, last)
+        if self.floor:
+            at_floor = (maxima[0] <= slacks[0]) & (maxima[1] <= slacks[1])
+            tied_count += at_floor
+            last = last.masked_fill(at_floor, self.table.shape[1])
+        if not bool((tied_count > 1).any()):
             return None
-        last = tied.shape[2] - 1 - tied.flip(2).to(torch.int8).argmax(2)
         same = self._same_element(last, pattern)
-        return torch.where((tied.sum(2) > 1) & ~same, last, pattern)
+        return torch.where((tied_count > 1) & ~same, last, pattern)
 
     def _same_element(self, first: Tensor, second: Tensor) -> Tensor:
         """Whether two columns of each window, (pieces, windows) each, hold the same element."""
@@ -132,14 +148,20 @@ class Maximum(Breaking):
         """
         if errors.threshold <= AMBIGUITY_SHARE * errors.magnitude or len(flat) < 2:
             return None
-        values = self.sign * flat[:, self.table]  # (points, windows, size)
-        gap = values.amax(2, keepdim=True) - values
-        rows = torch.arange(len(flat), device=flat.device)
-        bound = errors.bound(rows)[:, self.table]
-        leader_bound = bound.gather(2, gap.argmin(2, keepdim=True))
-        near = gap <= bound + leader_bound
-        both = near[:-1] & near[1:] & ((gap[:-1] > 0) | (gap[1:] > 0))
-        return both.any(2).sum(1) * errors.same_line
+        bounds = errors.bound(torch.arange(len(flat), device=flat.device))
+        step = max(1, max_window_elements(flat) // max(self.table.numel(), 1))
+        counts: list[Tensor] = []
+        for first in range(0, len(flat) - 1, step):
+            check_deadline()
+            rows = slice(first, first + step + 1)
+            values = self.sign * flat[rows][:, self.table]  # (points, windows, size)
+            gap = values.amax(2, keepdim=True) - values
+            bound = bounds[rows][:, self.table]
+            leader_bound = bound.gather(2, gap.argmin(2, keepdim=True))
+            near = gap <= bound + leader_bound
+            both = near[:-1] & near[1:] & ((gap[:-1] > 0) | (gap[1:] > 0))
+            counts.append(both.any(2).sum(1))
+        return torch.cat(counts) * errors.same_line
 
     def _trace_leaders(
         self,
@@ -169,6 +191,7 @@ class Maximum(Breaking):
         leader = steepness.argmax(1)
         yield _make_crossings(piece[:0], window[:0], (start, stop), elements, leader[:0], leader[:0])
         while len(piece):
+            check_deadline()
             leader_start, leader_stop = start.gather(1, leader[:, None]), stop.gather(1, leader[:, None])
             behind, ahead = (leader_start - start).clamp(min=0), stop - leader_stop
             meeting = torch.where(ahead > 0, behind / (behind + ahead), torch.full_like(start, torch.inf))
@@ -185,11 +208,26 @@ class Maximum(Breaking):
             leader = challenger
 
 
+def max_window_elements(like: Tensor) -> int:
+    """How many elements of windows are gathered at a time on the device of a tensor."""
+    return MAX_GPU_WINDOW_ELEMENTS if like.is_cuda else block_bytes() // BYTES_PER_WINDOW_ELEMENT
+
+
+def _column_blocks(flat: Tensor, table: Tensor) -> Iterator[tuple[int, Tensor]]:
+    """The columns of a table in blocks of bounded size for all points: the first column, and the block."""
+    step = max(1, max_window_elements(flat) // max(len(flat) * len(table), 1))
+    for first in range(0, table.shape[1], step):
+        check_deadline()
+        yield first, table[:, first : first + step]
+
+
 def _window_maxima(flat: Tensor, table: Tensor) -> tuple[Tensor, Tensor]:
     """The largest element of every window and its column in the table, (points, windows) each; ties: the first.
 
-    Goes through the table a column at a time, to save memory.
+    Goes through the table a column or a block of columns at a time, to save memory.
     """
+    if table.shape[1] >= MIN_BLOCK_COLUMNS:
+        return _large_window_maxima(flat, table)
     best = flat.index_select(1, table[:, 0])
     column = torch.zeros_like(best, dtype=torch.int64)
     for k in range(1, table.shape[1]):
@@ -197,6 +235,22 @@ def _window_maxima(flat: Tensor, table: Tensor) -> tuple[Tensor, Tensor]:
         ahead = candidate > best
         best = torch.where(ahead, candidate, best)
         column.masked_fill_(ahead, k)
+    return best, column
+
+
+def _large_window_maxima(flat: Tensor, table: Tensor) -> tuple[Tensor, Tensor]:
+    """`_window_maxima` for large windows, in blocks of columns."""
+    best, column = None, None
+    for first, columns in _column_blocks(flat, table):
+        values, where = flat[:, columns].max(2)
+        if best is None or column is None:
+            best, column = values, where
+            continue
+        ahead = values > best
+        best = torch.where(ahead, values, best)
+        column = torch.where(ahead, where + first, column)
+    if best is None or column is None:
+        raise ValueError("a window is empty")
     return best, column
 
 

@@ -82,7 +82,7 @@ class SweepLimits:
 
     @contextmanager
     def enforced(self) -> Generator[None]:
-        """Leave the block where it reaches the deadline, and stop the sweep; blocks of work follow the memory budget."""
+        """Enforce both limits; where the block reaches the deadline, leave it and stop the sweep."""
         try:
             with enforce_budget(Budget(self.deadline, self.memory)):
                 yield

@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+from ...budget import block_bytes
 from ...lines import Lines
 from ...network.graph import Network
 from ...numerics.plan import sweep_plan
-from ...numerics.point_errors import PointErrors, random_signs
+from ...numerics.point_errors import PointErrors, bytes_per_estimate, points_per_estimate, random_signs
 from ...numerics.static_filter import StaticFilter
 from ...ops.base import Breaking, flatten_units
 from ...options import free_device_bytes
@@ -25,10 +26,10 @@ from ...tolerances import (
     SEGMENT_ERROR_SAMPLES,
     SEGMENT_SAMPLE_POINTS,
 )
-from ..dense.error_model import MAX_ERROR_BYTES
 from .patch import MapShape
 from .timeline import NeedsDenseFallback, to_host
 
+PIXEL_TABLES_DIVISOR = 8  # cached tables by pixel may take one part in so many of the memory
 MAX_REFINED_UNITS = 256  # values refined at one node; more need the dense fallback
 
 
@@ -51,24 +52,26 @@ class ErrorOracle:
         """Sample the errors along a line at all breaking nodes; margins are kept before ``first_dense_node`` only."""
         device = lines.starts[0].device
         alphas = torch.linspace(0, 1, SEGMENT_SAMPLE_POINTS, dtype=torch.float64, device=device)
-        line_index = torch.full((SEGMENT_SAMPLE_POINTS,), line, device=device)
-        points, last_use = lines.at(line_index, alphas), sweep_plan(network).last_use
-        estimate = PointErrors(network, *points, SEGMENT_ERROR_SAMPLES)
-        largest, largest_errors, margins = dict[int, Tensor](), dict[int, Tensor](), dict[int, Tensor]()
+        nodes = [i for i in network.breaking_nodes if i in sweep_plan(network).last_use]
+        samples = {i: _NodeSamples() for i in nodes}
+        step = points_per_estimate(network, SEGMENT_ERROR_SAMPLES)
+        for first in range(0, SEGMENT_SAMPLE_POINTS, step):
+            some = alphas[first : first + step]
+            points = lines.at(torch.full((len(some),), line, device=device), some)
+            estimate = PointErrors(network, *points, SEGMENT_ERROR_SAMPLES)
+            for i in nodes:
+                source = network.nodes[i].inputs[0]
+                errors = flatten_units(estimate.advance_to(source))
+                samples[i].add(first, errors, flatten_units(estimate.values[source]) if i < first_dense_node else None)
+        largest_errors = {i: _max_or_zero(found.error) for i, found in samples.items()}
+        largest, margins = dict[int, Tensor](), dict[int, Tensor]()
         start, stop = dict[int, Tensor](), dict[int, Tensor]()
-        for i in network.breaking_nodes:
-            if i not in last_use:
-                continue
-            source = network.nodes[i].inputs[0]
-            errors = flatten_units(estimate.advance_to(source))
-            largest_errors[i] = errors.amax() if errors.numel() else errors.new_zeros(())
-            if i >= first_dense_node:
-                continue
-            values = flatten_units(estimate.values[source]).abs()
-            upper = MAX_SAMPLE_EXCESS * errors.amax(0) + MAX_DRIFT_ROUNDINGS * FLOAT64_EPS * values.amax(0)
-            margins[i] = torch.stack([upper, errors[1:-1].amin(0) / MAX_SAMPLE_DEFICIT])
-            largest[i] = upper.amax() if upper.numel() else upper.new_zeros(())
-            start[i], stop[i] = errors[0], errors[-1]
+        for i in nodes:
+            if i < first_dense_node:
+                found = samples.pop(i)
+                upper = MAX_SAMPLE_EXCESS * found.error + MAX_DRIFT_ROUNDINGS * FLOAT64_EPS * found.value
+                margins[i] = torch.stack([upper, found.inner_error / MAX_SAMPLE_DEFICIT])
+                largest[i], start[i], stop[i] = _max_or_zero(upper), found.start, found.stop
         numbers = to_host(*largest.values(), *largest_errors.values()) if largest_errors else []
         thresholds = dict(zip(largest, numbers[: len(largest)], strict=True))
         sampled_errors = dict(zip(largest_errors, numbers[len(largest) :], strict=True))
@@ -76,10 +79,14 @@ class ErrorOracle:
 
     def by_pixel(self, node: int, map_shape: MapShape) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Both margins, and the bounds at the start and at the end of the line, (pixels, channels) each."""
-        if node not in self.pixel_tables:
+        table = self.pixel_tables.get(node)
+        if table is None:
             columns = torch.stack([*self.margins[node], self.start[node], self.stop[node]])
-            self.pixel_tables[node] = columns.view(4, map_shape.channels, -1).transpose(1, 2).contiguous()
-        upper, lower, start, stop = self.pixel_tables[node]
+            table = columns.view(4, map_shape.channels, -1).transpose(1, 2).contiguous()
+            cached = sum(t.nbytes for t in self.pixel_tables.values())
+            if table.is_cuda or cached + table.nbytes <= block_bytes(PIXEL_TABLES_DIVISOR):
+                self.pixel_tables[node] = table
+        upper, lower, start, stop = table
         return upper, lower, start, stop
 
     def refine(
@@ -122,10 +129,10 @@ class ErrorOracle:
 
     def _points_per_batch(self, samples: int) -> int:
         """How many points are refined together."""
-        bytes_per_point = 2 * (samples + 2) * sweep_plan(self.network).bytes_live
         device = self.network.device
-        memory = free_device_bytes(device) // 4 if device.type == "cuda" else MAX_ERROR_BYTES
-        return max(1, memory // max(bytes_per_point, 1))
+        if device.type != "cuda":
+            return points_per_estimate(self.network, samples)
+        return max(1, free_device_bytes(device) // 4 // bytes_per_estimate(self.network, samples))
 
     def classify(
         self, node: int, alphas: Tensor, elements: Tensor, partners: Tensor, knot: float
@@ -157,6 +164,43 @@ class ErrorOracle:
                 (op.activation_pattern(low, low) != op.activation_pattern(high, high)).any()
             ):
                 raise NeedsDenseFallback(alpha)
+
+
+@dataclass(eq=False)
+class _NodeSamples:
+    """Extremes over the sample points of a line at the input of one node, (elements,) each."""
+
+    error: Tensor = field(init=False)  # largest error bound
+    value: Tensor = field(init=False)  # largest absolute value
+    inner_error: Tensor = field(init=False)  # smallest error bound, except at the ends of the line
+    start: Tensor = field(init=False)  # error bound at the first point
+    stop: Tensor = field(init=False)  # error bound at the last point
+
+    def add(
+        self,
+        first: int,
+        errors: Tensor,  # (k, elements)
+        values: Tensor | None,  # (k, elements); None: only errors are sampled
+    ) -> None:
+        """Add the error bounds and values at the sample points from ``first`` on."""
+        last = first + len(errors)
+        self.error = errors.amax(0) if first == 0 else torch.maximum(self.error, errors.amax(0))
+        if values is None:
+            return
+        value = values.abs().amax(0)
+        self.value = value if first == 0 else torch.maximum(self.value, value)
+        inner = errors[int(first == 0) : SEGMENT_SAMPLE_POINTS - 1 - first]
+        if len(inner):
+            self.inner_error = inner.amin(0) if first <= 1 else torch.minimum(self.inner_error, inner.amin(0))
+        if first == 0:
+            self.start = errors[0].clone()  # a view would keep the errors of all points
+        if last == SEGMENT_SAMPLE_POINTS:
+            self.stop = errors[-1].clone()
+
+
+def _max_or_zero(numbers: Tensor) -> Tensor:
+    """The maximum of a tensor; zero if it is empty."""
+    return numbers.amax() if numbers.numel() else numbers.new_zeros(())
 
 
 def _difference(numbers: Tensor, elements: Tensor, partners: Tensor, sign: float) -> Tensor:

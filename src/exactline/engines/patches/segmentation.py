@@ -16,6 +16,7 @@ import numpy as np
 import torch
 
 from ...arrays import Floats
+from ...budget import DEFAULT_MEMORY, block_bytes, check_deadline
 from ...lines import Lines
 from ...network.graph import Network
 from ...numerics.plan import BYTES_PER_NUMBER, sweep_plan
@@ -24,13 +25,14 @@ from ..dense.points import to_device
 from ..dense.sweep import SweepLimits
 from .error_oracle import ErrorOracle
 from .plan import PatchPlan
-from .segment import Segment, SegmentBreaks, SegmentTooLarge
-from .timeline import NeedsDenseFallback
+from .segment import Segment, SegmentBreaks
+from .timeline import NeedsDenseFallback, SegmentTooLarge
 
 FIRST_FORECAST_POINTS = 5  # points per line that forecast whether one segment is enough
 FORECAST_POINTS = 33  # points per line whose activation patterns forecast the number of breaks
 FORECAST_ROUNDS = 4  # times that intervals with many breaks are refined
 FORECAST_REFINEMENTS = 3  # intervals refined per round
+FORECAST_DIVISOR = 4  # the points of a forecast may take one part in so many of the memory
 FORECAST_MARGIN = 1.1  # breaks per forecast break; room for units that cross a knot and return. Empirical
 MIN_FORECAST = 1e-3  # breaks per interval, where none is forecast
 MAX_RETRIES = 12  # failed attempts, plus two per swept segment, before the rest of a line is swept densely
@@ -41,7 +43,7 @@ END_SHIFT = 0.381966  # of a segment: how far an end is moved if a unit is on a 
 END_INSET = 2.0**-16  # of an interval: how far from its ends the forecast is evaluated
 DEADLINE_BREAKS = 512  # target breaks per segment if there is a deadline
 MAX_SEGMENT_BREAKS = {"cpu": 3000, "cuda": 60000}  # by device: target breaks per segment if memory allows
-MIN_SEGMENT_BREAKS = 256  # breaks that a segment may have, whatever the memory budget
+MIN_SEGMENT_BREAKS = 256  # breaks that a segment may have if they fit the default memory, whatever the memory budget
 MIN_TARGET_BREAKS = 16  # target breaks per segment, whatever the memory budget
 MIN_SEGMENT_WIDTH = 2.0**-40  # in alpha: shorter segments are not cut because of memory
 COPIES_PER_NODE = 3  # of the patches, held in memory while a breaking node is evaluated
@@ -91,7 +93,8 @@ class Segmentation:
         self.network, self.plan, self.lines, self.line = network, plan, lines, line
         self.limits, self.counts = limits, counts
         self.errors = ErrorOracle.sample(network, lines, line, plan.first_dense_node)
-        self.max_numbers = max(memory / BYTES_PER_NUMBER / COPIES_PER_NODE, MIN_SEGMENT_BREAKS * plan.numbers_per_break)
+        smallest = min(MIN_SEGMENT_BREAKS * plan.numbers_per_break, _max_numbers(DEFAULT_MEMORY))
+        self.max_numbers = max(_max_numbers(memory), smallest)
         self.target_breaks = self._target_breaks()
 
     def _target_breaks(self) -> int:
@@ -112,7 +115,9 @@ class Segmentation:
     ) -> Iterator[tuple[Segment, SegmentBreaks | None]]:
         """Sweep and yield all segments in order; the breaks are None where the dense engine must sweep."""
         pacing = _DeadlinePacing(self.limits)
-        pending = forecast_segments(self.network, self.lines, self.line, self.target_breaks)[::-1]
+        pending: list[SegmentSpan] = []
+        with self.limits.enforced():
+            pending = forecast_segments(self.network, self.lines, self.line, self.target_breaks)[::-1]
         while pending and not self.limits.should_stop():
             span = pacing.next(pending)
             segment = Segment(
@@ -125,10 +130,13 @@ class Segmentation:
                 float32_plan=float32_plan,
                 records_patterns=records_patterns,
             )
+            breaks = None
             try:
-                if span.depth > MAX_CUT_DEPTH:
-                    self.errors.require_clear_at(span.stop)
-                breaks = segment.run() if span.depth <= MAX_CUT_DEPTH else None
+                with self.limits.enforced():
+                    if span.depth > MAX_CUT_DEPTH:
+                        self.errors.require_clear_at(span.stop)
+                    else:
+                        breaks = segment.run()
             except (SegmentTooLarge, torch.cuda.OutOfMemoryError) as problem:
                 if not isinstance(problem, SegmentTooLarge):
                     torch.cuda.empty_cache()
@@ -139,9 +147,13 @@ class Segmentation:
                 self.counts.retried += 1
                 pending = self._retry(pending, span, undecided)
                 continue
+            if self.limits.stopped:
+                return
             self.counts.patches += breaks is not None
             self.counts.dense += breaks is None
-            yield segment, breaks
+            swept = [(segment, breaks)]
+            del segment, breaks  # nothing here may hold the patches while the caller continues
+            yield swept.pop()
 
     def _retry(self, pending: list[SegmentSpan], span: SegmentSpan, undecided: NeedsDenseFallback) -> list[SegmentSpan]:
         """The pending segments after an attempt failed: the next one is the last of the list."""
@@ -188,6 +200,11 @@ class _DeadlinePacing:
                 break
             stop = pending.pop().stop
         return SegmentSpan(start, stop, depth)
+
+
+def _max_numbers(memory: int) -> float:
+    """How many numbers the patches at one node may hold."""
+    return memory / BYTES_PER_NUMBER / COPIES_PER_NODE
 
 
 def _cut_in_half(span: SegmentSpan) -> list[SegmentSpan]:
@@ -247,7 +264,8 @@ def _forecast_breaks(network: Network, lines: Lines, line: int, alphas: Floats) 
 def _count_changes(network: Network, lines: Lines, line: int, alphas: Floats) -> Floats:
     """(n - 1,) units whose activation differs between neighbouring alphas, in halves if memory is short."""
     try:
-        return _compare_patterns(network, lines, line, alphas)
+        if len(alphas) <= _points_per_forecast(network):
+            return _compare_patterns(network, lines, line, alphas)
     except torch.cuda.OutOfMemoryError:
         if len(alphas) < 3:
             raise
@@ -255,6 +273,13 @@ def _count_changes(network: Network, lines: Lines, line: int, alphas: Floats) ->
     middle = len(alphas) // 2
     halves = alphas[: middle + 1], alphas[middle:]
     return np.concatenate([_count_changes(network, lines, line, half) for half in halves])
+
+
+def _points_per_forecast(network: Network) -> int:
+    """How many points are evaluated together, at least two."""
+    if network.device.type == "cuda":
+        return FORECAST_POINTS
+    return max(2, block_bytes(FORECAST_DIVISOR) // max(1, sweep_plan(network).bytes_working))
 
 
 def _compare_patterns(network: Network, lines: Lines, line: int, alphas: Floats) -> Floats:
@@ -267,6 +292,7 @@ def _compare_patterns(network: Network, lines: Lines, line: int, alphas: Floats)
     for i, node in enumerate(network.nodes):
         if i not in last_use or i in live:
             continue
+        check_deadline()
         inputs = [live[j] for j in node.inputs]
         live[i] = node.op.evaluate(*inputs)
         if isinstance(node.op, Breaking):

@@ -10,10 +10,10 @@ from torch import Tensor
 
 from ...api import restrict, restrict_many
 from ...arrays import Floats
+from ...budget import DEFAULT_MEMORY
 from ...decide.intervals import ManyDecisions
 from ...engines.dense.piece_gradients import piece_gradients
 from ...fp_context import full_precision
-from ...budget import DEFAULT_MEMORY
 from ...results.restriction import Restriction
 from ..published import NetworkSuite, load_digits_suite, load_linearity_suites
 from .linearity import LinearityStudy, compute_lengths, compute_lines

@@ -15,8 +15,8 @@ import numpy as np
 from ...api import restrict
 from ...arrays import Floats
 from ...attr.sampling_rules import PieceGradients
-from ...errors import ArgumentError
 from ...budget import DEFAULT_MEMORY
+from ...errors import ArgumentError
 from ..cache import ResultCache, measure_seconds
 from ..published import NamedNetwork, NetworkSuite, PixelImages, load_ig_suite
 from ..record import StudyProgress

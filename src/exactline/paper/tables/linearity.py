@@ -16,10 +16,10 @@ from torch import Tensor
 
 from ...api import restrict_many
 from ...arrays import Floats
+from ...budget import DEFAULT_MEMORY
 from ...engines.dense.piece_gradients import piece_gradients
 from ...fp_context import full_precision
 from ...network import Network
-from ...budget import DEFAULT_MEMORY
 from ...results.restriction import Restriction
 from ..cache import ResultCache, measure_seconds
 from ..published import NamedNetwork, NetworkSuite, PixelImages, load_linearity_suites
