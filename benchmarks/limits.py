@@ -26,6 +26,7 @@ from architectures import build
 from torch import Tensor, nn
 
 import exactline as xl
+from exactline.api import restrict_parts
 from exactline.attr.path_integrals import path_integral
 from exactline.budget import DEFAULT_MEMORY
 from exactline.lines import Lines
@@ -34,14 +35,16 @@ from exactline.numerics.plan import sweep_plan
 
 MIB = 1 << 20
 TOLERANCE = 1.1
+SECONDS_WITHOUT_LIMIT = 5.0  # processor seconds after which a call without a time limit is cut off
 CHUNK_POINTS = 64  # points of a chunk at most
 LIMITS: dict[str, dict[str, Any]] = {
     "0.5s": {"seconds": 0.5},
     "2s": {"seconds": 2.0},
     "5s": {"seconds": 5.0},
-    "256": {"memory": 256 * MIB, "seconds": 5.0},
-    "512": {"memory": 512 * MIB, "seconds": 5.0},
-    "1024": {"memory": 1024 * MIB, "seconds": 5.0},
+    "256": {"memory": 256 * MIB},
+    "512": {"memory": 512 * MIB},
+    "1024": {"memory": 1024 * MIB},
+    "256, 5s": {"memory": 256 * MIB, "seconds": 5.0},
 }
 HEAD = (
     "case engine seconds= memory= pieces reached wall processor chunk growth,MiB result,MiB kept".split()  # noqa: SIM905
@@ -149,11 +152,16 @@ def _run(case: Case, model: nn.Module, start: Tensor, end: Tensor, engine: str, 
         network, lines = as_network(model, [start]), Lines((start[None],), (end[None],))
         found = path_integral(network, lines, torch.tensor([0]), memory=limits["memory"], engine=engine)
         return Answer(found.pieces, 1.0, _bytes(found.gradients))
+    if case.call in ("restrict", "restrict_many") and "seconds" not in limits:
+        return _run_parts(case, model, start, end, engine, limits)
     if case.call == "sweep":
         pieces, reached, result = 0, 0.0, 0
+        began = time.process_time()
         for part in xl.sweep(model, start, end, engine=engine, **limits):
             pieces, reached = pieces + len(part), float(part.alphas[-1])
             result = max(result, _bytes(part.alphas, part.stored_values, part.origin_table))
+            if time.process_time() - began > 2 * SECONDS_WITHOUT_LIMIT:
+                break
         return Answer(pieces, reached, result)
     if case.call == "restrict_many":
         lines = xl.restrict_many(model, start, end, engine=engine, **limits)
@@ -164,6 +172,21 @@ def _run(case: Case, model: nn.Module, start: Tensor, end: Tensor, engine: str, 
         line.errors.max()
     result = _bytes(line.alphas, line.stored_values, line.origin_table, line.ambiguous_per_piece)
     return Answer(len(line), float(line.alphas[-1]) if len(line.alphas) else 0.0, result)
+
+
+def _run_parts(case: Case, model: nn.Module, start: Tensor, end: Tensor, engine: str, limits: dict[str, Any]) -> Answer:
+    """Sweep in parts of the size that the memory allows, and stop after some seconds."""
+    many = case.call == "restrict_many"
+    _, parts = restrict_parts(
+        model, start if many else start[None], end if many else end[None], engine=engine, **limits
+    )
+    pieces, reached, result, began = 0, 0.0, 0, time.process_time()
+    for part in parts:
+        pieces, reached = pieces + len(part.alphas), float(part.alphas[-1])
+        result = max(result, _bytes(part.alphas, part.values, part.origins))
+        if time.process_time() - began > SECONDS_WITHOUT_LIMIT:
+            break
+    return Answer(pieces, reached, result)
 
 
 def measure(name: str, engine: str, limits: dict[str, Any]) -> dict[str, Any]:
@@ -227,7 +250,7 @@ def run(name: str, engine: str, limits: dict[str, Any], timeout: float) -> list[
         return [*head, *[""] * 7, f"fails: {(done.stderr.strip().splitlines() or ['killed'])[-1][:120]}"]
     got = json.loads(done.stdout.splitlines()[-1])
     spent = min(got["seconds"], got["processor"])  # the machine may be busy
-    has_seconds = CASES[name].call not in ("gradients", "error")
+    has_seconds = "seconds" in limits and CASES[name].call not in ("gradients", "error")
     late = has_seconds and spent > max(TOLERANCE * limits["seconds"], limits["seconds"] + got["chunk"])
     large = "memory" in limits and got["growth"] > TOLERANCE * limits["memory"]
     return [

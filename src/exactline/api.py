@@ -251,7 +251,10 @@ def _prepare(model: Any, lines: Lines, options: RestrictOptions) -> tuple[Networ
         check_shapes(lines, [network.nodes[i].shape for i in network.inputs])
         swept = _move(network, model, points, options)
     limits = _limits(swept, options)
-    return network, EngineChoice(swept, options.engine, limits, options.memory_budget, options.values), lines
+    choice = EngineChoice(swept, options.engine, limits, options.memory_budget, options.values)
+    if options.memory is not None:
+        choice.require_memory()
+    return network, choice, lines
 
 
 def _move(network: Network, model: Any, points: list[Tensor], options: RestrictOptions) -> Network:

@@ -12,9 +12,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from ..budget import check_deadline
 from .base import Affine, root_sum_squares
 
-MAX_KEPT_SQUARES = 1 << 23  # weights of all layers whose squares are kept for error estimates: 64 MiB of float64
+MAX_KEPT_SQUARES = 1 << 23  # weights of all layers whose squares a CPU keeps for error estimates: 64 MiB of float64
 SQUARES_PER_BLOCK = 1 << 17  # weights of a linear layer that are squared at a time where the squares are not kept
 _kept_squares: weakref.WeakKeyDictionary[Product, Tensor] = weakref.WeakKeyDictionary()
 
@@ -92,18 +93,26 @@ class Product(Affine):
         """The product with the squares of the weights relative to the largest."""
         squares = _kept_squares.get(self)
         if squares is None:
-            is_kept = self.weight.numel() + sum(t.numel() for t in _kept_squares.values()) <= MAX_KEPT_SQUARES
+            kept = sum(t.numel() for t in _kept_squares.values())
+            is_kept = self.weight.is_cuda or self.weight.numel() + kept <= MAX_KEPT_SQUARES
             if not is_kept and self.call is F.linear:
-                rows = self.weight.split(max(1, SQUARES_PER_BLOCK // self.weight.shape[1]))
-                return torch.cat([F.linear(x, self._square(some)) for some in rows], -1)
-            squares = self._square(self.weight)
+                return self._multiply_in_blocks(x)
+            squares = (self.weight / self._largest_weight).square_()
             if is_kept:
                 _kept_squares[self] = squares
         return self.call(x, squares)
 
-    def _square(self, weights: Tensor) -> Tensor:
-        """The squares of weights relative to the largest."""
-        return (weights / self._largest_weight).square_()
+    def _multiply_in_blocks(self, x: Tensor) -> Tensor:
+        """`_multiply_by_squares` of a linear layer, a few outputs at a time; both buffers are used again and again."""
+        step = max(1, SQUARES_PER_BLOCK // self.weight.shape[1])
+        squares = torch.empty_like(self.weight[:step])
+        flat = x.reshape(-1, x.shape[-1])
+        out = flat.new_empty(len(self.weight), len(flat))
+        for target, weights in zip(out.split(step), self.weight.split(step), strict=True):
+            check_deadline()
+            some = torch.div(weights, self._largest_weight, out=squares[: len(weights)]).square_()
+            torch.mm(some, flat.T, out=target)
+        return out.T.reshape(*x.shape[:-1], len(self.weight))
 
     @cached_property
     def _largest_weight(self) -> float:

@@ -78,7 +78,8 @@ class Segment:
         errors: Errors of values on the line.
         start: Alpha at the start of the segment.
         stop: Alpha at its stop.
-        max_numbers: Numbers of patches at one node above which `SegmentTooLarge` is raised.
+        max_numbers: Numbers of all live patches above which `SegmentTooLarge` is raised.
+        max_breaks: Crossings above which it is raised too.
         float32_plan: The plan of the network in float32, for patches in single precision; otherwise ``plan``.
         records_patterns: Whether `patterns` are recorded.
     """
@@ -92,11 +93,12 @@ class Segment:
         stop: float,
         *,
         max_numbers: float,
+        max_breaks: float,
         float32_plan: PatchPlan,
         records_patterns: bool = False,
     ) -> None:
         self.network, self.plan, self.errors, self.float32_plan = network, plan, errors, float32_plan
-        self.start, self.stop, self.max_numbers = start, stop, max_numbers
+        self.start, self.stop, self.max_numbers, self.max_breaks = start, stop, max_numbers, max_breaks
         self.uses_float32 = float32_plan is not plan
         self.break_alphas = BreakAlphas()
         self.new_breaks: dict[int, NewPatchBreaks] = {}  # by node
@@ -152,6 +154,8 @@ class Segment:
         if len(new_breaks.alpha):
             self.new_breaks[i] = self.ties.place(i, new_breaks)
             self.break_alphas[i] = self.new_breaks[i].alpha
+            if sum(map(len, self.break_alphas.values())) > self.max_breaks:
+                raise SegmentTooLarge
             points = PointPatch(new_breaks.pixel, new_breaks.channel, new_breaks.jump)
             groups[BreakSource(i, len(new_breaks.alpha)),] = self._in_patch_dtype(points)
         channels, rows, columns = rule.map_shape

@@ -10,13 +10,14 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
+from math import prod
 from typing import NamedTuple
 
 import numpy as np
 import torch
 
 from ...arrays import Floats
-from ...budget import DEFAULT_MEMORY, block_bytes, check_deadline
+from ...budget import DEFAULT_MEMORY, block_bytes, check_deadline, seconds_left
 from ...lines import Lines
 from ...network.graph import Network
 from ...numerics.plan import BYTES_PER_NUMBER, sweep_plan
@@ -32,7 +33,8 @@ FIRST_FORECAST_POINTS = 5  # points per line that forecast whether one segment i
 FORECAST_POINTS = 33  # points per line whose activation patterns forecast the number of breaks
 FORECAST_ROUNDS = 4  # times that intervals with many breaks are refined
 FORECAST_REFINEMENTS = 3  # intervals refined per round
-FORECAST_DIVISOR = 4  # the points of a forecast may take one part in so many of the memory
+FORECAST_DIVISOR = 3  # the points of a forecast may take one part in so many of the memory
+MIN_TIME_PER_FORECAST = 4.0  # times the seconds of a forecast that must be left before a deadline
 FORECAST_MARGIN = 1.1  # breaks per forecast break; room for units that cross a knot and return. Empirical
 MIN_FORECAST = 1e-3  # breaks per interval, where none is forecast
 MAX_RETRIES = 12  # failed attempts, plus two per swept segment, before the rest of a line is swept densely
@@ -46,7 +48,9 @@ MAX_SEGMENT_BREAKS = {"cpu": 3000, "cuda": 60000}  # by device: target breaks pe
 MIN_SEGMENT_BREAKS = 256  # breaks that a segment may have if they fit the default memory, whatever the memory budget
 MIN_TARGET_BREAKS = 16  # target breaks per segment, whatever the memory budget
 MIN_SEGMENT_WIDTH = 2.0**-40  # in alpha: shorter segments are not cut because of memory
-COPIES_PER_NODE = 3  # of the patches, held in memory while a breaking node is evaluated
+COPIES_PER_NODE = 5  # of all live patches, held in memory while a node is evaluated
+VALUES_DIVISOR = 8  # the values of a segment's breaks may take one part in so many of the memory
+MIN_VALUE_BREAKS = 16  # breaks that a segment may have, however large their values are
 
 
 class SegmentSpan(NamedTuple):
@@ -77,6 +81,7 @@ class Segmentation:
         limits: When to stop; ``max_points`` bounds the dense parts.
         memory: Memory budget in bytes.
         counts: Counts the segments.
+        values: Whether the values of the outputs are wanted.
     """
 
     def __init__(
@@ -89,12 +94,16 @@ class Segmentation:
         limits: SweepLimits,
         memory: int,
         counts: SegmentCounts,
+        values: bool = False,
     ) -> None:
         self.network, self.plan, self.lines, self.line = network, plan, lines, line
         self.limits, self.counts = limits, counts
         self.errors = ErrorOracle.sample(network, lines, line, plan.first_dense_node)
         smallest = min(MIN_SEGMENT_BREAKS * plan.numbers_per_break, _max_numbers(DEFAULT_MEMORY))
         self.max_numbers = max(_max_numbers(memory), smallest)
+        value_numbers = sum(prod(network.nodes[i].shape) for i in network.outputs) if values else 0
+        value_breaks = max(memory, DEFAULT_MEMORY) // VALUES_DIVISOR // BYTES_PER_NUMBER // max(1, value_numbers)
+        self.max_breaks = max(value_breaks, MIN_VALUE_BREAKS)
         self.target_breaks = self._target_breaks()
 
     def _target_breaks(self) -> int:
@@ -103,6 +112,7 @@ class Segmentation:
         target = min(
             MAX_SEGMENT_BREAKS.get(self.network.device.type, 3000),
             max(MIN_TARGET_BREAKS, int(self.max_numbers / max(plan.numbers_per_break, 1.0) / 2)),
+            max(MIN_TARGET_BREAKS, self.max_breaks // 2),
         )
         if plan.first_dense_node < len(self.network.nodes):
             target = min(target, max(MIN_TARGET_BREAKS, limits.max_points // 2))
@@ -127,6 +137,7 @@ class Segmentation:
                 span.start,
                 span.stop,
                 max_numbers=self.max_numbers,
+                max_breaks=self.max_breaks,
                 float32_plan=float32_plan,
                 records_patterns=records_patterns,
             )
@@ -231,14 +242,21 @@ def forecast_segments(network: Network, lines: Lines, line: int, target_breaks: 
 
     The forecast counts the units whose activation differs between neighbouring sample points.
     """
-    first_counts = _forecast_breaks(network, lines, line, np.linspace(0, 1, FIRST_FORECAST_POINTS))
-    if first_counts.sum() * FORECAST_MARGIN <= target_breaks / 2:
-        return [SegmentSpan(0.0, 1.0)]
-    alphas = np.linspace(0, 1, FORECAST_POINTS)
+    began, alphas = time.monotonic(), np.linspace(0, 1, FIRST_FORECAST_POINTS)
     counts = _forecast_breaks(network, lines, line, alphas)
+    if counts.sum() * FORECAST_MARGIN <= target_breaks / 2:
+        return [SegmentSpan(0.0, 1.0)]
+    seconds_per_point = (time.monotonic() - began) / FIRST_FORECAST_POINTS
+
+    def is_time_for(points: int) -> bool:
+        return points * seconds_per_point * MIN_TIME_PER_FORECAST <= seconds_left()
+
+    if is_time_for(FORECAST_POINTS):
+        alphas = np.linspace(0, 1, FORECAST_POINTS)
+        counts = _forecast_breaks(network, lines, line, alphas)
     for _ in range(FORECAST_ROUNDS):
         crowded = np.flatnonzero(counts > 2 * target_breaks)[:FORECAST_REFINEMENTS]
-        if not len(crowded):
+        if not len(crowded) or not is_time_for(len(crowded) * FORECAST_POINTS // 2):
             break
         for k in crowded[::-1]:
             inner = np.linspace(alphas[k], alphas[k + 1], FORECAST_POINTS // 2)
@@ -279,7 +297,8 @@ def _points_per_forecast(network: Network) -> int:
     """How many points are evaluated together, at least two."""
     if network.device.type == "cuda":
         return FORECAST_POINTS
-    return max(2, block_bytes(FORECAST_DIVISOR) // max(1, sweep_plan(network).bytes_working))
+    bytes_per_point = 2 * sweep_plan(network).bytes_live  # values, and activation patterns
+    return max(2, block_bytes(FORECAST_DIVISOR) // max(1, bytes_per_point))
 
 
 def _compare_patterns(network: Network, lines: Lines, line: int, alphas: Floats) -> Floats:

@@ -46,7 +46,9 @@ def sweep_patches(
     for line in range(len(lines)):
         segmentation = None
         with limits.enforced():
-            segmentation = Segmentation(network, plan, lines, line, limits=limits, memory=memory, counts=counts)
+            segmentation = Segmentation(
+                network, plan, lines, line, limits=limits, memory=memory, counts=counts, values=values
+            )
         if segmentation is not None:
             yield from _sweep_line(segmentation, values, float32_plan)
         if limits.stopped:
