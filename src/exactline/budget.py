@@ -57,7 +57,8 @@ def seconds_left() -> float:
 
 def check_deadline() -> None:
     """Raise `DeadlineReached` if the deadline has passed."""
-    if seconds_left() < 0:
+    deadline = _budget.get().deadline
+    if deadline < float("inf") and time.monotonic() > deadline:
         raise DeadlineReached
 
 
