@@ -33,7 +33,6 @@ from .results.restriction import Restriction
 from .results.restrictions import Restrictions
 
 MAX_PART_POINTS_WITH_BREAK_LIMIT = 256  # points swept together with max_breaks: a limit is noticed after each part
-MAX_PART_POINTS_WITH_DEADLINE = 64  # points swept together with seconds: a deadline is noticed after each part
 MIN_PART_CORNERS = 256  # corners of a plane that are swept together, however little memory there is
 
 
@@ -252,7 +251,10 @@ def _prepare(model: Any, lines: Lines, options: RestrictOptions) -> tuple[Networ
         check_shapes(lines, [network.nodes[i].shape for i in network.inputs])
         swept = _move(network, model, points, options)
     limits = _limits(swept, options)
-    return network, EngineChoice(swept, options.engine, limits, options.memory_budget, options.values), lines
+    choice = EngineChoice(swept, options.engine, limits, options.memory_budget, options.values)
+    if options.memory is not None:
+        choice.require_memory()
+    return network, choice, lines
 
 
 def _move(network: Network, model: Any, points: list[Tensor], options: RestrictOptions) -> Network:
@@ -263,13 +265,11 @@ def _move(network: Network, model: Any, points: list[Tensor], options: RestrictO
 
 
 def _limits(network: Network, options: RestrictOptions) -> SweepLimits:
+    deadline = float("inf") if options.seconds is None else time.monotonic() + options.seconds
     points = sweep_plan(network).max_points(options.memory_budget)
     if options.max_breaks is not None:
         points = min(points, MAX_PART_POINTS_WITH_BREAK_LIMIT)
-    if options.seconds is not None:
-        points = min(points, MAX_PART_POINTS_WITH_DEADLINE)
-    deadline = float("inf") if options.seconds is None else time.monotonic() + options.seconds
-    return SweepLimits(points, deadline, max_breaks=options.max_breaks)
+    return SweepLimits(points, deadline, memory=options.memory_budget, max_breaks=options.max_breaks)
 
 
 def _sweep(choice: EngineChoice, lines: Lines, options: RestrictOptions) -> Iterator[SweepPart]:

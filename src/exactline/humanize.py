@@ -25,6 +25,17 @@ def format_seconds(seconds: float) -> str:
     return f"{seconds * 1000:.0f} ms" if seconds < 1 else f"{seconds:.1f} s"
 
 
+def format_bytes(count: int) -> str:
+    """Format a number of bytes in its largest unit.
+
+    >>> format_bytes(512), format_bytes(300 << 20), format_bytes(3 << 29)
+    ('512 bytes', '300 MiB', '1.5 GiB')
+    """
+    if count >= 1 << 30:
+        return f"{count / (1 << 30):.3g} GiB"
+    return f"{-(-count // (1 << 20)):,} MiB" if count >= 1 << 20 else f"{count:,} bytes"
+
+
 def format_units(units: Mapping[str, int]) -> str:
     """The number of units of each kind of operator.
 

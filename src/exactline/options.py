@@ -9,12 +9,12 @@ from typing import Any, TypedDict
 import torch
 from torch import nn
 
+from .budget import DEFAULT_MEMORY
 from .errors import ArgumentError
 from .progress import ProgressCallback
 
 ENGINES = ("auto", "dense", "patches")
 CPU_MEMORY_DIVISOR, GPU_MEMORY_DIVISOR = 4, 2  # a sweep uses a quarter of the free memory on a CPU, half on a GPU
-MAX_CPU_BYTES = 256 << 20  # bytes of a working set on a CPU; a larger one makes no sweep faster
 FALLBACK_FREE_BYTES = 4 << 30  # free memory assumed where the system does not report it
 
 
@@ -169,7 +169,7 @@ def free_memory(device: torch.device) -> int:
         free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (ValueError, OSError, AttributeError):
         free = FALLBACK_FREE_BYTES
-    return min(free // CPU_MEMORY_DIVISOR, MAX_CPU_BYTES)
+    return min(free // CPU_MEMORY_DIVISOR, DEFAULT_MEMORY)
 
 
 def free_device_bytes(device: torch.device) -> int:

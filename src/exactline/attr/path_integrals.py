@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from ..budget import Budget, enforce_budget
 from ..engines.dense.cotangents import OutputCotangent, TailCotangent
 from ..engines.dense.gradients import BackwardSweep, Cotangent, LayerHook
 from ..engines.dense.sweep import SweepLimits
@@ -19,7 +20,7 @@ from ..network.graph import Network
 from ..numerics.plan import sweep_plan
 from ..options import free_memory
 
-BACKWARD_MEMORY_DIVISOR = 3  # values, gradients and activation patterns share the memory
+BACKWARD_MEMORY_DIVISOR = 2  # gradients and activation patterns take as much memory as values
 
 
 @dataclass(frozen=True)
@@ -82,7 +83,7 @@ def path_integral(
     kind = TailCotangent if tail and network.tails[output] is not None else OutputCotangent
     cotangent: Cotangent = kind(network, output, targets)
     memory = free_memory(network.device) if memory is None else memory
-    limits = SweepLimits(sweep_plan(network).max_points(memory // BACKWARD_MEMORY_DIVISOR))
+    limits = SweepLimits(sweep_plan(network).max_points(memory // BACKWARD_MEMORY_DIVISOR), memory=memory)
     if not hooks and kind is OutputCotangent and EngineChoice(network, engine, limits, memory, False).uses_patches:
         with full_precision():
             found = patch_integral(network, lines, targets, output, limits, memory, progress)
@@ -97,7 +98,7 @@ def path_integral(
         columns = zip(*parts, strict=True) if parts else [[e] for e in empty]
         return tuple(torch.cat(list(column)) for column in columns), sweep
 
-    with full_precision():
+    with full_precision(), enforce_budget(Budget(memory=memory)):
         gradients, sweep = integrate(False, hooks or {})
         subgradient_range = None
         if sweep.ambiguous and with_subgradient_range:

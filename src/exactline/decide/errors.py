@@ -15,12 +15,10 @@ import numpy as np
 import torch
 
 from ..arrays import Floats, Ints
-from ..engines.dense.error_model import MAX_ERROR_BYTES
 from ..fp_context import full_precision
 from ..lines import Lines
 from ..network.graph import Network
-from ..numerics.plan import sweep_plan
-from ..numerics.point_errors import PointErrors
+from ..numerics.point_errors import PointErrors, points_per_estimate
 from ..tolerances import (
     DECISION_FILTER_ERRORS,
     DECISION_SAMPLE_BREAKS,
@@ -149,7 +147,7 @@ class OutputErrors:
         if not len(alphas):
             outputs = prod(self.network.nodes[self.output_node].shape)
             return np.zeros((0, outputs)), np.zeros((DECISION_SAMPLES, 0, outputs))
-        step = max(1, MAX_ERROR_BYTES // ((DECISION_SAMPLES + 2) * sweep_plan(self._cast_network).bytes_live))
+        step = points_per_estimate(self._cast_network, DECISION_SAMPLES)
         batches = [slice(at, at + step) for at in range(0, len(alphas), step)]
         values, samples = zip(*(self._sample_batch(line_index[b], alphas[b]) for b in batches), strict=True)
         scale = self.scale_of(line_index)[:, None]

@@ -4,11 +4,50 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from .dense.sweep import SweepLimits, SweepPart
+
+MAX_PENDING_BYTES = 1 << 24  # bytes of values that wait to be appended to those before them
+
+
+@dataclass
+class RowBuffer:
+    """Rows of one shape that are appended block by block, without ever holding a second copy of all of them."""
+
+    shape: tuple[int, ...]  # of a row
+    pending: list[Tensor] = field(default_factory=list[Tensor])  # appended soon, several at a time
+    rows: NDArray[Any] | None = None
+
+    def append(self, block: Tensor) -> None:
+        """Append rows (n, *shape), which must not change until `flush`."""
+        self.pending.append(block)
+        if sum(t.numel() * t.element_size() for t in self.pending) >= MAX_PENDING_BYTES:
+            self.flush()
+
+    def flush(self) -> None:
+        """Copy what is pending."""
+        count = sum(len(t) for t in self.pending)
+        at = 0 if self.rows is None else len(self.rows)
+        if self.rows is None and count:
+            self.rows = np.empty((count, *self.shape), dtype=self.pending[0].numpy().dtype)
+        elif self.rows is not None:
+            # large arrays grow in place: the system moves their pages instead of copying them
+            self.rows.resize((at + count, *self.shape), refcheck=False)
+        while self.pending and self.rows is not None:
+            block = self.pending.pop(0)
+            self.rows[at : at + len(block)] = block.numpy()
+            at += len(block)
+
+    def finish(self) -> Tensor:
+        """All rows, (n, *shape)."""
+        self.flush()
+        return torch.zeros(0, *self.shape, dtype=torch.float64) if self.rows is None else torch.from_numpy(self.rows)
 
 
 @dataclass
@@ -24,11 +63,16 @@ class Assembler:
 
     def collect(self, parts: Iterator[SweepPart]) -> BreakTable:
         """Collect all parts into one table."""
+        buffers = None if self.shapes is None else [RowBuffer(shape) for shape in self.shapes]
         for part in parts:
             self._add(part)
+            for buffer, values in zip(buffers or (), self.parts[-1].values, strict=True):
+                buffer.append(values)
+            self.parts[-1] = replace(self.parts[-1], values=())
+            del part  # it holds the values
             if self.limits.stopped:
                 break
-        return self._concatenate()
+        return self._concatenate(buffers)
 
     def stream(self, parts: Iterator[SweepPart]) -> Iterator[SweepPart]:
         """Yield the parts one by one, each after the next part has updated the point they share."""
@@ -52,7 +96,7 @@ class Assembler:
         self.breaks += len(part.alphas)
         self.parts.append(part)
 
-    def _concatenate(self) -> BreakTable:
+    def _concatenate(self, buffers: list[RowBuffer] | None) -> BreakTable:
         def concatenate(tensors: list[Tensor], empty: Tensor) -> Tensor:
             return torch.cat(tensors) if tensors else empty
 
@@ -62,10 +106,7 @@ class Assembler:
         alphas = concatenate([p.alphas for p in self.parts], torch.zeros(0, dtype=torch.float64))
         origins = concatenate([p.origins for p in self.parts], torch.zeros(0, 3, dtype=torch.int64))
         ambiguous = concatenate([p.ambiguous for p in self.parts], torch.zeros(0, dtype=torch.int64))
-        values = None
-        if self.shapes is not None:
-            empty = [torch.zeros(0, *shape, dtype=torch.float64) for shape in self.shapes]
-            values = tuple(concatenate([p.values[k] for p in self.parts], none) for k, none in enumerate(empty))
+        values = None if buffers is None else tuple(buffer.finish() for buffer in buffers)
         return BreakTable(offsets, alphas, origins, ambiguous, values, self.limits.stopped)
 
 

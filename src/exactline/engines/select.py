@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import prod
 
+from ..budget import DEFAULT_MEMORY
+from ..errors import ArgumentError
+from ..humanize import format_bytes
 from ..lines import Lines
 from ..network.graph import Network
-from ..numerics.plan import sweep_plan
+from ..numerics.plan import BYTES_PER_NUMBER, MIN_PART_POINTS, sweep_plan
+from ..numerics.point_errors import bytes_per_estimate
 from .dense.sweep import SweepLimits, SweepPart, sweep_lines
 from .patches.plan import patch_plan
 from .patches.segmentation import SegmentCounts
@@ -15,6 +19,8 @@ from .patches.sweep import sweep_patches
 
 MIN_PATCH_GAIN = {"cpu": 1.5, "cuda": 2.5}  # by device: the factor of work that patches must save at least
 MIN_POINT_WORK = 1e5  # multiplications per point: below, the dense engine is always fast enough
+NUMBERS_PER_UNIT = 4  # that the patch engine keeps for every unit along a line: bounds on its error
+SEGMENT_COPIES = 6  # of a point: both ends of a segment and the slope there, in two layouts
 MIN_LINE_WORK = {"cuda": 1e11}  # by device: multiplications per line below which patches cannot win
 
 
@@ -38,9 +44,32 @@ class EngineChoice:
             device, 0.0
         ):
             return False, "a small network: points are cheap to evaluate"
+        if self._least_memory(patches=True) > max(self.memory, DEFAULT_MEMORY):
+            return False, "patches need more memory"
         if plan.gain < MIN_PATCH_GAIN.get(device, 1.5):
             return False, f"receptive fields are so large that patches save only a factor of {plan.gain:.2g}"
         return True, f"a break costs 1/{plan.gain:.2g} of a point"
+
+    def _least_memory(self, patches: bool) -> int:
+        """Bytes that an engine needs at least: for a part of two points, and an error estimate at one."""
+        plan = sweep_plan(self.network)
+        needed = MIN_PART_POINTS * plan.bytes_per_point + bytes_per_estimate(self.network)
+        if not patches:
+            return needed
+        return (
+            needed + NUMBERS_PER_UNIT * BYTES_PER_NUMBER * _count_units(self.network) + SEGMENT_COPIES * plan.bytes_live
+        )
+
+    def require_memory(self) -> None:
+        """Raise ArgumentError if the memory is too little for the engine."""
+        needed = self._least_memory(self.uses_patches)
+        if needed > max(self.memory, DEFAULT_MEMORY):
+            engine = "patch" if self.uses_patches else "dense"
+            raise ArgumentError(
+                f"The memory of {format_bytes(self.memory)} is too little for this network.",
+                where="argument memory",
+                hint=f"The {engine} engine needs {format_bytes(needed)}; give more, or leave memory out.",
+            )
 
     def sweep(self, lines: Lines, float32_network: Network | None) -> Iterator[SweepPart]:
         """Sweep all lines with the selected engine; yields finished parts in order.

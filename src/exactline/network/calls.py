@@ -23,7 +23,11 @@ class Convolution:
 
     def __call__(self, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
         product = gemm.convolve_by_gemm(x, weight, bias, self.settings)
-        return getattr(F, self.name)(x, weight, bias, **self.keywords) if product is None else product
+        if product is not None:
+            return product
+        return gemm.convolve_in_blocks(
+            getattr(F, self.name), x, weight, bias, keywords=self.keywords, settings=self.settings
+        )
 
 
 @dataclass(frozen=True, eq=False)

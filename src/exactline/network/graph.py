@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor, nn
 
+from ..budget import check_deadline
 from ..errors import ArgumentError
 from ..ops.base import Affine, Breaking, Input, Op
 from . import methods
@@ -228,6 +229,7 @@ class Network:
                 values.pop(i, None)
                 continue
             if not isinstance(node.op, Input):
+                check_deadline()
                 args = [values[j] for j in node.inputs]
                 if pattern is not None and i in pattern and isinstance(node.op, Breaking):
                     values[i] = node.op.apply_affine(pattern[i], args[0])

@@ -14,6 +14,8 @@ from ..ops.base import Affine, Breaking, Input
 from ..tolerances import ERROR_SHARE_SLACK
 
 BYTES_PER_NUMBER = 8  # float64
+POINTS_DIVISOR = 2  # the points of a part take one part in so many of the memory; the rest is for blocks of work
+MIN_PART_POINTS = 2  # points per part, however little memory there is
 MAX_NARROW_WIDTH = 4096  # numbers per point: wider networks do not sample their errors
 _plans: weakref.WeakKeyDictionary[Network, SweepPlan] = weakref.WeakKeyDictionary()
 
@@ -36,9 +38,14 @@ class SweepPlan:
         """Whether points are so small that sampling the errors at a few of them costs next to nothing."""
         return self.bytes_working <= MAX_NARROW_WIDTH * BYTES_PER_NUMBER
 
+    @property
+    def bytes_per_point(self) -> int:
+        """Bytes of one point of a part: its tensors at all breaking nodes, and the peak between two of them."""
+        return max(1, self.bytes_held + self.bytes_working)
+
     def max_points(self, memory: int) -> int:
-        """The number of points a part of the sweep may hold in ``memory`` bytes."""
-        return max(2, memory // max(1, self.bytes_held + self.bytes_working))
+        """The number of points a part of the sweep may hold in a budget of ``memory`` bytes."""
+        return max(MIN_PART_POINTS, memory // POINTS_DIVISOR // self.bytes_per_point)
 
 
 def sweep_plan(network: Network) -> SweepPlan:

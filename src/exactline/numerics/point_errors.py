@@ -18,12 +18,15 @@ from copy import copy
 import torch
 from torch import Tensor
 
+from ..budget import block_bytes, check_deadline
 from ..network.graph import Network
 from ..ops.base import Affine, Breaking, Input
 from ..ops.masks import is_on_host
 from ..tolerances import ERROR_SAMPLES, ERROR_WIDTH, SMALLEST_SUBNORMAL, SUMMATION_SHARE
 from .plan import sweep_plan
 
+ESTIMATE_DIVISOR = 4  # one error estimate may take one part in so many of the memory
+MAX_GPU_ESTIMATE_BYTES = 1 << 28  # bytes of one error estimate on a GPU
 MAX_CACHED_SIGNS = 1 << 20  # signs per node that are cached on a CPU; a GPU caches all of them
 _cached_signs: weakref.WeakKeyDictionary[Network, dict[tuple[int, int, torch.device], Tensor]] = (
     weakref.WeakKeyDictionary()
@@ -60,6 +63,7 @@ class PointErrors:
             self.node += 1
             node = self.network.nodes[self.node]
             if self.node in last_use and not isinstance(node.op, Input):
+                check_deadline()
                 self._evaluate(self.node)
             for j in set(node.inputs):
                 if last_use.get(j) == self.node:
@@ -136,6 +140,17 @@ class PointErrors:
         deviation = torch.hypot(deviation, own).clamp_(max=largest)
         samples = samples + random_signs(self.network, i, self.samples, own) * own
         return torch.cat([deviation[None], samples.nan_to_num_(largest, largest, -largest)])
+
+
+def points_per_estimate(network: Network, samples: int = ERROR_SAMPLES) -> int:
+    """How many points have their errors estimated together, by memory."""
+    memory = MAX_GPU_ESTIMATE_BYTES if network.device.type == "cuda" else block_bytes(ESTIMATE_DIVISOR)
+    return max(1, memory // bytes_per_estimate(network, samples))
+
+
+def bytes_per_estimate(network: Network, samples: int = ERROR_SAMPLES) -> int:
+    """Bytes of the values and errors of one point, and of as much again while a node is evaluated."""
+    return max(1, 2 * (samples + 2) * sweep_plan(network).bytes_live)
 
 
 def error_bounds(errors: Tensor) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -11,7 +12,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from ..budget import check_deadline
 from .base import Affine, root_sum_squares
+
+MAX_KEPT_SQUARES = 1 << 23  # weights of all layers whose squares a CPU keeps for error estimates: 64 MiB of float64
+SQUARES_PER_BLOCK = 1 << 17  # weights of a linear layer that are squared at a time where the squares are not kept
+_kept_squares: weakref.WeakKeyDictionary[Product, Tensor] = weakref.WeakKeyDictionary()
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,15 +87,38 @@ class Product(Affine):
         ).reshape(len(grad), *shape)
 
     def error_spread(self, *errors: Tensor) -> Tensor:
-        squares, top = self._squared_weights
-        return root_sum_squares(lambda e: self.call(e, squares), errors[0], top)
+        return root_sum_squares(self._multiply_by_squares, errors[0], self._largest_weight)
+
+    def _multiply_by_squares(self, x: Tensor) -> Tensor:
+        """The product with the squares of the weights relative to the largest."""
+        squares = _kept_squares.get(self)
+        if squares is None:
+            kept = sum(t.numel() for t in _kept_squares.values())
+            is_kept = self.weight.is_cuda or self.weight.numel() + kept <= MAX_KEPT_SQUARES
+            if not is_kept and self.call is F.linear:
+                return self._multiply_in_blocks(x)
+            squares = (self.weight / self._largest_weight).square_()
+            if is_kept:
+                _kept_squares[self] = squares
+        return self.call(x, squares)
+
+    def _multiply_in_blocks(self, x: Tensor) -> Tensor:
+        """`_multiply_by_squares` of a linear layer, a few outputs at a time; both buffers are used again and again."""
+        step = max(1, SQUARES_PER_BLOCK // self.weight.shape[1])
+        squares = torch.empty_like(self.weight[:step])
+        flat = x.reshape(-1, x.shape[-1])
+        out = flat.new_empty(len(self.weight), len(flat))
+        for target, weights in zip(out.split(step), self.weight.split(step), strict=True):
+            check_deadline()
+            some = torch.div(weights, self._largest_weight, out=squares[: len(weights)]).square_()
+            torch.mm(some, flat.T, out=target)
+        return out.T.reshape(*x.shape[:-1], len(self.weight))
 
     @cached_property
-    def _squared_weights(self) -> tuple[Tensor, float]:
-        """The squares of the weights relative to the largest, and the largest."""
-        top = float(self.weight.abs().max()) if self.weight.numel() else 1.0
-        top = max(top, torch.finfo(self.weight.dtype).tiny)
-        return (self.weight / top).square(), top
+    def _largest_weight(self) -> float:
+        """The largest absolute weight, at least the smallest normal number."""
+        low, high = torch.stack(torch.aminmax(self.weight)).tolist() if self.weight.numel() else (-1.0, 1.0)
+        return max(-low, high, torch.finfo(self.weight.dtype).tiny)
 
     @property
     def rounding_terms(self) -> float:

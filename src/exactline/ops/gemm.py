@@ -1,11 +1,13 @@
-"""Convolutions as matrix products (im2col + GEMM): on GPUs several times faster than float64 convolution kernels.
+"""Convolutions as matrix products (im2col + GEMM), a few points at a time.
 
-The windows of a few points at a time are unfolded into columns and multiplied directly into the output.
+On GPUs this is several times faster than float64 convolution kernels: windows are unfolded into columns and multiplied
+directly into the output. On CPUs torch does the same, but unfolds all points at once, into many times the memory of the
+input; `convolve_in_blocks` gives it a few points at a time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -14,8 +16,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from ..budget import check_deadline
+
 GEMM_DEVICES = frozenset({"cuda"})  # types of device on which matrix products are the faster way
 MAX_UNFOLDED_ELEMENTS = 1 << 25  # elements unfolded at a time: 256 MiB of float64
+MAX_CPU_BLOCK_BYTES = 1 << 22  # bytes that a CPU unfolds at a time for each of its threads; they stay in its cache
+MAX_CPU_POINT_BYTES = 1 << 24  # bytes unfolded for one point; larger maps are convolved in strips of rows
 MIN_OUTPUT_CHANNELS = 16  # output channels of a group; with fewer, unfolding costs more than the product saves
 MIN_MULTIPLICATIONS = 1 << 24  # multiplications of a call; with fewer, several kernel launches cost more than one
 
@@ -81,6 +87,66 @@ def convolve_by_gemm(
     if bias is not None:
         out += bias[:, None]
     return out.view(len(x), len(weight), *shape.out)
+
+
+def convolve_in_blocks(
+    function: Callable[..., Tensor],  # torch's convolution
+    x: Tensor,  # (n, channels, *size)
+    weight: Tensor,  # (output channels, channels / groups, *kernel)
+    bias: Tensor | None,  # (output channels,)
+    *,
+    keywords: Mapping[str, Any],  # of the function
+    settings: Mapping[str, Any],  # as in `convolve_by_gemm`
+) -> Tensor:
+    """Convolve with torch's kernel; on a CPU in float64 a few points at a time.
+
+    The bits are those of the kernel, except for maps so large that they are convolved in strips.
+    """
+    if x.device.type != "cpu" or x.dtype != torch.float64 or settings["transposed"] or not len(x):
+        return function(x, weight, bias, **keywords)
+    if x.requires_grad and torch.is_grad_enabled():
+        return function(x, weight, bias, **keywords)  # one node for autograd instead of one for each block
+    shape = _ConvolutionShape.of(x, weight, settings)
+    if shape.is_pointwise or min(shape.out) < 1:
+        return function(x, weight, bias, **keywords)
+    bytes_per_point = weight[:1].numel() * prod(shape.out) * x.element_size()  # groups are unfolded one after another
+    if bytes_per_point > MAX_CPU_POINT_BYTES:
+        strips = min(-(-bytes_per_point // MAX_CPU_POINT_BYTES), shape.out[0])
+        return _convolve_strips(function, x, weight, bias, shape=shape, strips=strips)
+    # two points at least for each of several threads: they would divide a single point, with other roundings
+    threads = torch.get_num_threads()
+    step = max(1 if threads == 1 else 2, MAX_CPU_BLOCK_BYTES // bytes_per_point) * threads
+    if len(x) <= step:
+        return function(x, weight, bias, **keywords)
+    out = x.new_empty(len(x), len(weight), *shape.out)
+    targets = out.tensor_split(-(-len(x) // step))
+    for points, target in zip(x.tensor_split(len(targets)), targets, strict=True):
+        check_deadline()
+        target.copy_(function(points, weight, bias, **keywords))
+    return out
+
+
+def _convolve_strips(
+    function: Callable[..., Tensor],
+    x: Tensor,  # (n, channels, *size)
+    weight: Tensor,  # (output channels, channels / groups, *kernel)
+    bias: Tensor | None,  # (output channels,)
+    *,
+    shape: _ConvolutionShape,
+    strips: int,
+) -> Tensor:
+    """Convolve point by point and in strips along the first spatial dim, for maps that are too large to be unfolded."""
+    out = x.new_empty(len(x), len(weight), *shape.out)
+    reach = shape.dilation[0] * (shape.kernel[0] - 1) + 1
+    for point, target in zip(x.split(1), out.split(1), strict=True):
+        padded = F.pad(point, shape.pad) if any(shape.pad) else point
+        at = 0
+        for strip in target.tensor_split(strips, 2):
+            check_deadline()
+            rows = padded[:, :, at * shape.stride[0] : (at + strip.shape[2] - 1) * shape.stride[0] + reach]
+            strip.copy_(function(rows, weight, bias, stride=shape.stride, dilation=shape.dilation, groups=shape.groups))
+            at += strip.shape[2]
+    return out
 
 
 def _pays_off(x: Tensor, weight: Tensor, shape: _ConvolutionShape) -> bool:

@@ -8,11 +8,14 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from ..budget import block_bytes, check_deadline
 from ..tolerances import AMBIGUITY_SHARE, HUGE_LINE_SCALE, SUBTRACTION_GUARD, TIE_TOLERANCE
 from .base import Breaking, Crossings, ErrorBounds, KnotPasses, SnappedInput
 
 Native = Callable[[Tensor], tuple[Tensor, Tensor]]
-MAX_WINDOW_ELEMENTS = 1 << 22  # elements of windows gathered at a time
+MAX_GPU_WINDOW_ELEMENTS = 1 << 22  # elements of windows gathered at a time on a GPU
+BYTES_PER_WINDOW_ELEMENT = 64  # of all temporary numbers while the lines of windows are compared on a CPU
+MIN_BLOCK_COLUMNS = 64  # elements per window: smaller windows are compared a column of the table at a time
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,15 +49,19 @@ class Maximum(Breaking):
         highest, errors = highest.reshape(len(high), -1), errors.flatten(2)
         least, leader = self._leaders(self.sign * lowest)  # of the least possible maxima
         out = errors.gather(2, leader.clamp(min=0).expand(len(errors), -1, -1))
-        step = max(1, MAX_WINDOW_ELEMENTS // max(highest[:, 0].numel() * self.table.shape[1], 1))
-        for first in range(0, len(self.table), step):
-            window = self.table[first : first + step]
-            part = slice(first, first + step)
-            can_lead = highest[:, window] >= (self.sign * least[:, part])[:, :, None]  # (points, windows, size)
-            point, row = ((can_lead.sum(2) != 1) | (leader[:, part] < 0)).nonzero(as_tuple=True)
-            candidates = errors[:, point[:, None], window[row]] * can_lead[point, row]
-            largest = candidates.abs().argmax(2, keepdim=True)
-            out[:, point, first + row] = candidates.gather(2, largest)[..., 0]
+        max_windows = max_window_elements(errors) // max(len(errors) * self.table.shape[1], 1)  # times points
+        point_step = max(1, min(len(high), max_windows))
+        window_step = max(1, max_windows // point_step)
+        for first in range(0, len(self.table), window_step):
+            window, columns = self.table[first : first + window_step], slice(first, first + window_step)
+            for start in range(0, len(high), point_step):
+                check_deadline()
+                rows = slice(start, start + point_step)
+                can_lead = highest[rows][:, window] >= (self.sign * least[rows, columns])[:, :, None]  # (.., .., size)
+                point, row = ((can_lead.sum(2) != 1) | (leader[rows, columns] < 0)).nonzero(as_tuple=True)
+                candidates = errors[:, start + point[:, None], window[row]] * can_lead[point, row]
+                largest = candidates.abs().argmax(2, keepdim=True)
+                out[:, start + point, first + row] = candidates.gather(2, largest)[..., 0]
         return out.view(*errors.shape[:2], *self.shape)
 
     def units(self, shape: tuple[int, ...]) -> int:
@@ -67,7 +74,7 @@ class Maximum(Breaking):
     def crossings(self, snapped: SnappedInput, errors: ErrorBounds) -> Crossings:
         piece, window = torch.nonzero(_leader_differs(snapped, errors), as_tuple=True)
         flat = snapped.x.reshape(len(snapped.x), -1)
-        step = max(1, MAX_WINDOW_ELEMENTS // max(self.table.shape[1], 1))
+        step = max(1, max_window_elements(flat) // max(self.table.shape[1], 1))
         parts = [
             crossing
             for at in range(0, max(len(piece), 1), step)
@@ -101,7 +108,7 @@ class Maximum(Breaking):
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Of some windows (k,) at points (k,), those with several largest members, and which they are, (n, size)."""
         rows, windows, ties = [row[:0]], [window[:0]], [row.new_zeros(0, self._size, dtype=torch.bool)]
-        step = max(1, MAX_WINDOW_ELEMENTS // self._size)
+        step = max(1, max_window_elements(flat) // self._size)
         for at in range(0, len(row), step):
             part = slice(at, at + step)
             values, elements = self._members(flat, row[part], window[part])
@@ -155,21 +162,28 @@ class Maximum(Breaking):
 
     def other_side(self, before: Tensor, after: Tensor) -> Tensor | None:
         pattern = self.activation_pattern(before, after)
-        ends = [self.sign * end.reshape(len(end), -1) for end in (before, after)]
-        tied = None
-        for flat in ends:  # a column of the table at a time, to save memory
-            best, _ = _window_maxima(flat, self.table)
-            best = best.clamp(min=0) if self.floor else best
-            slack = TIE_TOLERANCE * best.abs()
-            near = torch.stack([best - flat.index_select(1, c) <= slack for c in self.table.T], 2)
-            if self.floor:
-                near = torch.cat([near, (best <= slack)[..., None]], 2)
-            tied = near if tied is None else tied & near
-        if tied is None or not bool((tied.sum(2) > 1).any()):
+        flats = [self.sign * end.reshape(len(end), -1) for end in (before, after)]
+        maxima = [_window_maxima(flat, self.table)[0] for flat in flats]
+        maxima = [best.clamp(min=0) if self.floor else best for best in maxima]
+        slacks = [TIE_TOLERANCE * best.abs() for best in maxima]
+        tied_count, last = torch.zeros_like(pattern), torch.zeros_like(pattern)
+        for first, columns in _column_blocks(flats[0], self.table):
+            near = [
+                best[..., None] - flat[:, columns] <= slack[..., None]
+                for flat, best, slack in zip(flats, maxima, slacks, strict=True)
+            ]
+            tied = near[0] & near[1]  # (pieces, windows, columns)
+            tied_count += tied.sum(2)
+            last_here = first + tied.shape[2] - 1 - tied.flip(2).to(torch.int8).argmax(2)
+            last = torch.where(tied.any(2), last_here, last)
+        if self.floor:
+            at_floor = (maxima[0] <= slacks[0]) & (maxima[1] <= slacks[1])
+            tied_count += at_floor
+            last = last.masked_fill(at_floor, self.table.shape[1])
+        if not bool((tied_count > 1).any()):
             return None
-        last = tied.shape[2] - 1 - tied.flip(2).to(torch.int8).argmax(2)
         same = self._same_element(last, pattern)
-        return torch.where((tied.sum(2) > 1) & ~same, last, pattern)
+        return torch.where((tied_count > 1) & ~same, last, pattern)
 
     def _same_element(self, first: Tensor, second: Tensor) -> Tensor:
         """Whether two columns of each window, (pieces, windows) each, hold the same element."""
@@ -196,14 +210,20 @@ class Maximum(Breaking):
         """
         if errors.threshold <= AMBIGUITY_SHARE * errors.magnitude or len(flat) < 2:
             return None
-        values = self.sign * flat[:, self.table]  # (points, windows, size)
-        gap = values.amax(2, keepdim=True) - values
-        rows = torch.arange(len(flat), device=flat.device)
-        bound = errors.bound(rows)[:, self.table]
-        leader_bound = bound.gather(2, gap.argmin(2, keepdim=True))
-        near = gap <= bound + leader_bound
-        both = near[:-1] & near[1:] & ((gap[:-1] > 0) | (gap[1:] > 0))
-        return both.any(2).sum(1) * errors.same_line
+        bounds = errors.bound(torch.arange(len(flat), device=flat.device))
+        step = max(1, max_window_elements(flat) // max(self.table.numel(), 1))
+        counts: list[Tensor] = []
+        for first in range(0, len(flat) - 1, step):
+            check_deadline()
+            rows = slice(first, first + step + 1)
+            values = self.sign * flat[rows][:, self.table]  # (points, windows, size)
+            gap = values.amax(2, keepdim=True) - values
+            bound = bounds[rows][:, self.table]
+            leader_bound = bound.gather(2, gap.argmin(2, keepdim=True))
+            near = gap <= bound + leader_bound
+            both = near[:-1] & near[1:] & ((gap[:-1] > 0) | (gap[1:] > 0))
+            counts.append(both.any(2).sum(1))
+        return torch.cat(counts) * errors.same_line
 
     def _trace_leaders(
         self,
@@ -227,6 +247,7 @@ class Maximum(Breaking):
         leader = steepness.argmax(1)
         yield _make_crossings(piece[:0], window[:0], (start, stop), elements, leader[:0], leader[:0])
         while len(piece):
+            check_deadline()
             leader_start, leader_stop = start.gather(1, leader[:, None]), stop.gather(1, leader[:, None])
             behind, ahead = (leader_start - start).clamp(min=0), stop - leader_stop
             meeting = torch.where(ahead > 0, behind / (behind + ahead), torch.full_like(start, torch.inf))
@@ -243,11 +264,26 @@ class Maximum(Breaking):
             leader = challenger
 
 
+def max_window_elements(like: Tensor) -> int:
+    """How many elements of windows are gathered at a time on the device of a tensor."""
+    return MAX_GPU_WINDOW_ELEMENTS if like.is_cuda else block_bytes() // BYTES_PER_WINDOW_ELEMENT
+
+
+def _column_blocks(flat: Tensor, table: Tensor) -> Iterator[tuple[int, Tensor]]:
+    """The columns of a table in blocks of bounded size for all points: the first column, and the block."""
+    step = max(1, max_window_elements(flat) // max(len(flat) * len(table), 1))
+    for first in range(0, table.shape[1], step):
+        check_deadline()
+        yield first, table[:, first : first + step]
+
+
 def _window_maxima(flat: Tensor, table: Tensor) -> tuple[Tensor, Tensor]:
     """The largest element of every window and its column in the table, (points, windows) each; ties: the first.
 
-    Goes through the table a column at a time, to save memory.
+    Goes through the table a column or a block of columns at a time, to save memory.
     """
+    if table.shape[1] >= MIN_BLOCK_COLUMNS:
+        return _large_window_maxima(flat, table)
     best = flat.index_select(1, table[:, 0])
     column = torch.zeros_like(best, dtype=torch.int64)
     for k in range(1, table.shape[1]):
@@ -264,6 +300,22 @@ def _leader_differs(snapped: SnappedInput, errors: ErrorBounds) -> Tensor:
     if leaders is None:
         raise TypeError("leaders are found by snap_to_knots")
     return (leaders[:-1] != leaders[1:]) & errors.same_line[:, None]
+
+
+def _large_window_maxima(flat: Tensor, table: Tensor) -> tuple[Tensor, Tensor]:
+    """`_window_maxima` for large windows, in blocks of columns."""
+    best, column = None, None
+    for first, columns in _column_blocks(flat, table):
+        values, where = flat[:, columns].max(2)
+        if best is None or column is None:
+            best, column = values, where
+            continue
+        ahead = values > best
+        best = torch.where(ahead, values, best)
+        column = torch.where(ahead, where + first, column)
+    if best is None or column is None:
+        raise ValueError("a window is empty")
+    return best, column
 
 
 def _ties_with_leader(

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from ..budget import check_deadline
 from ..tolerances import AMBIGUITY_SHARE, HUGE_VALUE_SCALE, OVERFLOW_GUARD, RANK_TIE_ROUNDINGS
 from .base import Breaking, Crossings, ErrorBounds, SnappedInput
-from .maximum import MAX_WINDOW_ELEMENTS
+from .maximum import max_window_elements
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,13 +44,14 @@ class Order(Breaking):
 
     def crossings(self, snapped: SnappedInput, errors: ErrorBounds) -> Crossings:
         x = snapped.x
-        pairs = self._pairs(x.device)
-        step = max(1, MAX_WINDOW_ELEMENTS // max(pairs.shape[1] * len(self.table), 1))
         no_indices = torch.zeros(0, dtype=torch.int64, device=x.device)
         no_values = torch.zeros(0, dtype=x.dtype, device=x.device)
         parts = [Crossings(no_indices, no_indices, no_values, no_values, no_indices, no_indices, no_values)]
-        for first in range(0, len(x) - 1, step):
-            parts.append(self._rank_swaps(x, first, min(first + step, len(x) - 1), pairs, errors))
+        for pairs in self._pair_blocks(x):
+            step = max(1, max_window_elements(x) // max(pairs.shape[1] * len(self.table), 1))
+            for first in range(0, len(x) - 1, step):
+                check_deadline()
+                parts.append(self._rank_swaps(x, first, min(first + step, len(x) - 1), pairs, errors))
         return Crossings.join(parts)
 
     def activation_pattern(self, before: Tensor, after: Tensor) -> Tensor:
@@ -58,9 +61,12 @@ class Order(Breaking):
     def apply_affine(self, pattern: Tensor, x: Tensor) -> Tensor:
         return self._window_values(x).gather(-1, pattern).reshape(len(x), *self.shape)
 
-    def _pairs(self, device: torch.device) -> Tensor:
-        """All pairs of columns of a window, (2, pairs)."""
-        return torch.triu_indices(self.table.shape[1], self.table.shape[1], 1, device=device)
+    def _pair_blocks(self, like: Tensor) -> Iterator[Tensor]:
+        """All pairs of columns of a window, (2, pairs) at a time."""
+        size = self.table.shape[1]
+        step = max(1, max_window_elements(like) // max(size * len(self.table), 1))
+        for first in range(0, size - 1, step):
+            yield first + torch.triu_indices(min(step, size - first), size - first, 1, device=like.device)
 
     def _window_values(self, x: Tensor) -> Tensor:
         return x.reshape(len(x), -1)[:, self.table]  # (points, windows, size)
@@ -72,13 +78,19 @@ class Order(Breaking):
         """
         if errors.threshold <= AMBIGUITY_SHARE * errors.magnitude or len(x) < 2:
             return None
-        first, second = self._pairs(x.device)
         values = self._window_values(x)
-        gap = (values[..., first] - values[..., second]).abs()
         bound = errors.bound(torch.arange(len(x), device=x.device))[:, self.table]
-        near = gap <= bound[..., first] + bound[..., second]
-        both = near[:-1] & near[1:] & ((gap[:-1] > 0) | (gap[1:] > 0))
-        return both.any(2).sum(1) * errors.same_line
+        is_ambiguous = torch.zeros(len(x) - 1, len(self.table), dtype=torch.bool, device=x.device)
+        for one, two in self._pair_blocks(x):
+            step = max(1, max_window_elements(x) // max(len(one) * len(self.table), 1))
+            for start in range(0, len(x) - 1, step):
+                check_deadline()
+                rows = slice(start, start + step + 1)
+                gap = (values[rows][..., one] - values[rows][..., two]).abs()
+                near = gap <= bound[rows][..., one] + bound[rows][..., two]
+                both = near[:-1] & near[1:] & ((gap[:-1] > 0) | (gap[1:] > 0))
+                is_ambiguous[start : start + step] |= both.any(2)
+        return is_ambiguous.sum(1) * errors.same_line
 
     def _rank_swaps(
         self,

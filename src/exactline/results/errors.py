@@ -22,17 +22,17 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from ..budget import block_bytes
 from ..engines.polygons.state import PlaneFrame
 from ..lines import Lines
 from ..network.graph import Network
-from ..numerics.point_errors import PointErrors
+from ..numerics.point_errors import PointErrors, points_per_estimate
 from ..ops.base import flatten_units
 from ..tolerances import CORNER_RESOLUTION, FLOAT64_EPS
 from .evaluate import batch_size, evaluate_in_batches
 
 MAX_ESTIMATED_NUMBERS = 1 << 21  # numbers of all nodes at all breaks up to which every break is estimated
 MIN_ESTIMATED_BREAKS = 48  # breaks that are estimated at least: evenly spread ones and the steepest
-BATCH_SHARE = 8  # points of a plain evaluation per point whose errors are estimated
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,10 +79,9 @@ class LineErrors:
         spacing = spacing * ((alphas > 0) & (alphas < 1))  # both ends are exact
         errors = torch.zeros_like(alphas)
         for values in self.values or ():
-            # scaled, because differences and slopes of huge values overflow
-            steps = FLOAT64_EPS * flatten_units(values).to(torch.float64)
-            if steps.numel() and len(pieces):
-                change = (steps[pieces + 1] - steps[pieces]).abs().amax(1)
+            flat = flatten_units(values)
+            if flat.numel() and len(pieces):
+                change = torch.cat([_scaled_change(flat, part) for part in pieces.split(_rows_per_block(flat))])
                 errors += self._largest_at_ends(pieces, change / (alphas[pieces + 1] - alphas[pieces])) * spacing
         return errors
 
@@ -97,6 +96,11 @@ class LineErrors:
         pieces = self._pieces
         if len(rows) < len(self.alphas):
             pieces = pieces[torch.isin(pieces, torch.cat([rows, rows - 1]))]
+        worst = [self._middle_errors(part) for part in pieces.split(batch_size(self.network))]
+        return 2 * self._largest_at_ends(pieces, torch.cat(worst))[rows]
+
+    def _middle_errors(self, pieces: Tensor) -> Tensor:
+        """The largest difference between the line and the network in the middle of some pieces, (pieces,)."""
         left, right = self.alphas[pieces], self.alphas[pieces + 1]
         middle = left + (right - left) / 2
         share = ((middle - left) / (right - left))[:, None]
@@ -107,7 +111,7 @@ class LineErrors:
             if direct.numel():
                 difference = (a * (1 - share) + b * share - direct).abs()
                 worst = torch.maximum(worst, difference.amax(1).to(torch.float64))
-        return 2 * self._largest_at_ends(pieces, worst)[rows]
+        return worst
 
     def _spread_to_all(self, rows: Tensor, errors: Tensor) -> Tensor:
         """The errors (rows,) of some breaks as errors of all: the larger one of both neighbours."""
@@ -189,6 +193,18 @@ class PlaneErrors:
         return total / sizes[:, None].to(numbers.dtype)
 
 
+def _rows_per_block(values: Tensor) -> int:
+    """How many rows of values (n, outputs) are compared together, by memory."""
+    return max(1, block_bytes() // max(1, values.shape[1] * values.element_size()))
+
+
+def _scaled_change(values: Tensor, pieces: Tensor) -> Tensor:
+    """The largest change (pieces,) of values (breaks, outputs) along pieces, times the spacing of floats at 1."""
+    # scaled, because differences and slopes of huge values overflow
+    left, right = (FLOAT64_EPS * values[rows].to(torch.float64) for rows in (pieces, pieces + 1))
+    return (right - left).abs().amax(1)
+
+
 def _select_rows(network: Network, shifts: Tensor, max_numbers: int = MAX_ESTIMATED_NUMBERS) -> Tensor:
     """The breaks or corners that are estimated: all if that is cheap, else spread ones and the steepest."""
     count, numbers = len(shifts), sum(torch.Size(node.shape).numel() for node in network.nodes)
@@ -207,7 +223,7 @@ def _errors_at_points(
 ) -> Tensor:
     """Twice the error bounds at some points, and the differences of their values from a second evaluation, (k,)."""
     parts = []
-    for part in rows.split(max(1, batch_size(network) // BATCH_SHARE)):
+    for part in rows.split(points_per_estimate(network)):
         estimate = PointErrors(network, *points_of(part))
         worst = torch.zeros(len(part), dtype=torch.float64)
         for number, node in sorted(enumerate(network.outputs), key=lambda pair: pair[1]):

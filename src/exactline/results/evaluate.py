@@ -16,7 +16,7 @@ from ..network.graph import Network
 if TYPE_CHECKING:
     from .restriction import Restriction
 
-MAX_BATCH_ELEMENTS = 1 << 24  # elements of a network's widest tensor over all points of a batch
+MAX_BATCH_ELEMENTS = 1 << 22  # elements of a network's widest tensor over all points of a batch
 
 
 def batch_size(network: Network) -> int:

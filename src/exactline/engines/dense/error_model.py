@@ -13,19 +13,20 @@ import torch
 from torch import Tensor
 
 from ...arrays import Floats, Ints
+from ...budget import block_bytes
 from ...network.graph import Network
 from ...numerics.plan import sweep_plan
-from ...numerics.point_errors import PointErrors, estimate_errors
+from ...numerics.point_errors import PointErrors, bytes_per_estimate, estimate_errors, points_per_estimate
 from ...numerics.static_filter import Magnitude
 from ...ops.base import ErrorBounds, flatten_units
 from ...ops.masks import is_on_host
-from ...tolerances import ERROR_SAMPLES, SMALLEST_SUBNORMAL
+from ...tolerances import SMALLEST_SUBNORMAL
 from .points import PointTable, to_device
 from .state import SweepState
 
 MIN_KEPT_POINTS = 64  # ambiguous points at one node before the errors of all points are kept
-MAX_ERROR_BYTES = 1 << 27  # bytes of the errors that are estimated at a time
-MAX_KEPT_BYTES = 1 << 28  # bytes of the errors that a state may keep
+KEPT_ERRORS_DIVISOR = 2  # the errors that a state keeps may take one part in so many of the memory on a CPU
+MAX_GPU_KEPT_BYTES = 1 << 28  # bytes of the errors that a state may keep on a GPU
 
 
 class PointErrorBounds(ErrorBounds):
@@ -88,14 +89,11 @@ class PointErrorBounds(ErrorBounds):
 
     def _errors(self, node: int, rows: Tensor) -> Tensor:
         """Error bounds (rows, elements) of one node at some points."""
-        parts = rows.split(max(1, MAX_ERROR_BYTES // self._bytes_per_point()))
+        parts = rows.split(points_per_estimate(self.network))
         return torch.cat(
             [flatten_units(estimate_errors(self.network, node, *self.state.line_points(part))) for part in parts]
         )
 
     def _errors_fit(self) -> bool:
-        return len(self.state) * self._bytes_per_point() <= MAX_KEPT_BYTES
-
-    def _bytes_per_point(self) -> int:
-        """Bytes of the values and errors of one point."""
-        return (ERROR_SAMPLES + 2) * sweep_plan(self.network).bytes_live
+        memory = MAX_GPU_KEPT_BYTES if self.device.type == "cuda" else block_bytes(KEPT_ERRORS_DIVISOR)
+        return len(self.state) * bytes_per_estimate(self.network) <= memory

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from ...budget import seconds_left
 from ...numerics.plan import SweepPlan
 from ...numerics.static_filter import Magnitude
 from ...ops.base import Breaking
@@ -26,6 +27,7 @@ from .workspace import empty
 
 MIN_LAYER_NUMBERS = 1 << 11  # numbers in a layer (points times units): smaller layers gain nothing
 MIN_FIRST_LAYER_NUMBERS = 1 << 15  # the same before the compiled loops are loaded, which takes time
+MIN_SECONDS_TO_LOAD = 20.0  # seconds left before a deadline: with fewer, the loops are not loaded
 
 
 def insert_relu_breaks(
@@ -43,6 +45,8 @@ def insert_relu_breaks(
         or not x.is_contiguous()
         or not (isinstance(op, Pointwise) and op.is_relu)
     ):
+        return None
+    if not _compiled_loops.cache_info().currsize and seconds_left() < MIN_SECONDS_TO_LOAD:
         return None
     loops = _compiled_loops()
     if loops is None:

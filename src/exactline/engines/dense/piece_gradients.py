@@ -20,7 +20,7 @@ from .state import SweepState, start_state
 from .sweep import SweepLimits, evaluate_next, insert_breaks
 
 PatternsByNode: TypeAlias = dict[int, Tensor]  # by node: activation patterns, (pieces, ...)
-PATTERN_MEMORY_DIVISOR = 8  # a sweep that keeps the patterns of all nodes gets 1/8 of the free memory for its points
+PATTERN_MEMORY_DIVISOR = 4  # a sweep that keeps the patterns of all nodes gets 1/4 of the free memory
 MAX_BACKWARD_NUMBERS = 1 << 24  # activations of one batch of the backward pass
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from functools import cache, partial
 
 import numpy as np
@@ -12,6 +13,7 @@ import torch
 from torch import Tensor
 
 from ...arrays import Ints
+from ...budget import DEFAULT_MEMORY, Budget, DeadlineReached, enforce_budget
 from ...errors import NumberError
 from ...lines import Lines
 from ...network.graph import Network
@@ -29,6 +31,9 @@ from .points import to_device
 from .state import PatternRecord, SweepState, start_state
 
 FIRST_BATCH_LINES = 256  # lines that are swept together before their number of breaks is known
+FIRST_PART_POINTS = 16  # points of the first part if there is a deadline
+MIN_PACED_POINTS = 8  # points per part, however little time is left
+PART_TIME_SHARE = 1 / 32  # of the time left that one part should take
 TARGET_FILL_SHARE = 0.75  # share of `SweepLimits.max_points` that the next batch of lines is expected to fill
 
 
@@ -59,8 +64,15 @@ class SweepLimits:
 
     max_points: int  # per part
     deadline: float = float("inf")  # on the clock of time.monotonic
+    memory: int = DEFAULT_MEMORY  # bytes that points and temporary numbers may take together
     max_breaks: int | None = None  # breaks after which the sweep will be stopped
     stopped: str = ""  # why the sweep ended early: "seconds" or "max_breaks"
+    max_paced_points: int = field(init=False)  # up to which parts grow while there is time
+
+    def __post_init__(self) -> None:
+        self.max_paced_points = self.max_points
+        if self.deadline < float("inf"):
+            self.max_points = min(self.max_points, FIRST_PART_POINTS)
 
     def should_stop(self) -> bool:
         """Whether the sweep was stopped, or stops now because the deadline has passed."""
@@ -68,12 +80,31 @@ class SweepLimits:
             self.stopped = "seconds"
         return bool(self.stopped)
 
+    @contextmanager
+    def enforced(self) -> Generator[None]:
+        """Enforce both limits; where the block reaches the deadline, leave it and stop the sweep."""
+        try:
+            with enforce_budget(Budget(self.deadline, self.memory)):
+                yield
+        except DeadlineReached:
+            self.stopped = "seconds"
+
+    def pace_parts(self, seconds: float) -> None:
+        """Adapt `max_points` to the seconds that a part took: a deadline wastes at most the work of one part."""
+        if self.deadline == float("inf"):
+            return
+        target = PART_TIME_SHARE * (self.deadline - time.monotonic())
+        if seconds < target:
+            self.max_points = min(2 * self.max_points, self.max_paced_points)
+        elif seconds > 2 * target:
+            self.max_points = min(self.max_points, max(self.max_points // 2, MIN_PACED_POINTS))
+
     def halve_max_points(self) -> None:
         """Halve `max_points` while handling an out-of-memory error; re-raises the error if it is at its minimum."""
         if self.max_points <= 2:
             raise
         torch.cuda.empty_cache()
-        self.max_points = max(2, self.max_points // 2)
+        self.max_points = self.max_paced_points = max(2, self.max_points // 2)
 
 
 Observer = Callable[[SweepState], None]  # called with the state after every node
@@ -106,23 +137,42 @@ def sweep_from(
     """Sweep from a state to the end of the network, depth first in parts where it holds too many points."""
     plan = sweep_plan(network)
     pending = [iter([state])]
+    began = time.monotonic()
     while pending:
-        current = next(pending[-1], None)
+        current = None
+        with limits.enforced():
+            current = next(pending[-1], None)
+        if limits.stopped:
+            return
         if current is None:
             pending.pop()
             continue
-        backup = _snapshot(current)
-        try:
-            advanced = _advance(network, plan, current, limits, observer)
-        except torch.cuda.OutOfMemoryError:
-            limits.halve_max_points()
-            advanced = _split_in_half(backup) if len(backup) > limits.max_points else iter([backup])
-        if limits.stopped:
+        advanced = _advance_or_split(network, plan, current, limits, observer)
+        if limits.stopped or advanced is None:
             return
         if isinstance(advanced, SweepState):
-            yield _finish_part(network, advanced)
+            part = _finish_part(network, advanced)
+            limits.pace_parts(time.monotonic() - began)
+            del advanced
+            yield part
+            del part
+            began = time.monotonic()
         else:
             pending.append(advanced)
+
+
+def _advance_or_split(
+    network: Network, plan: SweepPlan, state: SweepState, limits: SweepLimits, observer: Observer | None
+) -> SweepState | Iterator[SweepState] | None:
+    """`_advance`, or two halves of the state if a device runs out of memory; None if the deadline passes."""
+    backup = _snapshot(state)
+    try:
+        with limits.enforced():
+            return _advance(network, plan, state, limits, observer)
+    except torch.cuda.OutOfMemoryError:
+        limits.halve_max_points()
+        return _split_in_half(backup) if len(backup) > limits.max_points else iter([backup])
+    return None
 
 
 def _snapshot(state: SweepState) -> SweepState:

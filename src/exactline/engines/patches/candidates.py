@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from .pointwise import gather_rows
-from .timeline import NodeInput, check_drift, correct_drift, cumulative_sum, to_host, values_at_entries
+from .timeline import NodeInput, SegmentTooLarge, check_drift, correct_drift, cumulative_sum, to_host, values_at_entries
 
 if TYPE_CHECKING:
     from .maxpool import MaximumPatchRule
@@ -34,19 +34,42 @@ class Candidates:
         """Members per window that are compared."""
         return self.members.shape[1]
 
+    @staticmethod
+    def select(can_lead: Tensor) -> Candidates | None:
+        """The members that can lead, (w, window size, channels), if they are few; None if a selection does not pay."""
+        count = max(1, int(can_lead.sum(1).max()))
+        if 2 * count > can_lead.shape[1]:
+            return None
+        members = (~can_lead).to(torch.uint8).argsort(dim=1, stable=True)[:, :count].clone()
+        return Candidates(members, can_lead.gather(1, members))
+
+    @staticmethod
+    def join(parts: list[Candidates]) -> Candidates:
+        """The candidates of several blocks of windows; windows with fewer are filled up."""
+        count = max(part.count for part in parts)
+        members, can_lead = (
+            torch.cat([torch.nn.functional.pad(t, (0, 0, 0, count - t.shape[1])) for t in column])
+            for column in zip(*((part.members, part.can_lead) for part in parts), strict=True)
+        )
+        return Candidates(members, can_lead)
+
 
 def find_candidates(node_input: NodeInput, rule: MaximumPatchRule) -> Candidates:
-    """The members of every window that may lead, or tie with the leader, somewhere on the segment."""
+    """The members of every window that may lead, or tie with the leader, somewhere on the segment.
+
+    Raises `SegmentTooLarge` if they are too many.
+    """
     low, high = _value_ranges(node_input, rule.sign)
     size, channels = rule.windows.shape[1], node_input.map_shape.channels
     step = max(1, MAX_BLOCK_NUMBERS // (size * channels))
-    blocks = zip(rule.windows.split(step), rule.duplicates.split(step), strict=True)
+    blocks = list(zip(rule.windows.split(step), rule.duplicates.split(step), strict=True))
+    parts = [Candidates.select(_can_lead(node_input, rule, low, high, *block)) for block in blocks]
+    if all(part is not None for part in parts):
+        return Candidates.join([part for part in parts if part is not None])
+    if rule.windows.numel() * channels > node_input.max_numbers:
+        raise SegmentTooLarge  # too many members may lead: fewer do on a shorter segment
     can_lead = torch.cat([_can_lead(node_input, rule, low, high, *block) for block in blocks])
-    count = max(1, int(can_lead.sum(1).max()))
-    if 2 * count > size:  # too many to be worth a selection
-        return Candidates(torch.arange(size, device=can_lead.device)[None, :, None].expand_as(can_lead), can_lead)
-    members = (~can_lead).to(torch.uint8).argsort(dim=1, stable=True)[:, :count]
-    return Candidates(members, can_lead.gather(1, members))
+    return Candidates(torch.arange(size, device=can_lead.device)[None, :, None].expand_as(can_lead), can_lead)
 
 
 def _can_lead(

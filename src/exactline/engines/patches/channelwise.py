@@ -8,6 +8,8 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from ...budget import block_bytes
+from ...numerics.plan import BYTES_PER_NUMBER
 from .patch import (
     Group,
     Groups,
@@ -68,8 +70,13 @@ class ChannelwiseRule:
         output_pixels = box_pixels(corner, size, self.map_shape)
         input_pixels = patch_pixels(patches, self.source_shape)
         table = self.padded_matrix.to(patches.jump.dtype)
-        matrices = table[output_pixels[:, :, None], input_pixels[:, None, :]]  # (n, output pixels, patch pixels)
-        jump = matrices @ patches.jump.flatten(1, 2)
+        bytes_per_patch = 2 * output_pixels.shape[1] * input_pixels.shape[1] * BYTES_PER_NUMBER  # indices and numbers
+        step = len(patches) if table.is_cuda else max(1, block_bytes() // max(1, bytes_per_patch))
+        jump = patches.jump.new_empty(len(patches), output_pixels.shape[1], self.map_shape.channels)
+        for at in range(0, len(patches), max(step, 1)):
+            some = slice(at, at + step)
+            matrices = table[output_pixels[some, :, None], input_pixels[some, None, :]]  # (n, output, patch pixels)
+            torch.matmul(matrices, patches.jump[some].flatten(1, 2), out=jump[some])
         return zero_outside(PatchGroup(corner, jump.view(len(patches), *size, -1)), self.map_shape)
 
 

@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+from ...budget import block_bytes
 from ...lines import Lines
 from ...network.graph import Network
 from ...numerics.plan import sweep_plan
-from ...numerics.point_errors import PointErrors, random_signs
+from ...numerics.point_errors import PointErrors, bytes_per_estimate, points_per_estimate, random_signs
 from ...numerics.static_filter import StaticFilter
 from ...ops.base import Breaking, flatten_units
 from ...options import free_device_bytes
@@ -26,10 +27,10 @@ from ...tolerances import (
     SEGMENT_SAMPLE_POINTS,
     SHORT_LINE_SHARE,
 )
-from ..dense.error_model import MAX_ERROR_BYTES
 from .patch import MapShape
 from .timeline import NeedsDenseFallback, to_host
 
+PIXEL_TABLES_DIVISOR = 8  # cached tables by pixel may take one part in so many of the memory
 MAX_REFINED_UNITS = 256  # values refined at one node; more need the dense fallback
 
 
@@ -44,46 +45,53 @@ class ErrorOracle:
     margins: dict[int, Tensor]  # by node, (2, elements): `thresholds` per element, and a lower bound of the error
     ends: dict[int, Tensor]  # by node: error bounds (2, elements) at both ends of the line; see `end_bounds`
     filter: StaticFilter  # for parts of the line that are swept densely
-    pattern_changes: int  # units whose activation differs between neighbouring sample points: a forecast of breaks
+    pattern_changes: float  # units whose activation differs between neighbouring sample points: a forecast of breaks
     pixel_tables: dict[int, Tensor] = field(default_factory=dict)  # by node: see `margins_by_pixel`
 
     @staticmethod
     def sample(network: Network, lines: Lines, line: int, first_dense_node: int) -> ErrorOracle:
         """Sample the errors along a line at all breaking nodes; margins are kept before ``first_dense_node`` only."""
         points, input_errors = _sample_points(lines, line)
-        estimate = PointErrors(network, points, input_errors, SEGMENT_ERROR_SAMPLES)
-        largest, largest_errors, margins = dict[int, Tensor](), dict[int, Tensor](), dict[int, Tensor]()
-        ends = dict[int, Tensor]()
-        changes = torch.zeros((), dtype=torch.int64, device=points[0].device)
-        for i in network.breaking_nodes:
-            if i not in sweep_plan(network).last_use:
-                continue
-            source = network.nodes[i].inputs[0]
-            errors = flatten_units(estimate.advance_to(source))
-            largest_errors[i] = errors.amax() if errors.numel() else errors.new_zeros(())
-            op, inputs = network.nodes[i].op, estimate.values[source]
-            if isinstance(op, Breaking):
-                pattern = op.branch_at(inputs)
-                changes += (pattern[1:] != pattern[:-1]).sum()
-            if i >= first_dense_node:
-                continue
-            values = flatten_units(inputs).abs()
-            upper = MAX_SAMPLE_EXCESS * errors.amax(0) + MAX_DRIFT_ROUNDINGS * FLOAT64_EPS * values.amax(0)
-            interior = errors[1:-1] if len(errors) > 1 else errors
-            margins[i] = torch.stack([upper, interior.amin(0) / MAX_SAMPLE_DEFICIT])
-            largest[i] = upper.amax() if upper.numel() else upper.new_zeros(())
-            if len(errors) > 1:
-                ends[i] = errors[[0, -1]]
+        nodes = [i for i in network.breaking_nodes if i in sweep_plan(network).last_use]
+        samples, changes = {i: _NodeSamples() for i in nodes}, torch.zeros((), device=points[0].device)
+        is_shared = len(input_errors[0]) < len(points[0])
+        step = len(points[0]) if is_shared else points_per_estimate(network, SEGMENT_ERROR_SAMPLES)
+        for first in range(0, len(points[0]), step):
+            part = slice(first, first + step)
+            some_errors = input_errors if is_shared else [e[part] for e in input_errors]
+            estimate = PointErrors(network, [p[part] for p in points], some_errors, SEGMENT_ERROR_SAMPLES)
+            for i in nodes:
+                op, source = network.nodes[i].op, network.nodes[i].inputs[0]
+                errors, values = flatten_units(estimate.advance_to(source)), estimate.values[source]
+                samples[i].add(first, errors, flatten_units(values) if i < first_dense_node else None, is_shared)
+                if isinstance(op, Breaking):
+                    pattern = op.branch_at(values)
+                    changes += (pattern[1:] != pattern[:-1]).sum()
+        largest_errors = {i: _max_or_zero(found.error) for i, found in samples.items()}
+        largest, margins, ends = dict[int, Tensor](), dict[int, Tensor](), dict[int, Tensor]()
+        for i in nodes:
+            if i < first_dense_node:
+                found = samples.pop(i)
+                upper = MAX_SAMPLE_EXCESS * found.error + MAX_DRIFT_ROUNDINGS * FLOAT64_EPS * found.value
+                margins[i] = torch.stack([upper, found.inner_error / MAX_SAMPLE_DEFICIT])
+                largest[i] = _max_or_zero(upper)
+                if not is_shared:
+                    ends[i] = torch.stack([found.start, found.stop])
         changed, *numbers = to_host(changes, *largest.values(), *largest_errors.values())
+        changed = changed if step >= len(points[0]) else float("inf")  # points were not compared with each other
         thresholds = dict(zip(largest, numbers[: len(largest)], strict=True))
         static_filter = StaticFilter(dict(zip(largest_errors, numbers[len(largest) :], strict=True)))
-        return ErrorOracle(network, lines, line, thresholds, margins, ends, static_filter, int(changed))
+        return ErrorOracle(network, lines, line, thresholds, margins, ends, static_filter, changed)
 
     def margins_by_pixel(self, node: int, map_shape: MapShape) -> tuple[Tensor, Tensor]:
         """Both margins of the input of a breaking node, (pixels, channels) each."""
-        if node not in self.pixel_tables:
-            self.pixel_tables[node] = _by_pixel(self.margins[node], map_shape)
-        upper, lower = self.pixel_tables[node]
+        table = self.pixel_tables.get(node)
+        if table is None:
+            table = _by_pixel(self.margins[node], map_shape)
+            cached = sum(t.nbytes for t in self.pixel_tables.values())
+            if table.is_cuda or cached + table.nbytes <= block_bytes(PIXEL_TABLES_DIVISOR):
+                self.pixel_tables[node] = table
+        upper, lower = table
         return upper, lower
 
     def end_bounds(self, node: int, map_shape: MapShape) -> tuple[Tensor, Tensor]:
@@ -137,10 +145,10 @@ class ErrorOracle:
 
     def _points_per_batch(self, samples: int) -> int:
         """How many points are refined together."""
-        bytes_per_point = 2 * (samples + 2) * sweep_plan(self.network).bytes_live
         device = self.network.device
-        memory = free_device_bytes(device) // 4 if device.type == "cuda" else MAX_ERROR_BYTES
-        return max(1, memory // max(bytes_per_point, 1))
+        if device.type != "cuda":
+            return points_per_estimate(self.network, samples)
+        return max(1, free_device_bytes(device) // 4 // bytes_per_estimate(self.network, samples))
 
     def classify(
         self, node: int, alphas: Tensor, elements: Tensor, partners: Tensor, knot: float
@@ -188,6 +196,47 @@ def _sample_points(lines: Lines, line: int) -> tuple[list[Tensor], list[Tensor]]
 def _by_pixel(numbers: Tensor, map_shape: MapShape) -> Tensor:
     """Numbers (k, elements) as (k, pixels, channels)."""
     return numbers.view(len(numbers), map_shape.channels, -1).transpose(1, 2).contiguous()
+
+
+@dataclass(eq=False)
+class _NodeSamples:
+    """Extremes over the sample points of a line at the input of one node, (elements,) each."""
+
+    error: Tensor = field(init=False)  # largest error bound
+    value: Tensor = field(init=False)  # largest absolute value
+    inner_error: Tensor = field(init=False)  # smallest error bound, except at the ends of the line
+    start: Tensor = field(init=False)  # error bound at the first point
+    stop: Tensor = field(init=False)  # error bound at the last point
+
+    def add(
+        self,
+        first: int,
+        errors: Tensor,  # (k, elements)
+        values: Tensor | None,  # (k, elements); None: only errors are sampled
+        is_shared: bool,  # whether the errors are (1, elements), of all points
+    ) -> None:
+        """Add the error bounds and values at the sample points from ``first`` on."""
+        last = first + len(errors)
+        self.error = errors.amax(0) if first == 0 else torch.maximum(self.error, errors.amax(0))
+        if values is None:
+            return
+        value = values.abs().amax(0)
+        self.value = value if first == 0 else torch.maximum(self.value, value)
+        if is_shared:
+            self.inner_error = errors[0]
+            return
+        inner = errors[int(first == 0) : SEGMENT_SAMPLE_POINTS - 1 - first]
+        if len(inner):
+            self.inner_error = inner.amin(0) if first <= 1 else torch.minimum(self.inner_error, inner.amin(0))
+        if first == 0:
+            self.start = errors[0].clone()  # a view would keep the errors of all points
+        if last == SEGMENT_SAMPLE_POINTS:
+            self.stop = errors[-1].clone()
+
+
+def _max_or_zero(numbers: Tensor) -> Tensor:
+    """The maximum of a tensor; zero if it is empty."""
+    return numbers.amax() if numbers.numel() else numbers.new_zeros(())
 
 
 def _difference(numbers: Tensor, elements: Tensor, partners: Tensor, sign: float) -> Tensor:

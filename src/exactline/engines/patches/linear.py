@@ -10,11 +10,12 @@ from math import prod
 import torch
 from torch import Tensor
 
+from ...budget import block_bytes, check_deadline
 from .combine import match_branches
 from .patch import Group, Groups, MapShape, PatchGroup, PointPatch, as_whole_maps, covers
 
 DEFAULT_MULTIPLICATIONS = 16  # per output element, for operators of unknown cost
-MAX_WHOLE_MAP_NUMBERS = 1 << 28  # numbers of whole maps that are multiplied at a time
+MAX_GPU_WHOLE_MAP_NUMBERS = 1 << 28  # numbers of whole maps that a GPU multiplies at a time
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,11 +72,8 @@ class LinearRule:
 
     def _multiply_whole_maps(self, patches: PatchGroup) -> Tensor:
         """Expand patches to whole maps and multiply by the whole matrix, some at a time; (n, out)."""
-        step = max(1, MAX_WHOLE_MAP_NUMBERS // len(self.flat_weight))
-        parts = [
-            PatchGroup(patches.corner[at : at + step], patches.jump[at : at + step])
-            for at in range(0, len(patches), step)
-        ]
+        step = _whole_maps_per_block(patches.jump, len(self.flat_weight))
+        parts = [patches.rows(slice(at, at + step)) for at in range(0, len(patches), step)]
         return torch.cat(
             [
                 as_whole_maps(p, self.source_shape).jump.reshape(len(p), -1) @ self.flat_weight
@@ -124,18 +122,33 @@ class WholeMapRule:
         output: Groups = {}
         for sources, branches in match_branches(groups, self.input_maps).items():
             known = next(b for b in branches if b is not None)
-            inputs = [
-                known.jump.new_zeros(len(known), *self.input_shapes[k]) if b is None else self._as_points(b, k)
-                for k, b in enumerate(branches)
-            ]
-            jump = self.linear(*inputs).reshape(len(known), *self.map_shape).permute(0, 2, 3, 1).contiguous()
+            step = _whole_maps_per_block(known.jump, sum(prod(s) for s in (*self.input_shapes, self.output_shape)))
+            parts = [self._apply_part(branches, slice(at, at + step)) for at in range(0, max(len(known), 1), step)]
+            jump = torch.cat(parts)
             output[sources] = PatchGroup(torch.zeros(len(known), 2, dtype=torch.int64, device=jump.device), jump)
         return output
+
+    def _apply_part(self, branches: list[Group | None], rows: slice) -> Tensor:
+        """The slope jumps (n, rows, columns, channels) of some breaks."""
+        check_deadline()
+        some = [None if b is None else b.rows(rows) for b in branches]
+        known = next(b for b in some if b is not None)
+        inputs = [
+            known.jump.new_zeros(len(known), *self.input_shapes[k]) if b is None else self._as_points(b, k)
+            for k, b in enumerate(some)
+        ]
+        return self.linear(*inputs).reshape(len(known), *self.map_shape).permute(0, 2, 3, 1).contiguous()
 
     def _as_points(self, group: Group, k: int) -> Tensor:
         """The jumps of a group as a batch (n, *in) for input ``k``."""
         whole = as_whole_maps(group, self.input_maps[k])
         return whole.jump.permute(0, 3, 1, 2).reshape(len(group), *self.input_shapes[k])
+
+
+def _whole_maps_per_block(like: Tensor, numbers: int) -> int:
+    """How many breaks are expanded at a time to whole maps of so many numbers."""
+    max_numbers = MAX_GPU_WHOLE_MAP_NUMBERS if like.is_cuda else block_bytes() // like.element_size()
+    return max(1, max_numbers // max(1, numbers))
 
 
 @dataclass(frozen=True, eq=False)

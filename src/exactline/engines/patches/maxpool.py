@@ -10,13 +10,12 @@ from torch import Tensor
 
 from .candidates import Candidates, find_candidates
 from .channelwise import ReceptiveReach, first_and_last_reader, first_readers
+from .entry_rows import EntryRows, patch_boxes
 from .leader_changes import LeaderChanges, leader_changes, member_pixel
 from .patch import (
     MapShape,
-    PatchGroup,
     PatchLayout,
     as_patch_group,
-    as_whole_maps,
     box_pixels,
     covers,
     regroup,
@@ -28,6 +27,7 @@ from .timeline import (
     NeedsDenseFallback,
     NewPatchBreaks,
     NodeInput,
+    SegmentTooLarge,
     Timeline,
     check_drift,
     correct_drift,
@@ -38,6 +38,8 @@ from .timeline import (
 )
 
 MAX_COMPARED_MEMBERS = 32  # members of a window up to which all pairs are compared
+MAX_TABLE_MEMBERS = 64  # pixels of a window up to which the rows of all its members are tabulated
+COPIES_PER_BLOCK = 4  # of the values of a block, held in memory while its leaders are compared
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,14 +89,17 @@ class MaximumPatchRule:
 
     def apply(self, node_input: NodeInput) -> ActivationOutput:
         """Evaluate the maxima along a segment."""
-        rows, timeline, member_rows, layouts = self._gather_rows(node_input)
+        rows, timeline, entry_rows, layouts = self._gather_rows(node_input)
         channels = node_input.map_shape.channels
         candidates = find_candidates(node_input, self)
+        depth = int(timeline.counts.max()) if len(timeline.pixel) else 0
+        if depth * channels * candidates.count * COPIES_PER_BLOCK > node_input.max_numbers:
+            raise SegmentTooLarge  # even for a single window
         evaluation = _MaximumEvaluation(
             self,
             node_input,
             rows,
-            member_rows,
+            entry_rows,
             candidates,
             out=rows.new_zeros(len(timeline.pixel) + 1, channels),
             slope=node_input.slope.new_empty(self.map_shape.pixels, channels),
@@ -106,52 +111,33 @@ class MaximumPatchRule:
         groups = regroup(evaluation.out, layouts, timeline.pixel, self.map_shape)
         return ActivationOutput(groups, slope * self.sign, new_breaks)
 
-    def _gather_rows(self, node_input: NodeInput) -> tuple[Tensor, Timeline, Tensor, list[PatchLayout]]:
+    def _gather_rows(self, node_input: NodeInput) -> tuple[Tensor, Timeline, EntryRows, list[PatchLayout]]:
         """All jumps as rows, the timeline of the windows they reach, and the layouts of the output patches.
 
-        Rows are (k + 1, channels), the last one zero. The third result is, for every entry of the timeline, the row of
-        each pixel of its window, (entries + 1, window size).
+        Rows are (k + 1, channels), the last one zero. The third result finds them by entry of the timeline and pixel.
         """
         channels, device = node_input.map_shape.channels, node_input.slope.device
-        jumps, member_rows, layouts = list[Tensor](), list[Tensor](), list[PatchLayout]()
+        jumps, boxes, layouts = list[Tensor](), list[Tensor](), list[PatchLayout]()
         first_row = 0
         for sources, group in node_input.groups.items():
             patches = as_patch_group(group, self.source_shape)
             size = self.reach(patches.size)
             if covers(size, self.map_shape):
-                patches = as_whole_maps(patches, self.source_shape)
                 size, corner = self.map_shape.size, torch.zeros_like(patches.corner)
             else:
                 corner = first_readers(self.readers, patches.corner)
-            pixel, row = self._window_rows(patches, corner, size, first_row)
+            pixel = box_pixels(corner, size, self.map_shape)
             jumps.append(patches.jump.reshape(-1, channels))
+            boxes.append(patch_boxes(patches, first_row).repeat_interleave(pixel.shape[1], 0))
             first_row += len(jumps[-1])
-            member_rows.append(row)
             layouts.append(PatchLayout(sources, corner, size, pixel))
         rows = torch.cat([*jumps, node_input.slope.new_zeros(1, channels)])
-        padding = torch.full((1, self.window_size), -1, device=device)
-        member_row = torch.cat([*member_rows, padding])
-        member_row = torch.where(member_row < 0, len(rows) - 1, member_row)
         parts = [(layout.pixels, node_input.break_alphas.of(layout.sources)) for layout in layouts]
         timeline = Timeline(parts, len(self.windows), node_input.start, node_input.stop, device)
-        return rows * self.sign, timeline, member_row, layouts
-
-    def _window_rows(
-        self, patches: PatchGroup, corner: Tensor, size: tuple[int, int], first_row: int
-    ) -> tuple[Tensor, Tensor]:
-        """The output pixels (n, places) of output patches, and the rows (n * places, window size) of their windows.
-
-        A row is the position of an input pixel's jump among those of all patches, -1 if the patch does not cover it.
-        """
-        pixel = box_pixels(corner, size, self.map_shape)
-        window = self.windows[pixel.clamp(max=self.map_shape.pixels - 1)]  # (n, places, window size)
-        rows, columns = patches.size
-        v = window // self.source_shape.columns - patches.corner[:, 0, None, None]
-        u = window % self.source_shape.columns - patches.corner[:, 1, None, None]
-        covered = (v >= 0) & (v < rows) & (u >= 0) & (u < columns)
-        base = first_row + torch.arange(len(patches), device=corner.device)[:, None, None] * (rows * columns)
-        row = torch.where(covered, base + v * columns + u, -1)
-        return pixel, row.flatten(0, 1)
+        entry_rows = EntryRows.of(boxes, self.source_shape, zero_row=len(rows) - 1)
+        if self.window_size <= MAX_TABLE_MEMBERS:
+            entry_rows.tabulate(self.windows, timeline.pixel)
+        return rows * self.sign, timeline, entry_rows, layouts
 
 
 @dataclass(eq=False)
@@ -164,7 +150,7 @@ class _MaximumEvaluation:
     rule: MaximumPatchRule
     node_input: NodeInput
     rows: Tensor  # (k + 1, channels) jumps of the input
-    member_rows: Tensor  # (entries + 1, window size) the row of each pixel of an entry's window
+    entry_rows: EntryRows
     candidates: Candidates
     out: Tensor  # (entries + 1, channels) written: jumps of the output
     slope: Tensor  # (output pixels, channels) written: slope of the leader just after the start
@@ -181,7 +167,7 @@ class _MaximumEvaluation:
         slopes[:, 0, :size] = _at_pixels(x.slope, window) * rule.sign
         jumps = None
         if depth:
-            jumps = slopes[:, 1:, :size] = self._jumps(block, members)
+            jumps = slopes[:, 1:, :size] = self._jumps(block, members, window)
             slopes = cumulative_sum(slopes)
         values, leader, tied, changes = self._leaders(block, slopes, window)
         self.slope[block.pixels] = slopes[:, 0].gather(1, leader[:, :1])[:, 0]
@@ -195,14 +181,23 @@ class _MaximumEvaluation:
                 rule.sign, rule.source_shape.pixels, block, values, slopes, leader, window
             ).find(tied, changes)
 
-    def _jumps(self, block: Block, members: Tensor) -> Tensor:
-        """The jumps of members (p, k, channels) of windows at their entries, (p, depth, k, channels)."""
+    def _jumps(
+        self,
+        block: Block,
+        members: Tensor,  # (p, k, channels)
+        window: Tensor,  # (p, k, channels) their pixels
+    ) -> Tensor:
+        """The jumps of members of windows at their entries, (p, depth, k, channels)."""
         p, size, channels = members.shape
-        rows = self.member_rows[block.entries]  # (p, depth, window size)
-        if size == rows.shape[2]:
-            return self.rows.index_select(0, rows.flatten()).view(p, block.depth, size, channels)
-        index = members.view(p, 1, -1).expand(-1, block.depth, -1)
-        row = rows.gather(2, index).view(p, block.depth, size, channels)
+        table = self.entry_rows.table
+        if table is None:
+            row = self.entry_rows.find(block.entries, window)
+        else:
+            rows = table[block.entries]  # (p, depth, window size)
+            if size == rows.shape[2]:
+                return self.rows.index_select(0, rows.flatten()).view(p, block.depth, size, channels)
+            index = members.view(p, 1, -1).expand(-1, block.depth, -1)
+            row = rows.gather(2, index).view(p, block.depth, size, channels)
         return self.rows.take(row.mul_(channels).add_(torch.arange(channels, device=row.device)))
 
     def _leaders(

@@ -45,6 +45,10 @@ class PatchGroup:
     jump: Tensor  # (n, rows, columns, channels)
     pixel_cache: dict[tuple[int, int], Tensor] = field(default_factory=dict)  # by size of map: see `patch_pixels`
 
+    def rows(self, rows: slice) -> PatchGroup:
+        """The patches of some breaks."""
+        return PatchGroup(self.corner[rows], self.jump[rows])
+
     def with_jump(self, jump: Tensor) -> PatchGroup:
         """Patches at the same positions with other slope jumps."""
         return PatchGroup(self.corner, jump, self.pixel_cache)
@@ -65,6 +69,10 @@ class PointPatch:
     pixel: Tensor  # (n,) row * columns + column
     channel: Tensor  # (n,)
     jump: Tensor  # (n,)
+
+    def rows(self, rows: slice) -> PointPatch:
+        """The slope jumps of some breaks."""
+        return PointPatch(self.pixel[rows], self.channel[rows], self.jump[rows])
 
     def __len__(self) -> int:
         return len(self.jump)

@@ -90,7 +90,7 @@ def _break_cost(
 ) -> tuple[float, float]:
     """Multiplications per break, and numbers per break at the widest node, both averaged over all units."""
     total_units, total_cost = 0.0, 0.0
-    numbers: dict[int, float] = {}  # by breaking node: in the patches of all units before it
+    numbers: dict[int, float] = {}  # by breaking node and output: in the patches of all units before it
     for origin in activation_rules:
         units = float(prod(network.nodes[origin].shape))
         sizes = {origin: (1, 1)}  # by node: of the patch of a break that originates from ``origin``
@@ -104,6 +104,8 @@ def _break_cost(
                 input_sizes = [sizes[j] for j in inputs]
                 sizes[i] = rule.output_size(*input_sizes)
                 area = sizes[i][0] * sizes[i][1] * rule.map_shape.channels
+                if i in network.outputs:
+                    numbers[i] = numbers.get(i, 0.0) + units * area
                 is_point = set(inputs) <= {origin}  # a single number times a slice of the weights
                 total_cost += units * (area if is_point else rule.multiplications(*input_sizes))
             elif i in activation_rules:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from fractions import Fraction
+from math import prod
 
 import torch
 import torch.nn.functional as F
@@ -27,6 +28,7 @@ from .pointwise import PointwisePatchRule
 from .timeline import ActivationPatchRule
 
 MAX_TABLE_ENTRIES = 1 << 24  # output pixels times input pixels of a `ChannelwiseRule`
+MAX_UNIT_MAP_NUMBERS = 1 << 20  # of all input pixels as maps of their own: more are transposed instead
 Maps = Sequence[MapShape]
 Shape = tuple[int, ...]
 Shapes = Sequence[Shape]
@@ -124,9 +126,7 @@ def _average(op: Average, input_maps: Maps, input_shapes: Shapes, output_shape: 
     reduces = op.name in ("mean", "sum") and len(dims) == len(input_shapes[0]) - 1 and 0 not in dims
     if not (is_spatial and (pools or reduces) and _is_channelwise(input_map, input_shapes[0], output_map)):
         return None
-    pixels = input_map.pixels
-    unit_maps = torch.eye(pixels, dtype=torch.float64).view(pixels, 1, *input_shapes[0][1:])
-    return ChannelwiseRule(op.call(unit_maps).reshape(pixels, -1).T.contiguous(), input_map, output_map)
+    return ChannelwiseRule(_average_table(op, input_shapes[0][1:], output_map), input_map, output_map)
 
 
 @_register(Rearrange)
@@ -145,6 +145,19 @@ def _rearrange(op: Rearrange, input_maps: Maps, input_shapes: Shapes, output_sha
     matrix = torch.zeros(output_map.pixels, input_map.pixels + 1, dtype=torch.float64, device=index.device)
     matrix.scatter_(1, torch.where(pixel >= 0, pixel, input_map.pixels)[:, None], 1.0)
     return ChannelwiseRule(matrix[:, :-1].contiguous(), input_map, output_map)
+
+
+def _average_table(op: Average, size: Shape, output_map: MapShape) -> Tensor:
+    """The weight of every input pixel in every output pixel, (output pixels, input pixels)."""
+    pixels = prod(size)
+    if pixels <= output_map.pixels or pixels * pixels <= MAX_UNIT_MAP_NUMBERS:
+        unit_maps = torch.eye(pixels, dtype=torch.float64).view(pixels, 1, *size)
+        return op.call(unit_maps).reshape(pixels, -1).T.contiguous()
+    with torch.enable_grad():  # the transposed map: there are fewer output pixels
+        maps = torch.zeros(output_map.pixels, 1, *size, dtype=torch.float64, requires_grad=True)
+        averages = op.call(maps)
+        unit_grads = torch.eye(output_map.pixels, dtype=torch.float64).view(averages.shape)
+        return torch.autograd.grad(averages, maps, unit_grads)[0].reshape(output_map.pixels, pixels)
 
 
 def _is_concatenation(op: Rearrange, input_maps: Maps, input_shapes: Shapes, output_map: MapShape) -> bool:

@@ -2,26 +2,45 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 
 import torch
 from torch import Tensor
 
+from ...budget import check_deadline
 from ...errors import NumberError
 from ...network.graph import Network
 from ...numerics.plan import sweep_plan
 from ...ops.base import Affine, Breaking
 from ...tolerances import FLOAT32_DRIFT_SHARE, FLOAT64_EPS, MAX_DRIFT_ROUNDINGS
 from .error_oracle import ErrorOracle
-from .patch import BreakSource, Group, Groups, MapShape, PointPatch, as_whole_maps, rows_by_pixel
+from .patch import (
+    AffinePatchRule,
+    BreakSource,
+    Group,
+    Groups,
+    MapShape,
+    PatchGroup,
+    PointPatch,
+    as_patch_group,
+    crop,
+    is_whole,
+    rows_by_pixel,
+)
 from .plan import PatchPlan
 from .ties import TieResolver
-from .timeline import ActivationOutput, BreakAlphas, NewPatchBreaks, NodeInput, ValueOverflow, cumulative_sum
-
-
-class SegmentTooLarge(Exception):
-    """The patches of a segment hold more numbers than the memory budget allows."""
+from .timeline import (
+    BLOCK_NUMBERS,
+    ActivationOutput,
+    BreakAlphas,
+    NewPatchBreaks,
+    NodeInput,
+    SegmentTooLarge,
+    ValueOverflow,
+    cumulative_sum,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,7 +78,8 @@ class Segment:
         errors: Errors of values on the line.
         start: Alpha at the start of the segment.
         stop: Alpha at its stop.
-        max_numbers: Numbers of patches at one node above which `SegmentTooLarge` is raised.
+        max_numbers: Numbers of all live patches above which `SegmentTooLarge` is raised.
+        max_breaks: Crossings above which it is raised too.
         float32_plan: The plan of the network in float32, for patches in single precision; otherwise ``plan``.
         records_patterns: Whether `patterns` are recorded.
     """
@@ -73,11 +93,12 @@ class Segment:
         stop: float,
         *,
         max_numbers: float,
+        max_breaks: float,
         float32_plan: PatchPlan,
         records_patterns: bool = False,
     ) -> None:
         self.network, self.plan, self.errors, self.float32_plan = network, plan, errors, float32_plan
-        self.start, self.stop, self.max_numbers = start, stop, max_numbers
+        self.start, self.stop, self.max_numbers, self.max_breaks = start, stop, max_numbers, max_breaks
         self.uses_float32 = float32_plan is not plan
         self.break_alphas = BreakAlphas()
         self.new_breaks: dict[int, NewPatchBreaks] = {}  # by node
@@ -94,6 +115,7 @@ class Segment:
             if i not in last_use:
                 self.tensors.pop(i, None)
                 continue
+            check_deadline()
             if isinstance(node.op, Affine):
                 self.tensors[i] = self._apply_affine(i, node.op)
             elif isinstance(node.op, Breaking):
@@ -115,7 +137,10 @@ class Segment:
 
     def _apply_affine(self, i: int, op: Affine) -> TensorOnSegment:
         inputs = [self.tensors[j] for j in self.network.nodes[i].inputs]
-        groups = self.float32_plan.affine_rules[i].apply(*(t.groups for t in inputs))
+        rule = self.float32_plan.affine_rules[i]
+        if len(inputs) == 1:
+            self._require_room(_count_output_numbers(rule, inputs[0].groups))
+        groups = rule.apply(*(t.groups for t in inputs))
         return TensorOnSegment(op.evaluate(*(t.ends for t in inputs)), op.linear(*(t.slope for t in inputs)), groups)
 
     def _apply_activation(self, i: int, op: Breaking) -> TensorOnSegment:
@@ -129,6 +154,8 @@ class Segment:
         if len(new_breaks.alpha):
             self.new_breaks[i] = self.ties.place(i, new_breaks)
             self.break_alphas[i] = self.new_breaks[i].alpha
+            if sum(map(len, self.break_alphas.values())) > self.max_breaks:
+                raise SegmentTooLarge
             points = PointPatch(new_breaks.pixel, new_breaks.channel, new_breaks.jump)
             groups[BreakSource(i, len(new_breaks.alpha)),] = self._in_patch_dtype(points)
         channels, rows, columns = rule.map_shape
@@ -151,8 +178,7 @@ class Segment:
         source = self.network.nodes[i].inputs[0]
         x, map_shape = self.tensors[source], self.plan.map_shapes[source]
         left, right, slope = (rows_by_pixel(t, map_shape) for t in (x.ends[0], x.ends[1], x.slope[0]))
-        if sum(g.jump.numel() for g in x.groups.values()) > self.max_numbers:
-            raise SegmentTooLarge
+        self._require_room(sum(_count_numbers(g, map_shape.channels) for g in x.groups.values()))
         upper, lower = self.errors.margins_by_pixel(i, map_shape)
         threshold = self.errors.thresholds[i]
         max_drift = FLOAT32_DRIFT_SHARE * float(x.ends.abs().max()) if self.uses_float32 else threshold
@@ -171,9 +197,16 @@ class Segment:
             min_difference=lower,
             max_drift=max_drift,
             refine=partial(self.errors.classify, i),
+            max_numbers=self.max_numbers,
             records_patterns=self.records_patterns,
             end_bounds=partial(self.errors.end_bounds, i, map_shape),
         )
+
+    def _require_room(self, numbers: int) -> None:
+        """Raise `SegmentTooLarge` if the patches of all live tensors and ``numbers`` more exceed the limit."""
+        groups = {id(g): g.jump.numel() for t in self.tensors.values() for g in t.groups.values()}
+        if sum(groups.values()) + numbers > self.max_numbers:
+            raise SegmentTooLarge
 
     def _in_patch_dtype(self, group: Group) -> Group:
         """A group in the precision of the patches."""
@@ -212,21 +245,75 @@ class Segment:
         )
 
 
+def _count_numbers(group: Group, channels: int) -> int:
+    """Numbers of a group as patches."""
+    return group.jump.numel() * (channels if isinstance(group, PointPatch) else 1)
+
+
+def _count_output_numbers(rule: AffinePatchRule, groups: Groups) -> int:
+    """Numbers of the patches that a rule makes of some groups."""
+    sizes = ((len(g), rule.output_size((1, 1) if isinstance(g, PointPatch) else g.size)) for g in groups.values())
+    return rule.map_shape.channels * sum(count * rows * columns for count, (rows, columns) in sizes)
+
+
 def values_at(breaks: SegmentBreaks, tensor: TensorOnSegment, map_shape: MapShape, shape: tuple[int, ...]) -> Tensor:
-    """Values (n, *shape) of a tensor at the breaks of a segment.
+    """Values (n, *shape) of a tensor at the breaks of a segment, and at the ends of the line if the segment has them.
 
     They are sums from the start of the segment. Their drift at its stop is distributed linearly.
     """
     flat = tensor.ends.flatten(1)
-    jumps = flat.new_zeros(len(breaks.crossing_alphas), flat.shape[1])
+    first, count = int(breaks.start == 0.0), len(breaks.alphas)
+    out = flat.new_empty(first + count + int(breaks.stop == 1.0), *map_shape)
+    ends = tensor.ends.reshape(2, *map_shape)
+    out[:first], out[first + count :] = ends[:1], ends[1:]
     position = torch.empty_like(breaks.order)
     position[breaks.order] = torch.arange(len(position), device=position.device)
     counts = [len(alphas) for alphas in breaks.break_alphas.values()]
     position_by_node = dict(zip(breaks.break_alphas, position.split(counts), strict=True))
-    for sources, group in tensor.groups.items():
-        whole = as_whole_maps(group, map_shape).jump.to(flat.dtype).permute(0, 3, 1, 2)
-        jumps[torch.cat([position_by_node[source.node] for source in sources])] = whole.reshape(len(whole), -1)
-    slopes = cumulative_sum(torch.cat([tensor.slope.flatten(1), jumps])[None])[0]
+    groups = [
+        (torch.cat([position_by_node[source.node] for source in sources]), as_patch_group(group, map_shape))
+        for sources, group in tensor.groups.items()
+    ]
+    slope = tensor.slope.reshape(1, *map_shape)
+    for channels, rows in _map_blocks(map_shape, len(breaks.crossing_alphas), flat.device):
+        block = (slice(None), channels, rows)
+        jumps = flat.new_zeros(len(breaks.crossing_alphas), *slope[block].shape[1:])
+        for index, patches in groups:
+            jumps[index] = _crop_rows(patches, channels, rows, map_shape).to(flat.dtype)
+        out[first : first + count][block] = _sum_jumps(breaks, ends[block], slope[block], jumps)
+    return out.view(len(out), *shape)
+
+
+def _map_blocks(map_shape: MapShape, count: int, device: torch.device) -> Iterator[tuple[slice, slice]]:
+    """Ranges of channels and rows whose values at ``count`` crossings are computed at a time."""
+    max_elements = max(1, BLOCK_NUMBERS.get(device.type, 1 << 18) // (count + 1))
+    channel_step = min(map_shape.channels, max(1, max_elements // map_shape.columns))
+    row_step = max(1, max_elements // (map_shape.columns * channel_step))
+    for channel in range(0, map_shape.channels, channel_step):
+        for row in range(0, map_shape.rows, row_step):
+            check_deadline()
+            yield slice(channel, channel + channel_step), slice(row, min(row + row_step, map_shape.rows))
+
+
+def _crop_rows(patches: PatchGroup, channels: slice, rows: slice, map_shape: MapShape) -> Tensor:
+    """The jumps of patches in some channels and rows of the map, (n, channels, rows, columns)."""
+    some = PatchGroup(patches.corner, patches.jump[..., channels])
+    if is_whole(patches, map_shape):
+        return some.jump[:, rows].permute(0, 3, 1, 2)
+    corner = torch.zeros_like(patches.corner)
+    corner[:, 0] = rows.start
+    return crop(some, corner, (rows.stop - rows.start, map_shape.columns)).permute(0, 3, 1, 2)
+
+
+def _sum_jumps(
+    breaks: SegmentBreaks,
+    ends: Tensor,  # (2, ...)
+    slope: Tensor,  # (1, ...) at the start
+    jumps: Tensor,  # (m, ...) of the slope at the crossings
+) -> Tensor:
+    """Values (n, ...) at the breaks of a segment."""
+    shape, flat = ends.shape[1:], ends.flatten(1)
+    slopes = cumulative_sum(torch.cat([slope.flatten(1), jumps.flatten(1)])[None])[0]
     edges = torch.cat([flat.new_tensor([breaks.start]), breaks.crossing_alphas, flat.new_tensor([breaks.stop])])
     values = cumulative_sum(slopes.mul((edges[1:] - edges[:-1])[:, None])[None])[0] + flat[0]
     drift = flat[1] - values[-1]

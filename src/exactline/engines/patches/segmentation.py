@@ -10,12 +10,14 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
+from math import prod
 from typing import NamedTuple
 
 import numpy as np
 import torch
 
 from ...arrays import Floats
+from ...budget import DEFAULT_MEMORY, block_bytes, check_deadline, seconds_left
 from ...lines import Lines
 from ...network.graph import Network
 from ...numerics.plan import BYTES_PER_NUMBER, sweep_plan
@@ -24,13 +26,15 @@ from ..dense.points import to_device
 from ..dense.sweep import SweepLimits
 from .error_oracle import ErrorOracle
 from .plan import PatchPlan
-from .segment import Segment, SegmentBreaks, SegmentTooLarge
-from .timeline import NeedsDenseFallback
+from .segment import Segment, SegmentBreaks
+from .timeline import NeedsDenseFallback, SegmentTooLarge
 
 FIRST_FORECAST_POINTS = 5  # points per line that forecast whether one segment is enough
 FORECAST_POINTS = 33  # points per line whose activation patterns forecast the number of breaks
 FORECAST_ROUNDS = 4  # times that intervals with many breaks are refined
 FORECAST_REFINEMENTS = 3  # intervals refined per round
+FORECAST_DIVISOR = 3  # the points of a forecast may take one part in so many of the memory
+MIN_TIME_PER_FORECAST = 4.0  # times the seconds of a forecast that must be left before a deadline
 FORECAST_MARGIN = 1.1  # breaks per forecast break; room for units that cross a knot and return. Empirical
 MIN_FORECAST = 1e-3  # breaks per interval, where none is forecast
 MAX_RETRIES = 12  # failed attempts, plus two per swept segment, before the rest of a line is swept densely
@@ -43,10 +47,12 @@ LAST_SEGMENT_MARGIN = 1.25  # breaks forecast for the segment in which max_break
 MAX_LAST_SEGMENT_SHARE = 0.8  # of a segment: where more is wanted, it is not shortened
 DEADLINE_BREAKS = 512  # target breaks per segment if there is a deadline
 MAX_SEGMENT_BREAKS = {"cpu": 3000, "cuda": 60000}  # by device: target breaks per segment if memory allows
-MIN_SEGMENT_BREAKS = 256  # breaks that a segment may have, whatever the memory budget
+MIN_SEGMENT_BREAKS = 256  # breaks that a segment may have if they fit the default memory, whatever the memory budget
 MIN_TARGET_BREAKS = 16  # target breaks per segment, whatever the memory budget
 MIN_SEGMENT_WIDTH = 2.0**-40  # in alpha: shorter segments are not cut because of memory
-COPIES_PER_NODE = 3  # of the patches, held in memory while a breaking node is evaluated
+COPIES_PER_NODE = 5  # of all live patches, held in memory while a node is evaluated
+VALUES_DIVISOR = 8  # the values of a segment's breaks may take one part in so many of the memory
+MIN_VALUE_BREAKS = 16  # breaks that a segment may have, however large their values are
 
 
 class SegmentSpan(NamedTuple):
@@ -78,6 +84,7 @@ class Segmentation:
         limits: When to stop; ``max_points`` bounds the dense parts.
         memory: Memory budget in bytes.
         counts: Counts the segments.
+        values: Whether the values of the outputs are wanted.
     """
 
     def __init__(
@@ -90,11 +97,16 @@ class Segmentation:
         limits: SweepLimits,
         memory: int,
         counts: SegmentCounts,
+        values: bool = False,
     ) -> None:
         self.network, self.plan, self.lines, self.line = network, plan, lines, line
         self.limits, self.counts = limits, counts
         self.errors = ErrorOracle.sample(network, lines, line, plan.first_dense_node)
-        self.max_numbers = max(memory / BYTES_PER_NUMBER / COPIES_PER_NODE, MIN_SEGMENT_BREAKS * plan.numbers_per_break)
+        smallest = min(MIN_SEGMENT_BREAKS * plan.numbers_per_break, _max_numbers(DEFAULT_MEMORY))
+        self.max_numbers = max(_max_numbers(memory), smallest)
+        value_numbers = sum(prod(network.nodes[i].shape) for i in network.outputs) if values else 0
+        value_breaks = max(memory, DEFAULT_MEMORY) // VALUES_DIVISOR // BYTES_PER_NUMBER // max(1, value_numbers)
+        self.max_breaks = max(value_breaks, MIN_VALUE_BREAKS)
         self.target_breaks = self._target_breaks()
 
     def _target_breaks(self) -> int:
@@ -103,6 +115,7 @@ class Segmentation:
         target = min(
             MAX_SEGMENT_BREAKS.get(self.network.device.type, 3000),
             max(MIN_TARGET_BREAKS, int(self.max_numbers / max(plan.numbers_per_break, 1.0) / 2)),
+            max(MIN_TARGET_BREAKS, self.max_breaks // 2),
         )
         if plan.first_dense_node < len(self.network.nodes):
             target = min(target, max(MIN_TARGET_BREAKS, limits.max_points // 2))
@@ -115,7 +128,9 @@ class Segmentation:
     ) -> Iterator[tuple[Segment, SegmentBreaks | None]]:
         """Sweep and yield all segments in order; the breaks are None where the dense engine must sweep."""
         pacing = _DeadlinePacing(self.limits)
-        pending, density = self._forecast()[::-1], 0.0
+        pending, density = list[SegmentSpan](), 0.0
+        with self.limits.enforced():
+            pending = self._forecast()[::-1]
         while pending and not self.limits.should_stop():
             span = self._shorten_to_limit(pacing.next(pending), pending, density)
             segment = Segment(
@@ -125,13 +140,17 @@ class Segmentation:
                 span.start,
                 span.stop,
                 max_numbers=self.max_numbers,
+                max_breaks=self.max_breaks,
                 float32_plan=float32_plan,
                 records_patterns=records_patterns,
             )
+            breaks = None
             try:
-                if span.depth > MAX_CUT_DEPTH:
-                    self.errors.require_clear_at(span.stop)
-                breaks = segment.run() if span.depth <= MAX_CUT_DEPTH else None
+                with self.limits.enforced():
+                    if span.depth > MAX_CUT_DEPTH:
+                        self.errors.require_clear_at(span.stop)
+                    else:
+                        breaks = segment.run()
             except (SegmentTooLarge, torch.cuda.OutOfMemoryError) as problem:
                 if not isinstance(problem, SegmentTooLarge):
                     torch.cuda.empty_cache()
@@ -142,10 +161,14 @@ class Segmentation:
                 self.counts.retried += 1
                 pending = self._retry(pending, span, undecided)
                 continue
+            if self.limits.stopped:
+                return
             self.counts.patches += breaks is not None
             self.counts.dense += breaks is None
             breaks_before = self.counts.breaks
-            yield segment, breaks
+            swept = [(segment, breaks)]
+            del segment, breaks  # nothing here may hold the patches while the caller continues
+            yield swept.pop()
             density = (self.counts.breaks - breaks_before) / (span.stop - span.start)
 
     def has_enough_breaks(self) -> bool:
@@ -221,6 +244,11 @@ class _DeadlinePacing:
         return SegmentSpan(start, stop, depth)
 
 
+def _max_numbers(memory: int) -> float:
+    """How many numbers the patches at one node may hold."""
+    return memory / BYTES_PER_NUMBER / COPIES_PER_NODE
+
+
 def _cut_in_half(span: SegmentSpan) -> list[SegmentSpan]:
     """Both halves of a segment, the first one last; a very short segment is left to the dense engine."""
     start, stop, depth = span
@@ -248,15 +276,22 @@ def forecast_segments(
     The forecast counts the units whose activation differs between neighbouring sample points. Beyond the first
     ``max_breaks`` breaks it is coarse.
     """
-    first_counts = _forecast_breaks(network, lines, line, np.linspace(0, 1, FIRST_FORECAST_POINTS))
-    if first_counts.sum() * FORECAST_MARGIN <= target_breaks / 2:
-        return [SegmentSpan(0.0, 1.0)]
-    alphas = np.linspace(0, 1, FORECAST_POINTS)
+    began, alphas = time.monotonic(), np.linspace(0, 1, FIRST_FORECAST_POINTS)
     counts = _forecast_breaks(network, lines, line, alphas)
+    if counts.sum() * FORECAST_MARGIN <= target_breaks / 2:
+        return [SegmentSpan(0.0, 1.0)]
+    seconds_per_point = (time.monotonic() - began) / FIRST_FORECAST_POINTS
+
+    def is_time_for(points: int) -> bool:
+        return points * seconds_per_point * MIN_TIME_PER_FORECAST <= seconds_left()
+
+    if is_time_for(FORECAST_POINTS):
+        alphas = np.linspace(0, 1, FORECAST_POINTS)
+        counts = _forecast_breaks(network, lines, line, alphas)
     for _ in range(FORECAST_ROUNDS):
         is_wanted = True if max_breaks is None else counts.cumsum() - counts <= max_breaks
         crowded = np.flatnonzero((counts > 2 * target_breaks) & is_wanted)[:FORECAST_REFINEMENTS]
-        if not len(crowded):
+        if not len(crowded) or not is_time_for(len(crowded) * FORECAST_POINTS // 2):
             break
         for k in crowded[::-1]:
             inner = np.linspace(alphas[k], alphas[k + 1], FORECAST_POINTS // 2)
@@ -282,7 +317,8 @@ def _forecast_breaks(network: Network, lines: Lines, line: int, alphas: Floats) 
 def _count_changes(network: Network, lines: Lines, line: int, alphas: Floats) -> Floats:
     """(n - 1,) units whose activation differs between neighbouring alphas, in halves if memory is short."""
     try:
-        return _compare_patterns(network, lines, line, alphas)
+        if len(alphas) <= _points_per_forecast(network):
+            return _compare_patterns(network, lines, line, alphas)
     except torch.cuda.OutOfMemoryError:
         if len(alphas) < 3:
             raise
@@ -290,6 +326,14 @@ def _count_changes(network: Network, lines: Lines, line: int, alphas: Floats) ->
     middle = len(alphas) // 2
     halves = alphas[: middle + 1], alphas[middle:]
     return np.concatenate([_count_changes(network, lines, line, half) for half in halves])
+
+
+def _points_per_forecast(network: Network) -> int:
+    """How many points are evaluated together, at least two."""
+    if network.device.type == "cuda":
+        return FORECAST_POINTS
+    bytes_per_point = 2 * sweep_plan(network).bytes_live  # values, and activation patterns
+    return max(2, block_bytes(FORECAST_DIVISOR) // max(1, bytes_per_point))
 
 
 def _compare_patterns(network: Network, lines: Lines, line: int, alphas: Floats) -> Floats:
@@ -302,6 +346,7 @@ def _compare_patterns(network: Network, lines: Lines, line: int, alphas: Floats)
     for i, node in enumerate(network.nodes):
         if i not in last_use or i in live:
             continue
+        check_deadline()
         inputs = [live[j] for j in node.inputs]
         live[i] = node.op.evaluate(*inputs)
         if isinstance(node.op, Breaking):

@@ -44,8 +44,13 @@ def sweep_patches(
     plan = patch_plan(network)
     float32_plan = plan if float32_network is None else patch_plan(float32_network)
     for line in range(len(lines)):
-        segmentation = Segmentation(network, plan, lines, line, limits=limits, memory=memory, counts=counts)
-        yield from _sweep_line(segmentation, values, float32_plan)
+        segmentation = None
+        with limits.enforced():
+            segmentation = Segmentation(
+                network, plan, lines, line, limits=limits, memory=memory, counts=counts, values=values
+            )
+        if segmentation is not None:
+            yield from _sweep_line(segmentation, values, float32_plan)
         if limits.stopped:
             return
 
@@ -55,19 +60,24 @@ def _sweep_line(segmentation: Segmentation, values: bool, float32_plan: PatchPla
     limits = segmentation.limits
     held: SweepPart | None = None
     for segment, breaks in segmentation.segments(float32_plan):
+        parts: Iterator[SweepPart] = iter(())
         if breaks is None:
             parts = _sweep_densely(segmentation, segment.start, segment.stop)
         elif segmentation.plan.first_dense_node < len(segmentation.network.nodes):
             parts = _continue_densely(segmentation, breaks)
         else:
-            parts = iter([_make_part(segmentation, breaks, values)])
+            with limits.enforced():
+                parts = iter([_make_part(segmentation, breaks, values)])
+        del segment, breaks  # they hold the patches
         for part in parts:
             segmentation.counts.breaks += int((part.origins[:, 0] >= 0).sum())
             held = yield from _hold_back(held, part)
         if held is not None and segmentation.has_enough_breaks():
             yield held
             held = None
-    if held is not None and not limits.stopped:
+    if held is not None and limits.stopped:
+        held = held.head(len(held.alphas) - 1)  # what the last break counts is not final
+    if held is not None and len(held.alphas):
         yield held
 
 
@@ -107,11 +117,10 @@ def _make_part(segmentation: Segmentation, breaks: SegmentBreaks, keep_values: b
     """The finished part of a segment, with the ends of the line if it has them."""
     network, map_shapes = segmentation.network, segmentation.plan.map_shapes
     has_start, has_end = int(breaks.start == 0.0), int(breaks.stop == 1.0)
-    values: list[Tensor] = []
-    for i in network.outputs if keep_values else ():
-        tensor = breaks.tensors[i]
-        inner = values_at(breaks, tensor, map_shapes[i], network.nodes[i].shape)
-        values.append(torch.cat([tensor.ends[:has_start], inner, tensor.ends[1 : 1 + has_end]]))
+    values = [
+        values_at(breaks, breaks.tensors[i], map_shapes[i], network.nodes[i].shape)
+        for i in (network.outputs if keep_values else ())
+    ]
     alphas = torch.cat([breaks.alphas.new_zeros(has_start), breaks.alphas, breaks.alphas.new_ones(has_end)])
     origins = torch.stack([breaks.node, breaks.unit, breaks.count], 1)
     no_origin = origins.new_tensor([[-1, 0, 0]])
@@ -130,11 +139,23 @@ def _continue_densely(segmentation: Segmentation, breaks: SegmentBreaks) -> Iter
     table.node[inner], table.unit[inner] = breaks.node.cpu().numpy(), breaks.unit.cpu().numpy()
     table.count[inner] = breaks.count.cpu().numpy()
     device = lines.starts[0].device
-    points, _ = lines.at(to_device(device, table.line), to_device(device, alphas))
-    live = network.evaluate(points, list(breaks.tensors))  # evaluated again: cumulative sums are less accurate
-    state = SweepState(lines, segmentation.plan.first_dense_node, table, live, input_magnitudes(live))
-    state.filter = replace(segmentation.errors.filter)
-    yield from sweep_from(network, state, segmentation.limits)
+    wanted = list(breaks.tensors)
+    del breaks  # it holds the patches
+    live: dict[int, Tensor] = {}
+    first, limits = 0, segmentation.limits
+    while first < len(table.alpha) - 1 and not limits.stopped:
+        stop = min(first + max(limits.max_points, 2), len(table.alpha))
+        with limits.enforced():
+            some = table.rows(first, stop)
+            points, _ = lines.at(to_device(device, some.line), to_device(device, some.alpha))
+            live = network.evaluate(points, wanted)  # evaluated again: cumulative sums are less accurate
+        if limits.stopped:
+            return
+        state = SweepState(lines, segmentation.plan.first_dense_node, some, live, input_magnitudes(live))
+        state.continues, state.shared_crossings = first > 0, int(some.count[0]) if first > 0 else 0
+        state.filter = replace(segmentation.errors.filter)
+        yield from sweep_from(network, state, limits)
+        first = stop - 1
 
 
 def _sweep_densely(segmentation: Segmentation, start: float, stop: float) -> Iterator[SweepPart]:

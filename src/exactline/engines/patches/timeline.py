@@ -10,6 +10,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from ...budget import check_deadline
 from .patch import Groups, MapShape, Sources
 
 BLOCK_NUMBERS = {"cpu": 1 << 18, "cuda": 1 << 27}  # by device: numbers in a block; on a CPU they stay in its cache
@@ -34,6 +35,10 @@ class BreakAlphas(dict[int, Tensor]):
 
 class ValueOverflow(Exception):
     """A value overflows or is not a number."""
+
+
+class SegmentTooLarge(Exception):
+    """A segment needs more numbers than the memory budget allows."""
 
 
 class NeedsDenseFallback(Exception):
@@ -61,6 +66,7 @@ class NodeInput:
     min_difference: Tensor  # (pixels, channels) values closer to each other than the sum of theirs count as equal
     max_drift: float  # how far cumulative sums may be from the values at the stop
     refine: RefineDifferences
+    max_numbers: float  # numbers of a block above which `SegmentTooLarge` is raised
     records_patterns: bool  # whether the activation pattern is recorded; a unit that stays on a knot then has none
     end_bounds: Callable[[], tuple[Tensor, Tensor]]  # error bounds (pixels, channels) at both ends of the line
 
@@ -161,6 +167,7 @@ class Timeline:
         max_numbers = BLOCK_NUMBERS.get(self.device.type, 1 << 18)
         at = 0
         while at < len(depths):
+            check_deadline()
             depth = depths[at]
             stop = at + max(1, max_numbers // ((depth + 2) * width))
             if depth > MIN_UNEVEN_DEPTH:  # pixels with far fewer entries go to another block: padding costs time too

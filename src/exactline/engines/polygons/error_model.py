@@ -9,11 +9,10 @@ from torch import Tensor
 from ...arrays import Floats, Ints
 from ...network.graph import Network
 from ...numerics.plan import sweep_plan
-from ...numerics.point_errors import estimate_errors
+from ...numerics.point_errors import estimate_errors, points_per_estimate
 from ...numerics.static_filter import StaticFilter, sample_errors
 from ...ops.base import Breaking
-from ...tolerances import ALPHA_RESOLUTION, CORNER_RESOLUTION, ERROR_SAMPLES, SAMPLE_POINTS
-from ..dense.error_model import MAX_ERROR_BYTES
+from ...tolerances import ALPHA_RESOLUTION, CORNER_RESOLUTION, SAMPLE_POINTS
 from ..dense.points import PointTable, to_device
 from .separators import Separator, operator_separators
 from .state import MeshState, PlaneFrame
@@ -45,7 +44,7 @@ def node_separators(network: Network, node: int) -> tuple[Separator, ...]:
 def separator_errors(network: Network, state: MeshState, node: int, separator: Separator, corners: Ints) -> Tensor:
     """Error bounds (corners, m) of a separator's differences at some corners, on the CPU."""
     source = network.nodes[node].inputs[0]
-    step = max(1, MAX_ERROR_BYTES // ((ERROR_SAMPLES + 2) * sweep_plan(network).bytes_live))
+    step = points_per_estimate(network)
     parts = []
     for at in range(0, max(len(corners), 1), step):
         points, point_errors = state.frame.points(state.corners.weights[corners[at : at + step]])

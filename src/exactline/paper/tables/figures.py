@@ -10,10 +10,10 @@ from torch import Tensor
 
 from ...api import restrict, restrict_many
 from ...arrays import Floats
+from ...budget import DEFAULT_MEMORY
 from ...decide.intervals import ManyDecisions
 from ...engines.dense.piece_gradients import piece_gradients
 from ...fp_context import full_precision
-from ...options import MAX_CPU_BYTES
 from ...results.restriction import Restriction
 from ..published import NetworkSuite, load_digits_suite, load_linearity_suites
 from .linearity import LinearityStudy, compute_lengths, compute_lines
@@ -68,7 +68,7 @@ def _compute_fans(suite: NetworkSuite, image: int) -> list[LineFan]:
     fans: list[LineFan] = []
     for named in suite.networks:
         starts, ends = compute_lines(suite.images, named.network, image)
-        lines = restrict_many(named.network, starts, ends, memory=MAX_CPU_BYTES)
+        lines = restrict_many(named.network, starts, ends, memory=DEFAULT_MEMORY)
         fans.append(
             LineFan(
                 images=suite.name,
@@ -89,7 +89,7 @@ def compute_fade_in(data: Path | None, image: int = 0) -> FadeIn:
     """Fade a digit in from black in the normal network: the paper's for MNIST, or the bundled one."""
     suite = load_digits_suite() if data is None else load_linearity_suites(data)[0]
     named, label, point = suite.networks[0], suite.images.labels[image], suite.images.point(image)
-    line = restrict(named.network, torch.zeros_like(point), point, memory=MAX_CPU_BYTES)
+    line = restrict(named.network, torch.zeros_like(point), point, memory=DEFAULT_MEMORY)
     with full_precision():
         (gradients,) = piece_gradients(named.network, line.lines, line.alphas, named.network.outputs[0], label)
     attribution = point * torch.tensordot(line.alphas.diff(), gradients, 1)

@@ -15,8 +15,8 @@ import numpy as np
 from ...api import restrict
 from ...arrays import Floats
 from ...attr.sampling_rules import PieceGradients
+from ...budget import DEFAULT_MEMORY
 from ...errors import ArgumentError
-from ...options import MAX_CPU_BYTES
 from ..cache import ResultCache, measure_seconds
 from ..published import NamedNetwork, NetworkSuite, PixelImages, load_ig_suite
 from ..record import StudyProgress
@@ -202,7 +202,7 @@ def _load_or_compute(images: PixelImages, named: NamedNetwork, index: int, cache
 def _compute(images: PixelImages, named: NamedNetwork, index: int) -> dict[str, Any]:
     """Compute the cached result of one image."""
     point = images.point(index)
-    line = restrict(named.network, point * 0, point, memory=MAX_CPU_BYTES, values=False)
+    line = restrict(named.network, point * 0, point, memory=DEFAULT_MEMORY, values=False)
     pieces = CachedPieces(line, PieceGradients.of(line, images.labels[index]).rates)
     m_tilde, m_tilde_error = pieces.find_complete_count() or (None, None)
     samples: dict[str, int | None] = {}

@@ -16,10 +16,10 @@ from torch import Tensor
 
 from ...api import restrict_many
 from ...arrays import Floats
+from ...budget import DEFAULT_MEMORY
 from ...engines.dense.piece_gradients import piece_gradients
 from ...fp_context import full_precision
 from ...network import Network
-from ...options import MAX_CPU_BYTES
 from ...results.restriction import Restriction
 from ..cache import ResultCache, measure_seconds
 from ..published import NamedNetwork, NetworkSuite, PixelImages, load_linearity_suites
@@ -254,7 +254,7 @@ def _compute(images: PixelImages, network: Network, index: int) -> dict[str, Any
     if predicted != label:
         return {"predicted": predicted}
     starts, ends = compute_lines(images, network, index)
-    lines = restrict_many(network, starts, ends, memory=MAX_CPU_BYTES)
+    lines = restrict_many(network, starts, ends, memory=DEFAULT_MEMORY)
     tangent_error, float32_tangent_error = compute_tangent_errors(network, lines[0], select_fgsm_target(label, network))
     scores = lines[0].values
     return {
@@ -279,7 +279,7 @@ def _count_float32_breaks(images: PixelImages, network: Network, index: int) -> 
     """Count the breaks of an image's lines in float32, by exactline's sweep and by a naive one."""
     starts, ends = compute_lines(images, network, index)
     pieces = restrict_many(
-        network, starts, ends, memory=MAX_CPU_BYTES, dtype=torch.float32, values=False, engine="dense"
+        network, starts, ends, memory=DEFAULT_MEMORY, dtype=torch.float32, values=False, engine="dense"
     ).pieces.tolist()
     pairs = zip(map(torch.from_numpy, starts), map(torch.from_numpy, ends), strict=True)
     return {
