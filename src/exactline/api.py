@@ -251,9 +251,15 @@ def _prepare(model: Any, lines: Lines, options: RestrictOptions) -> tuple[Networ
         check_shapes(lines, [network.nodes[i].shape for i in network.inputs])
         swept = _move(network, model, points, options)
     limits = _limits(swept, options)
-    choice = EngineChoice(swept, options.engine, limits, options.memory_budget, options.values)
-    if options.memory is not None:
-        choice.require_memory()
+    choice = EngineChoice(
+        swept,
+        options.engine,
+        limits,
+        options.memory_budget,
+        values=options.values,
+        is_memory_given=options.memory is not None,
+    )
+    choice.require_memory()
     return network, choice, lines
 
 

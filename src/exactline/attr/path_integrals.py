@@ -84,7 +84,11 @@ def path_integral(
     cotangent: Cotangent = kind(network, output, targets)
     memory = free_memory(network.device) if memory is None else memory
     limits = SweepLimits(sweep_plan(network).max_points(memory // BACKWARD_MEMORY_DIVISOR), memory=memory)
-    if not hooks and kind is OutputCotangent and EngineChoice(network, engine, limits, memory, False).uses_patches:
+    if (
+        not hooks
+        and kind is OutputCotangent
+        and EngineChoice(network, engine, limits, memory, values=False).uses_patches
+    ):
         with full_precision():
             found = patch_integral(network, lines, targets, output, limits, memory, progress)
         if found is not None:

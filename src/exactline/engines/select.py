@@ -20,15 +20,35 @@ from .patches.sweep import sweep_patches
 MIN_PATCH_GAIN = {"cpu": 1.5, "cuda": 2.5}  # by device: the factor of work that patches must save at least
 MIN_POINT_WORK = 1e5  # multiplications per point: below, the dense engine is always fast enough
 NUMBERS_PER_UNIT = 4  # that the patch engine keeps for every unit along a line: bounds on its error
+MIN_SEGMENT_MEMORY_DIVISOR = 4  # segments have at least one part in so many of the memory, however large weights are
 SEGMENT_COPIES = 6  # of a point: both ends of a segment and the slope there, in two layouts
 MIN_LINE_WORK = {"cuda": 1e11}  # by device: multiplications per line below which patches cannot win
 
 
 class EngineChoice:
-    """The engine that runs, and why it was selected."""
+    """The engine that runs, and why it was selected.
 
-    def __init__(self, network: Network, engine: str, limits: SweepLimits, memory: int, values: bool) -> None:
+    Args:
+        network: The network.
+        engine: "dense", "patches" or "auto".
+        limits: When to stop.
+        memory: Memory budget in bytes.
+        values: Whether the values of the outputs are wanted.
+        is_memory_given: Whether the user has set the memory. Otherwise it is what makes sweeps fast, and no limit.
+    """
+
+    def __init__(
+        self,
+        network: Network,
+        engine: str,
+        limits: SweepLimits,
+        memory: int,
+        *,
+        values: bool,
+        is_memory_given: bool = False,
+    ) -> None:
         self.network, self.limits, self.memory, self.values = network, limits, memory, values
+        self.is_memory_given = is_memory_given
         self.counts = SegmentCounts()
         self.uses_patches, self.reason = self._select(engine)
 
@@ -44,7 +64,7 @@ class EngineChoice:
             device, 0.0
         ):
             return False, "a small network: points are cheap to evaluate"
-        if self._least_memory(patches=True) > max(self.memory, DEFAULT_MEMORY):
+        if self._exceeds_memory(patches=True):
             return False, "patches need more memory"
         if plan.gain < MIN_PATCH_GAIN.get(device, 1.5):
             return False, f"receptive fields are so large that patches save only a factor of {plan.gain:.2g}"
@@ -60,11 +80,14 @@ class EngineChoice:
             needed + NUMBERS_PER_UNIT * BYTES_PER_NUMBER * _count_units(self.network) + SEGMENT_COPIES * plan.bytes_live
         )
 
+    def _exceeds_memory(self, patches: bool) -> bool:
+        """Whether an engine needs more memory than the user has allowed."""
+        return self.is_memory_given and self._least_memory(patches) > max(self.memory, DEFAULT_MEMORY)
+
     def require_memory(self) -> None:
         """Raise ArgumentError if the memory is too little for the engine."""
-        needed = self._least_memory(self.uses_patches)
-        if needed > max(self.memory, DEFAULT_MEMORY):
-            engine = "patch" if self.uses_patches else "dense"
+        if self._exceeds_memory(self.uses_patches):
+            needed, engine = self._least_memory(self.uses_patches), "patch" if self.uses_patches else "dense"
             raise ArgumentError(
                 f"The memory of {format_bytes(self.memory)} is too little for this network.",
                 where="argument memory",
@@ -80,11 +103,12 @@ class EngineChoice:
         """
         if not self.uses_patches:
             return sweep_lines(self.network, lines, self.limits)
+        kept = patch_plan(self.network).weight_bytes if self.is_memory_given else 0
         return sweep_patches(
             self.network,
             lines,
             self.limits,
-            memory=self.memory,
+            memory=max(self.memory - kept, self.memory // MIN_SEGMENT_MEMORY_DIVISOR),
             values=self.values,
             float32_network=float32_network,
             counts=self.counts,

@@ -11,6 +11,7 @@ import torch
 from ...network.graph import Network
 from ...numerics.plan import sweep_plan
 from ...ops.base import Affine, Breaking, Input
+from .convolve import ConvolutionRule
 from .patch import AffinePatchRule, MapShape, map_shape_of
 from .rules import activation_rule, affine_rule
 from .timeline import ActivationPatchRule
@@ -32,6 +33,7 @@ class PatchPlan:
     break_cost: float  # multiplications per break, averaged over the units it can originate from
     point_cost: float  # multiplications per point
     numbers_per_break: float  # at the widest node, averaged likewise
+    weight_bytes: int  # of the weights, which the rules keep in an order of their own
 
     @property
     def gain(self) -> float:
@@ -79,6 +81,7 @@ def _make_plan(network: Network) -> PatchPlan:
         break_cost=break_cost,
         point_cost=_point_cost(network, affine_rules, map_shapes, first_dense_node),
         numbers_per_break=numbers_per_break,
+        weight_bytes=sum(rule.weight.nbytes for rule in affine_rules.values() if isinstance(rule, ConvolutionRule)),
     )
 
 
