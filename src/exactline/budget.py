@@ -12,7 +12,8 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 
-DEFAULT_MEMORY = 256 << 20  # bytes of a working set on a CPU; a larger one makes no sweep faster
+DEFAULT_MEMORY = 512 << 20  # bytes of a working set on a CPU; a larger one makes no sweep much faster
+MIN_MEMORY = 256 << 20  # bytes: smaller budgets may be exceeded up to here where a network needs as much
 BLOCK_DIVISOR = 16  # one block of temporary numbers may take one part in so many of the memory
 MIN_BLOCK_BYTES = 1 << 20  # bytes of a block, however little memory there is
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import prod
 
-from ..budget import DEFAULT_MEMORY
+from ..budget import MIN_MEMORY
 from ..errors import ArgumentError
 from ..humanize import format_bytes
 from ..lines import Lines
@@ -82,7 +82,7 @@ class EngineChoice:
 
     def _exceeds_memory(self, patches: bool) -> bool:
         """Whether an engine needs more memory than the user has allowed."""
-        return self.is_memory_given and self._least_memory(patches) > max(self.memory, DEFAULT_MEMORY)
+        return self.is_memory_given and self._least_memory(patches) > max(self.memory, MIN_MEMORY)
 
     def require_memory(self) -> None:
         """Raise ArgumentError if the memory is too little for the engine."""

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 
 from ...arrays import Floats
-from ...budget import DEFAULT_MEMORY, block_bytes, check_deadline, seconds_left
+from ...budget import MIN_MEMORY, block_bytes, check_deadline, seconds_left
 from ...lines import Lines
 from ...network.graph import Network
 from ...numerics.plan import BYTES_PER_NUMBER, sweep_plan
@@ -47,7 +47,7 @@ LAST_SEGMENT_MARGIN = 1.25  # breaks forecast for the segment in which max_break
 MAX_LAST_SEGMENT_SHARE = 0.8  # of a segment: where more is wanted, it is not shortened
 DEADLINE_BREAKS = 512  # target breaks per segment if there is a deadline
 MAX_SEGMENT_BREAKS = {"cpu": 3000, "cuda": 60000}  # by device: target breaks per segment if memory allows
-MIN_SEGMENT_BREAKS = 256  # breaks that a segment may have if a quarter of the default memory holds them
+MIN_SEGMENT_BREAKS = 256  # breaks that a segment may have if a quarter of MIN_MEMORY holds them
 MIN_TARGET_BREAKS = 16  # target breaks per segment, whatever the memory budget
 MIN_SEGMENT_WIDTH = 2.0**-40  # in alpha: shorter segments are not cut because of memory
 COPIES_PER_NODE = 5  # of all live patches, held in memory while a node is evaluated
@@ -102,10 +102,10 @@ class Segmentation:
         self.network, self.plan, self.lines, self.line = network, plan, lines, line
         self.limits, self.counts = limits, counts
         self.errors = ErrorOracle.sample(network, lines, line, plan.first_dense_node)
-        smallest = min(MIN_SEGMENT_BREAKS * plan.numbers_per_break, _max_numbers(DEFAULT_MEMORY // 4))
+        smallest = min(MIN_SEGMENT_BREAKS * plan.numbers_per_break, _max_numbers(MIN_MEMORY // 4))
         self.max_numbers = max(_max_numbers(memory), smallest)
         value_numbers = sum(prod(network.nodes[i].shape) for i in network.outputs) if values else 0
-        value_breaks = max(memory, DEFAULT_MEMORY) // VALUES_DIVISOR // BYTES_PER_NUMBER // max(1, value_numbers)
+        value_breaks = max(memory, MIN_MEMORY) // VALUES_DIVISOR // BYTES_PER_NUMBER // max(1, value_numbers)
         self.max_breaks = max(value_breaks, MIN_VALUE_BREAKS)
         self.target_breaks = self._target_breaks()
 
