@@ -20,6 +20,7 @@ class Prefix:
 
     network: Network | None  # None if no unit of that part can break
     is_whole: bool  # whether the model is piecewise linear and has no smooth tail
+    has_tail: bool = False  # whether all but a smooth last operator is piecewise linear
 
 
 def read_prefix(program: ExportedProgram) -> Prefix:
@@ -36,7 +37,8 @@ def read_prefix(program: ExportedProgram) -> Prefix:
     except UnsupportedError:
         inputs = len(program.graph_signature.user_inputs)
         return Prefix(select_prefix(reader.graph.nodes, inputs), is_whole=False)
-    return Prefix(simplify_network(network), is_whole=not any(network.tails))
+    has_tail = any(network.tails)
+    return Prefix(simplify_network(network), is_whole=not has_tail, has_tail=has_tail)
 
 
 def select_prefix(nodes: Sequence[Node], inputs: int) -> Network | None:

@@ -36,7 +36,7 @@ class Approximation:
 
     >>> import exactline as xl
     >>> curve = xl.approximate(torch.nn.Tanh(), [-1.0], [2.0], tol=1e-9)
-    >>> curve.status, curve.error < 1e-9, abs(float(curve.at(0.5)) - np.tanh(0.5)) < curve.error
+    >>> curve.status, curve.error < 1e-9, abs(float(curve.at(0.5)[0]) - np.tanh(0.5)) < curve.error
     ('estimated', True, True)
     """
 
@@ -177,7 +177,7 @@ class Approximation:
         >>> import exactline as xl
         >>> found = xl.approximate(torch.nn.GELU(), [-3.0], [1.0]).extrema(0)
         >>> round(found.minimum, 6), round(found.argmin, 4)
-        (-0.169971, 0.562)
+        (-0.169971, 0.5621)
         """
         return find_curve_extrema(self, weights, output)
 

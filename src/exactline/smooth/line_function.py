@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,81 @@ BYTES_PER_NUMBER = 8
 MAX_BATCH_POINTS = 4096  # evaluated together, however little memory they need
 
 
+@dataclass(frozen=True)
+class Inspection:
+    """What is learnt of a model before its first piece, from evaluations of two and of three points."""
+
+    shapes: tuple[tuple[int, ...], ...]  # of each output for one point
+    batch_dims: tuple[int | None, ...]  # for each call of an operator with kinks, the dimension that counts points
+    bytes_per_point: int  # in the results of all operators
+
+    @property
+    def has_kinks(self) -> bool:
+        """Whether an operator that depends on the input has kinks."""
+        return any(d is not None for d in self.batch_dims)
+
+    def batch_points(self, memory: int) -> int:
+        """The number of points that are evaluated together within some bytes."""
+        return int(np.clip(memory // self.bytes_per_point, 1, MAX_BATCH_POINTS))
+
+
+def inspect_model(model: SmoothModel, lines: Lines) -> Inspection:
+    """Check that a model is one function of each point by itself, and learn which operators have kinks.
+
+    Raises CaptureError for a model that is not a function of its input, UnsupportedError for one with jumps.
+    """
+    alphas = torch.tensor(INSPECTED_ALPHAS, dtype=torch.float64)
+    traces: list[OperatorTrace] = []
+    values: list[Floats] = []
+    outputs: tuple[Tensor, ...] = ()
+    for count in (2, 3, 3):
+        recorder, points = TraceRecorder(), lines.at_alphas(alphas[:count])[0]
+        with full_precision(), recorder:
+            outputs = model.evaluate(points)
+        traces.append(recorder.trace)
+        values.append(_flatten_rows(outputs))
+    two, three = traces[0], traces[1]
+    if two.random:
+        raise CaptureError(
+            "The model draws random numbers, so it is not a function of its input.",
+            where=two.random[0],
+            hint="Call model.eval(), and keep random numbers out of forward.",
+        )
+    for (node, a), (_, b) in zip(two.jumps, three.jumps, strict=False):
+        if batch_dim(a, b) is not None:
+            raise UnsupportedError(
+                "An operator jumps, so no polynomial follows it.",
+                nodes=(f"{node} is discontinuous",),
+                where=f"{node} is discontinuous",
+                hint="Replace it by a continuous operator.",
+            )
+    _check_repeatable(values)
+    return Inspection(
+        shapes=tuple(tuple(o.shape[1:]) for o in outputs),
+        batch_dims=tuple(find_batch_dims(two, three)),
+        bytes_per_point=max(three.elements - two.elements, 1) * BYTES_PER_NUMBER,
+    )
+
+
+def _check_repeatable(values: list[Floats]) -> None:
+    two, three, again = values
+    if not all(np.isfinite(v).all() for v in values):
+        return  # reported with its position by `LineFunction.values`
+    scale = np.abs(three).max(initial=0.0)
+    if np.abs(three - again).max(initial=0.0) > REPEAT_TOLERANCE * scale:
+        raise CaptureError(
+            "The model returns different values for the same input.",
+            where="forward",
+            hint="Call model.eval(), and keep state and random numbers out of forward.",
+        )
+    if np.abs(three[:2] - two).max(initial=0.0) > REPEAT_TOLERANCE * scale:
+        raise CaptureError(
+            "The model mixes the points of a batch: the value of a point depends on the others.",
+            where="forward",
+            hint="Compute each point of a batch independently of the others.",
+        )
+
+
 class LineFunction:
     """The outputs of a model along a line, (n, outputs) at n alphas, all output tensors flattened into one row.
 
@@ -33,67 +109,17 @@ class LineFunction:
         model: the model.
         lines: a single line.
         memory: bytes that the results of all operators may take together.
+        inspection: of the model, if it was inspected before.
 
     Raises CaptureError for a model that is not a function of its input, UnsupportedError for one with jumps.
     """
 
-    def __init__(self, model: SmoothModel, lines: Lines, memory: int) -> None:
-        self.model, self.lines, self.memory = model, lines, memory
-        self.evaluations = 0
-        with full_precision():
-            self._inspect()
-
-    def _inspect(self) -> None:
-        """Learn which operators have kinks, and check that the model is one function of each point by itself."""
-        alphas = np.array(INSPECTED_ALPHAS)
-        traces: list[OperatorTrace] = []
-        values: list[Floats] = []
-        for count in (2, 3, 3):
-            recorder, points = TraceRecorder(), self._points(alphas[:count])
-            with recorder:
-                outputs = self.model.evaluate(points)
-            traces.append(recorder.trace)
-            values.append(_flatten_rows(outputs))
-        two, three = traces[0], traces[1]
-        if two.random:
-            raise CaptureError(
-                "The model draws random numbers, so it is not a function of its input.",
-                where=two.random[0],
-                hint="Call model.eval(), and keep random numbers out of forward.",
-            )
-        for (node, a), (_, b) in zip(two.jumps, three.jumps, strict=False):
-            if batch_dim(a, b) is not None:
-                raise UnsupportedError(
-                    "An operator jumps, so no polynomial follows it.",
-                    nodes=(f"{node} is discontinuous",),
-                    where=f"{node} is discontinuous",
-                    hint="Replace it by a continuous operator.",
-                )
-        self._check_repeatable(values)
-        self.shapes = tuple(tuple(o.shape[1:]) for o in outputs)
-        self.batch_dims = find_batch_dims(two, three)
-        self.has_kinks = any(d is not None for d in self.batch_dims)
-        per_point = max(three.elements - two.elements, 1) * BYTES_PER_NUMBER
-        self.batch_points = int(np.clip(self.memory // per_point, 1, MAX_BATCH_POINTS))
-        self.evaluations += 8
-
-    def _check_repeatable(self, values: list[Floats]) -> None:
-        two, three, again = values
-        if not all(np.isfinite(v).all() for v in values):
-            return  # reported with its position by `values`
-        scale = np.abs(three).max(initial=0.0)
-        if np.abs(three - again).max(initial=0.0) > REPEAT_TOLERANCE * scale:
-            raise CaptureError(
-                "The model returns different values for the same input.",
-                where="forward",
-                hint="Call model.eval(), and keep state and random numbers out of forward.",
-            )
-        if np.abs(three[:2] - two).max(initial=0.0) > REPEAT_TOLERANCE * scale:
-            raise CaptureError(
-                "The model mixes the points of a batch: the value of a point depends on the others.",
-                where="forward",
-                hint="Compute each point of a batch independently of the others.",
-            )
+    def __init__(self, model: SmoothModel, lines: Lines, memory: int, inspection: Inspection | None = None) -> None:
+        self.model, self.lines = model, lines
+        self.evaluations = 0 if inspection else sum((2, 3, 3))
+        self.inspection = inspection or inspect_model(model, lines)
+        self.shapes, self.has_kinks = self.inspection.shapes, self.inspection.has_kinks
+        self.batch_points = self.inspection.batch_points(memory)
 
     def _points(self, alphas: Floats) -> list[Tensor]:
         return self.lines.at_alphas(torch.from_numpy(alphas))[0]
@@ -121,7 +147,7 @@ class LineFunction:
 
     def values_and_kinks(self, alphas: Floats) -> tuple[Floats, list[Watched]]:
         """Evaluate the outputs and the arguments of operators with kinks; at most ``batch_points`` alphas."""
-        recorder = KinkRecorder(self.batch_dims, len(alphas))
+        recorder = KinkRecorder(self.inspection.batch_dims, len(alphas))
         return self._evaluate(alphas, recorder), recorder.found
 
     def perturbed_values(self, alphas: Floats, seed: int) -> Floats:  # (n, outputs)
