@@ -24,8 +24,8 @@ from .inputs import (
     warn_unused,
 )
 from .integrated_gradients import ReportTotals, attribution_range, integrate_output
-from .to_tolerance import SmoothLayer, integrate_to_tolerance, line_changes, neuron_integrand, split_rows
 from .layers import CompleteLayerAttribution, LayerAttribution, layer_error, shape_like_layer
+from .to_tolerance import SmoothLayer, integrate_to_tolerance, line_changes, neuron_integrand, split_rows
 
 
 class LayerConductance(CompleteLayerAttribution):

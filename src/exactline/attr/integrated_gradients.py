@@ -165,10 +165,7 @@ class Attribution:
             delta[group.rows] = _convergence_delta([a[group.rows] for a in tensors], group, targets)
         return call.cast_like_input(delta)
 
-
-    def _groups_without_exact(
-        self, call: AttributionCall, output: str | int | None = None
-    ) -> list[SmoothGroup] | None:
+    def _groups_without_exact(self, call: AttributionCall, output: str | int | None = None) -> list[SmoothGroup] | None:
         """The groups of examples if attributions are computed to a tolerance; None if they are exact."""
         if self.tol is None or not len(call.lines) or isinstance(self.forward_func, Network):
             return None

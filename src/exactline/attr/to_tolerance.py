@@ -75,7 +75,9 @@ def smooth_groups(
         yield SmoothGroup(rows, partial, prepare(partial, example_points(lines)), lines, len(call.inputs))
 
 
-def prepare_for(call: AttributionCall, output: str | int | None) -> Callable[[ModelLike, Sequence[Tensor]], SmoothModel]:
+def prepare_for(
+    call: AttributionCall, output: str | int | None
+) -> Callable[[ModelLike, Sequence[Tensor]], SmoothModel]:
     """Make the function that turns a model into a float64 function on the device of a call."""
 
     def prepare(model: ModelLike, points: Sequence[Tensor]) -> SmoothModel:
@@ -193,9 +195,7 @@ def layer_integrand(
     return LayerFlow(opened.model, rest, lines, targets, inspect_model(opened.model, lines), times_change)
 
 
-def neuron_integrand(
-    opened: SmoothLayer, at_input: bool, layer: nn.Module, targets: Tensor, unit: int
-) -> NeuronFlow:
+def neuron_integrand(opened: SmoothLayer, at_input: bool, layer: nn.Module, targets: Tensor, unit: int) -> NeuronFlow:
     """The flow through one unit of a layer, for neuron conductance."""
     lines = opened.group.lines
     rest = opened.rest(at_input, layer, _layer_points(opened, lines))
@@ -241,4 +241,3 @@ def parse_targets(group: SmoothGroup, target: Any, count: int) -> Tensor:  # (ro
             hint="IntegratedGradients takes output=, a name or an index; else wrap the model to return one tensor.",
         )
     return flatten_targets(target, shapes[0], count)[group.rows]
-

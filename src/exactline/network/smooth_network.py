@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ..errors import UnsupportedError
-from .graph import Shape
+from .graph import Network, Shape
 from .prefix import Prefix
 
 
@@ -63,3 +63,10 @@ class SmoothNetwork:
     def __repr__(self) -> str:
         counts = ", ".join(f"{count} {name}" for name, count in sorted(self.operators.items()))
         return f"<SmoothNetwork {self.input_shape} -> {self.output_shape}: {counts}>"
+
+
+def require_piecewise_linear(network: Network | SmoothNetwork) -> Network:
+    """The network, if it is piecewise linear; raises UnsupportedError naming the smooth operators otherwise."""
+    if isinstance(network, SmoothNetwork):
+        raise network.refusal
+    return network

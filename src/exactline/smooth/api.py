@@ -77,9 +77,7 @@ def check_tolerance(tol: Any) -> float:
     return float(tol)
 
 
-def approximate(
-    model: Any, start: PointLike, end: PointLike, **options: Unpack[ApproximateKeywords]
-) -> Approximation:
+def approximate(model: Any, start: PointLike, end: PointLike, **options: Unpack[ApproximateKeywords]) -> Approximation:
     """Follow any network along the line from start to end by polynomials, to a tolerance and with an error estimate.
 
     The model may have any smooth operators: GELU, LayerNorm, attention, products of branches. Its piecewise-linear part

@@ -29,35 +29,40 @@ PICTURE_ALPHAS = 801  # positions at which a curve is drawn, besides its breakpo
 
 @dataclass(frozen=True)
 class SampledCurve:
-    """The positions at which a curve is drawn, and the number of its pieces."""
+    """What pictures and tables of decisions need of a curve: the positions at which it is drawn, and its facts."""
 
     alphas: torch.Tensor  # (n,)
-    pieces: int
+    curve: Approximation
+    reached: float = 1.0
 
     def __len__(self) -> int:
-        return self.pieces
+        return len(self.curve)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.curve, name)
 
 
 @dataclass(frozen=True, eq=False)
 class CurveDecisions(Decisions):
     """The output that leads at every point of an approximated line, as a sequence of intervals."""
 
-    curve: Approximation | None = None
     columns: tuple[int, int] = (0, 0)  # first and last column of the compared output among all outputs
+
+    @property
+    def curve(self) -> Approximation:
+        """The curve that was decided."""
+        source: Any = self.source
+        return source
 
     @property
     def line(self) -> Any:
         """The positions at which the decisions are drawn."""
-        curve = self.curve
-        even = np.linspace(0.0, 1.0, PICTURE_ALPHAS)
-        alphas = even if curve is None else np.union1d(even, curve.breakpoints.numpy())
-        return SampledCurve(torch.from_numpy(alphas), 0 if curve is None else len(curve))
+        alphas = np.union1d(np.linspace(0.0, 1.0, PICTURE_ALPHAS), self.curve.breakpoints.numpy())
+        return SampledCurve(torch.from_numpy(alphas), self.curve)
 
     @property
     def values(self) -> Floats:
         """The outputs at the positions of `line`; with a threshold its column comes first."""
-        if self.curve is None:
-            return np.zeros((0, 0))
         rows = self.curve.rows_at(self.line.alphas.numpy())[:, slice(*self.columns)]
         has_level = self.comparison is not None and self.comparison.level is not None
         return self.comparison.select(rows) if self.comparison is not None and has_level else rows
@@ -83,7 +88,7 @@ def decide_curve(
     elif comparison.rivals is not None:
         labels = np.array(comparison.rivals)
     table = _build_table(curve, select, labels, comparison.class_count)
-    return CurveDecisions(table, 0, curve, order, 1, 0, comparison, curve, columns)  # pyright: ignore[reportArgumentType]
+    return CurveDecisions(table, 0, curve, order, 1, 0, comparison, columns)  # pyright: ignore[reportArgumentType]
 
 
 def _check_comparison(count: int, threshold: Any, rivals: Sequence[int] | None) -> Comparison:

@@ -163,4 +163,3 @@ def _gradients(total: Tensor, leaves: Sequence[Tensor]) -> list[Tensor]:
 
 def _to_rows(tensors: Sequence[Tensor]) -> Tensor:  # (n, features)
     return torch.cat([t.detach().reshape(len(t), -1) for t in tensors], 1).cpu()
-

@@ -129,9 +129,7 @@ class LineFunction:
         return self._in_batches(alphas, lambda part: self._evaluate(part))
 
     def _in_batches(self, alphas: Floats, evaluate: Callable[[Floats], Floats]) -> Floats:
-        parts = [
-            evaluate(alphas[i : i + self.batch_points]) for i in range(0, max(len(alphas), 1), self.batch_points)
-        ]
+        parts = [evaluate(alphas[i : i + self.batch_points]) for i in range(0, max(len(alphas), 1), self.batch_points)]
         return np.concatenate(parts)
 
     def _evaluate(self, alphas: Floats, mode: Any = None, perturb: bool = False) -> Floats:

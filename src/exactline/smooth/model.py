@@ -124,9 +124,7 @@ def prepare_model(
     if isinstance(model, Network):
         moved = model.to(device, torch.float64)
         prefix = Prefix(model, is_whole=not any(model.tails), has_tail=any(model.tails))
-        return SmoothModel(
-            lambda *xs: moved(*xs, tail=True), prefix, device, "file", output, model.list_output_names()
-        )
+        return SmoothModel(lambda *xs: moved(*xs, tail=True), prefix, device, "file", output, model.list_output_names())
     if isinstance(model, SmoothNetwork):
         return SmoothModel(model.to(device), model.prefix, device, "file", output, model.output_names)
     if isinstance(model, ExportedProgram):
