@@ -6,7 +6,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -36,6 +36,7 @@ from .inputs import (
 )
 from .layer_hook import HookedModel
 
+PrepareFunction: TypeAlias = Callable[[ModelLike, Sequence[Tensor]], SmoothModel]
 MAX_GRADIENTS = 100_000  # of each example, by default
 
 
@@ -50,9 +51,7 @@ class SmoothGroup:
     inputs: int  # the number of inputs, without additional arguments
 
 
-def smooth_groups(
-    call: AttributionCall, model: ModelLike, prepare: Callable[[ModelLike, Sequence[Tensor]], SmoothModel]
-) -> Iterator[SmoothGroup]:
+def smooth_groups(call: AttributionCall, model: ModelLike, prepare: PrepareFunction) -> Iterator[SmoothGroup]:
     """Yield all examples with one model, or one group for each value of additional arguments that are not numbers."""
     is_plain = all(value is BATCHED for value in call.extra_args)
     whole = model if is_plain else PartialModel(model, len(call.inputs), call.extra_args)

@@ -117,9 +117,8 @@ def _build_table(curve: Approximation) -> Table:
         table.add_row(
             f"{ends[i]:.6g}", f"{ends[i + 1]:.6g}", str(int(curve.degrees[i])), f"{float(curve.errors[i]):.1e}"
         )
-    if rest := len(curve) - MAX_TABLE_ROWS:
-        if rest > 0:
-            table.add_row(f"{rest:,} more", "", "", "")
+    if (rest := len(curve) - MAX_TABLE_ROWS) > 0:
+        table.add_row(f"{rest:,} more", "", "", "")
     return table
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import numpy as np
 import torch
@@ -122,11 +123,7 @@ class PanelQueue:
         count = len(breakpoints)
         self.panels, self.base_errors = [[] for _ in range(count)], [0.0] * count
         self.base, self.gradients = torch.zeros_like(self.weights), torch.zeros(count, dtype=torch.int64)
-        new = [
-            Panel(line, float(a), float(b))
-            for line, ends in enumerate(breakpoints)
-            for a, b in zip(ends[:-1], ends[1:], strict=True)
-        ]
+        new = [Panel(line, a, b) for line, ends in enumerate(breakpoints) for a, b in pairwise(ends.tolist())]
         while new:
             new = self._evaluate(new)
             if not new:
@@ -189,7 +186,7 @@ class PanelQueue:
         if len(cuts) == 1:
             return []
         cuts.append(panel.right)
-        return [Panel(panel.line, a, b) for a, b in zip(cuts[:-1], cuts[1:], strict=True) if b - a > margin]
+        return [Panel(panel.line, a, b) for a, b in pairwise(cuts) if b - a > margin]
 
     def _line_function(self, line: int) -> LineFunction:
         lines = self.integrand.lines

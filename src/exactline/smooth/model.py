@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import copy
 import warnings
+import weakref
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -18,12 +19,23 @@ from ..errors import ArgumentError, CaptureError, ExactlineError, NumberError, T
 from ..fp_context import full_precision, settings_lock
 from ..network import Network, unwrap_model
 from ..network.capture import check_eval_mode, decompose_unknown, export_module
+from ..network.fingerprint import Fingerprint, fingerprint_module
 from ..network.prefix import Prefix, read_prefix
 from ..network.preserve import preserve_state
 from ..network.smooth_network import SmoothNetwork
 from .program import ProgramRunner, as_batches
 
 NO_PREFIX = Prefix(None, is_whole=False)
+MAX_CACHED_MODELS = 8  # captures of one module: one for each input shape and device
+_captured_models: weakref.WeakKeyDictionary[nn.Module, _CapturedModels] = weakref.WeakKeyDictionary()
+
+
+@dataclass
+class _CapturedModels:
+    """The captures of one module while its fingerprint stayed the same."""
+
+    state: Fingerprint
+    models: dict[Any, SmoothModel] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,17 +142,27 @@ def prepare_model(
     if isinstance(model, ExportedProgram):
         return _from_program(decompose_unknown(model), device, output)
     module = unwrap_model(model)
+    check_eval_mode(module)
+    key = (tuple(tuple(p.shape) for p in points), device)
     with full_precision(kernels=False), settings_lock:
-        check_eval_mode(module)
-        try:
-            with preserve_state(module):
-                program = export_module(module, points)
-            return _from_program(program, device, output)
-        except TrainingModeError:
-            raise
-        except CaptureError as problem:
-            refusal = problem
-    return _as_black_box(module, device, output, refusal)
+        state = fingerprint_module(module)
+        captured = _captured_models.get(module)
+        if captured is None or not captured.state.proves_unchanged(state) or len(captured.models) >= MAX_CACHED_MODELS:
+            captured = _captured_models[module] = _CapturedModels(state)
+        if key not in captured.models:
+            captured.models[key] = _capture(module, points, device)
+        return replace(captured.models[key], output=output)
+
+
+def _capture(module: nn.Module, points: Sequence[Tensor], device: torch.device) -> SmoothModel:
+    try:
+        with preserve_state(module):
+            program = export_module(module, points)
+        return _from_program(program, device, None)
+    except TrainingModeError:
+        raise
+    except CaptureError as problem:
+        return _as_black_box(module, device, None, problem)
 
 
 def _from_program(program: ExportedProgram, device: torch.device, output: str | int | None) -> SmoothModel:

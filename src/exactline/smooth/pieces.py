@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import numpy as np
 
@@ -84,7 +85,7 @@ class Subdivision:
     def run(self, breakpoints: Floats) -> None:  # (n,) from 0 to 1
         """Approximate the model between neighbouring breakpoints."""
         degree = FIRST_DEGREE if len(breakpoints) <= MANY_PIECES else FIRST_DEGREE_OF_MANY
-        pending = [Piece(float(a), float(b), degree) for a, b in zip(breakpoints[:-1], breakpoints[1:], strict=True)]
+        pending = [Piece(a, b, degree) for a, b in pairwise(breakpoints.tolist())]
         while pending:
             self._check_limits()
             count = max(1, self.function.batch_points // (MAX_DEGREE if self.stopped else 2 * FIRST_DEGREE))
@@ -156,7 +157,7 @@ class Subdivision:
         self.kinks += cuts[1:]
         cuts.append(piece.right)
         degree = FIRST_DEGREE if len(cuts) < FIRST_DEGREE_OF_MANY else FIRST_DEGREE_OF_MANY
-        return [Piece(a, b, degree) for a, b in zip(cuts[:-1], cuts[1:], strict=True)]
+        return [Piece(a, b, degree) for a, b in pairwise(cuts)]
 
     def _is_ready(self, piece: Piece) -> bool:
         """Whether the error of a piece is worth measuring: it seems small, or it does not fall any more."""
