@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 import torch
@@ -51,7 +52,7 @@ class Mlp(CorpusNetwork):
     def __init__(self, activation: str, depth: int, width: int = 12, scale: float = 1.0) -> None:
         super().__init__()
         sizes = [INPUTS, *[width] * depth, 3]
-        self.layers = nn.ModuleList(nn.Linear(a, b) for a, b in zip(sizes[:-1], sizes[1:], strict=True))
+        self.layers = nn.ModuleList(nn.Linear(a, b) for a, b in pairwise(sizes))
         self.activation, self.scale = activation, scale
 
     def compute(self, f, x, w):

@@ -27,9 +27,7 @@ def check_positions(curve: xl.Approximation) -> np.ndarray:
         ends = ends[:: len(ends) // CHECKED_ALPHAS]
     near = np.concatenate([np.nextafter(ends, 0), ends, np.nextafter(ends, 1), (ends[1:] + ends[:-1]) / 2])
     even = np.random.default_rng(0).random(CHECKED_ALPHAS)
-    steps = np.concatenate(
-        [a + (b - a) * np.array([0.013, 0.31, 0.77]) for a, b in zip(ends[:-1], ends[1:], strict=True)]
-    )
+    steps = (ends[:-1, None] + np.diff(ends)[:, None] * np.array([0.013, 0.31, 0.77])).reshape(-1)
     return np.unique(np.clip(np.concatenate([near, even, steps, np.logspace(-16, -1, 30)]), 0, 1))
 
 
@@ -63,8 +61,8 @@ def check_lines(lines: list[CorpusLine], tolerances: tuple[float, ...]) -> tuple
     return useful, counted
 
 
-def test_estimates_are_honest_on_one_line_of_each_family() -> None:
-    useful, counted = check_lines(list(corpus_lines(seeds=1, lines=1)), (1e-8,))
+def test_estimates_are_honest_on_a_line_of_every_third_family() -> None:
+    useful, counted = check_lines(list(corpus_lines(seeds=1, lines=1))[::3], (1e-8,))
     assert useful >= 0.9 * counted
 
 
