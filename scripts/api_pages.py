@@ -72,7 +72,7 @@ ATTRIBUTIONS = Page(
         "exactline.attr",
         "IntegratedGradients LayerConductance NeuronConductance LayerIntegratedGradients InternalInfluence"
         " AttributionReport ExactWarning plot recommend SamplingReport integrate error_curve"
-        " adaptive_integrated_gradients path_integral PathIntegral",
+        " path_integral PathIntegral",
     ),
     _qualify("exactline.attr", "step_counts.RuleNeed quantus.explain_func"),
 )

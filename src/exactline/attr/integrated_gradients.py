@@ -10,11 +10,11 @@ import torch
 from torch import Tensor
 
 from ..engines.dense.gradients import LayerHook
-from ..errors import ArgumentError
+from ..errors import ArgumentError, UnsupportedError
 from ..lines import Lines, as_points
 from ..network import Network, as_network
 from ..progress import progress_reporter
-from ..smooth.api import DEFAULT_TOL, check_tolerance
+from ..smooth.api import check_tolerance
 from ..smooth.integrals import LineIntegrals
 from .inputs import (
     AttributionCall,
@@ -33,8 +33,10 @@ from .inputs import (
 )
 from .path_integrals import PathIntegral, path_integral
 from .to_tolerance import (
+    ENDING_TOL,
     SmoothGroup,
     convergence_delta,
+    has_known_ending,
     integrate_inputs,
     is_exact,
     parse_targets,
@@ -154,13 +156,11 @@ class Attribution:
             )
         delta = torch.zeros(count, dtype=torch.float64)
         chosen = self.output if output is None else output
-        smooth = self._groups_without_exact(call, chosen)
-        for group in smooth or ():
+        smooth, exact = self._find_groups(call, chosen)
+        for group in smooth:
             targets = parse_targets(group, target, count)
             delta[group.rows] = convergence_delta(group, [a[group.rows] for a in tensors], targets)
-        if smooth is not None:
-            return call.cast_like_input(delta)
-        for group in call.groups(self.forward_func, capture_output(chosen)):
+        for group in exact:
             targets = flatten_targets(target, single_output_shape(group.network), count)[group.rows]
             delta[group.rows] = _convergence_delta([a[group.rows] for a in tensors], group, targets)
         return call.cast_like_input(delta)
@@ -171,6 +171,26 @@ class Attribution:
             return None
         groups = list(smooth_groups(call, self.forward_func, prepare_for(call, output)))
         return None if all(is_exact(group.model) for group in groups) else groups
+
+    def _find_groups(
+        self, call: AttributionCall, output: str | int | None
+    ) -> tuple[list[SmoothGroup], list[ExampleGroup]]:
+        """The groups of examples to compute to a tolerance, and those with exact attributions.
+
+        A model that is piecewise linear up to a known ending, such as ``sigmoid(m(x)).squeeze(1)``, needs no tolerance.
+        """
+        smooth = self._groups_without_exact(call, output)
+        if smooth is not None:
+            return smooth, []
+        try:
+            return [], list(call.groups(self.forward_func, capture_output(output)))
+        except UnsupportedError:
+            if not len(call.lines) or isinstance(self.forward_func, Network):
+                raise
+            groups = list(smooth_groups(call, self.forward_func, prepare_for(call, output)))
+            if not all(has_known_ending(group.model) for group in groups):
+                raise
+            return groups, []
 
 
 class IntegratedGradients(Attribution):
@@ -285,17 +305,17 @@ class IntegratedGradients(Attribution):
         count = len(call.lines)
         gradients = [torch.zeros_like(x) for x in call.lines.ends]
         delta, totals = torch.zeros(count, dtype=torch.float64), ReportTotals.for_examples(count)
-        smooth = self._groups_without_exact(call, output)
-        for group in smooth or ():
+        smooth, exact = self._find_groups(call, output)
+        for group in smooth:
             targets, rows = parse_targets(group, target, count), group.rows
-            parts, found = integrate_inputs(group, targets, self._multiply, settings, self.tol or DEFAULT_TOL)
+            parts, found = integrate_inputs(group, targets, self._multiply, settings, self.tol or ENDING_TOL)
             totals.add_estimate(found, rows)
             for total, part in zip(gradients, parts, strict=False):
                 total[rows] = part
             if return_convergence_delta:
                 products = [g[rows] * c[rows] for g, c in zip(gradients, call.change, strict=True)]
                 delta[rows] = convergence_delta(group, products, targets)
-        for group in call.groups(self.forward_func, capture_output(output)) if smooth is None else ():
+        for group in exact:
             targets = flatten_targets(target, single_output_shape(group.network), count)[group.rows]
             integral = integrate_output(group.network, group.lines, targets, settings)
             totals.add(integral, group.rows, attribution_range(integral, group.lines))

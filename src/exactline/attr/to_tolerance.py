@@ -38,6 +38,7 @@ from .layer_hook import HookedModel
 
 PrepareFunction: TypeAlias = Callable[[ModelLike, Sequence[Tensor]], SmoothModel]
 MAX_GRADIENTS = 100_000  # of each example, by default
+ENDING_TOL = 1e-10  # of models that are piecewise linear up to a known ending, where no tolerance is given
 
 
 @dataclass(frozen=True)
@@ -88,6 +89,11 @@ def prepare_for(
 def is_exact(model: SmoothModel) -> bool:
     """Whether exact attributions exist: the model is piecewise linear up to a documented smooth last operator."""
     return model.prefix.is_whole or model.prefix.has_tail
+
+
+def has_known_ending(model: SmoothModel) -> bool:
+    """Whether all but the last few operators, such as sigmoid and squeeze, are piecewise linear."""
+    return model.prefix.has_known_ending
 
 
 def integrate_to_tolerance(
@@ -232,7 +238,7 @@ def convergence_delta(group: SmoothGroup, attributions: Sequence[Tensor], target
 
 def parse_targets(group: SmoothGroup, target: Any, count: int) -> Tensor:  # (rows,)
     """The flat position of each example's target."""
-    shapes = inspect_model(group.model, group.lines).shapes if len(group.lines) else ((),)
+    shapes = inspect_model(group.model, group.lines).shapes
     if len(shapes) > 1:
         raise UnsupportedError(
             "The model has several outputs.",

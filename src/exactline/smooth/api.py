@@ -180,8 +180,8 @@ def find_prefix_breaks(model: SmoothModel, lines: Lines, memory: int | None = No
 
 
 def _end_points(lines: Lines) -> tuple[Any, Any]:
-    ends = [tuple(t[0] for t in side) for side in (lines.starts, lines.ends)]
-    return (ends[0], ends[1]) if len(ends[0]) > 1 else (ends[0][0], ends[1][0])
+    starts, ends = (tuple(t[0] for t in side) for side in (lines.starts, lines.ends))
+    return (starts, ends) if len(starts) != 1 else (*starts, *ends)
 
 
 def _assemble(work: Subdivision, lines: Lines, function: LineFunction, tol: float) -> Approximation:

@@ -41,7 +41,7 @@ def measure_curve(curve: Approximation) -> CurveMetrics:
         mean += half * (chebyshev.chebval(1.0, antiderivative) - chebyshev.chebval(-1.0, antiderivative))
         nodes, weights = leggauss(2 * len(coeffs) + 2)
         speed = np.linalg.norm(chebyshev.chebval(nodes, slope), axis=0)
-        length += float(weights @ speed)
+        length += float(weights @ speed) if outputs > 1 else 0.0
         for k in range(outputs):
             turns = np.concatenate([[-1.0], real_roots(slope[:, k]), [1.0]])
             variation[k] += np.abs(np.diff(chebyshev.chebval(turns, coeffs[:, k]))).sum()
@@ -53,5 +53,5 @@ def measure_curve(curve: Approximation) -> CurveMetrics:
         total_variation=torch.from_numpy(variation),
         largest_slope=torch.from_numpy(steepest),
         mean=torch.from_numpy(mean),
-        length=length,
+        length=length if outputs > 1 else float(variation.sum()),
     )

@@ -30,9 +30,20 @@ class Sample:
 class Integrand(Protocol):
     """A function of a line and an alpha that an attribution integrates over alpha."""
 
-    model: SmoothModel  # whose kinks split the panels
-    lines: Lines
-    inspection: Inspection
+    @property
+    def model(self) -> SmoothModel:
+        """The model whose kinks split the panels."""
+        ...
+
+    @property
+    def lines(self) -> Lines:
+        """The lines."""
+        ...
+
+    @property
+    def inspection(self) -> Inspection:
+        """What is known of the model."""
+        ...
 
     def sample(self, line: Tensor, alphas: Tensor) -> Sample:
         """Evaluate points (n,) on lines (n,)."""

@@ -35,7 +35,7 @@ TRUNCATION_FACTOR, RESIDUAL_FACTOR = 8.0, 4.0
 ROUNDING_FACTOR = 8.0
 PLATEAU_FACTOR = 8.0  # coefficients below so many rounding errors cannot fall any further
 MIN_DECAY = 0.3  # of the coefficients over half of the degrees: slower decay calls for shorter pieces
-CHOPPED_SHARE = 0.01  # of the error estimate that dropped coefficients may add
+CHOPPED_SHARE = 0.1  # of the error estimate that dropped coefficients may add
 
 
 @dataclass

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, fx
 from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind, OutputKind
+from torch.utils import _pytree as pytree
 
 from ..network.reader import IGNORED_OPERATORS
 from ..network.traced_node import is_overload, module_path, operator_name
@@ -46,7 +47,7 @@ class ProgramRunner:
         args = [self.fixed[name] if name in self.fixed else next(inputs, None) for name in self.placeholders]
         outputs = _Float64Interpreter(self.module, self.device).run(*args)
         flat = [outputs[i] for i in self.user_outputs]
-        return flat if self.spec is None else torch.utils._pytree.tree_unflatten(flat, self.spec)  # pyright: ignore[reportPrivateUsage]
+        return flat if self.spec is None else pytree.tree_unflatten(flat, self.spec)
 
 
 class _Float64Interpreter(fx.Interpreter):

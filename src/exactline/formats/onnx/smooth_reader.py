@@ -95,8 +95,9 @@ class SmoothReader(GraphReader):
         """The values that the network returns, without the batch dimension of one that the file declares."""
         for output in self.graph.output:
             value = self.values.get(output.name)
-            is_batch = isinstance(value, DependentValue) and not value.has_batch_dim and value.shape[:1] == (1,)
-            if is_batch and len(value.shape) > 1 and all(shape[:1] == (1,) for shape in self.input_shapes.values()):
+            if not isinstance(value, DependentValue) or value.has_batch_dim or len(value.shape) < 2:
+                continue
+            if value.shape[0] == 1 and all(shape[:1] == (1,) for shape in self.input_shapes.values()):
                 node = OnnxNode(self.recorder, self.versions[""], "Output", output.name, {}, 1)
                 self.recorder.begin_node(output.name)
                 self.values[output.name] = DependentValue(node.as_batched(value), value.shape, True)
