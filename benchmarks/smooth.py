@@ -40,8 +40,7 @@ def make(build: type[nn.Module] | None, *args: object) -> nn.Module:
     """A network with random weights; biases too, which torch sets to zero in attention."""
     torch.manual_seed(0)
     if build is None:
-        sizes = (64, 64, 64, 64)
-        hidden = [m for a, b in zip(sizes[:-1], sizes[1:], strict=True) for m in (nn.Linear(a, b), nn.GELU())]
+        hidden = [module for _ in range(3) for module in (nn.Linear(64, 64), nn.GELU())]
         model: nn.Module = nn.Sequential(*hidden, nn.Linear(64, 10))
     else:
         model = build(*args)
