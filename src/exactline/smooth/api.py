@@ -31,7 +31,15 @@ MAX_EVALUATIONS = 200_000  # of the model, by default
 
 
 class ToleranceWarning(UserWarning):
-    """The tolerance was not reached; the message says what was."""
+    """The tolerance was not reached; the message says what was.
+
+    >>> import exactline as xl
+    >>> with warnings.catch_warnings():
+    ...     warnings.simplefilter("ignore", xl.ToleranceWarning)
+    ...     curve = xl.approximate(torch.nn.GELU(), [0.0], [1.0], tol=1e-30)
+    >>> curve.error > 1e-30
+    True
+    """
 
 
 class ApproximateKeywords(TypedDict, total=False):

@@ -87,7 +87,7 @@ class SmoothModel:
                 where="forward",
                 hint="Wrap it in a module that returns one tensor or a tuple.",
             )
-        if self.output is not None and len(outputs) > 1:
+        if self.output is not None:
             outputs = (outputs[self._output_index(len(outputs))],)
         if any(o.dim() == 0 or len(o) != count for o in outputs):
             raise CaptureError(
