@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -73,6 +74,23 @@ def test_estimates_are_honest_on_the_whole_corpus() -> None:
     useful, counted = check_lines(lines, TOLERANCES)
     print(f"{len(lines)} lines, useful estimates: {useful} of {counted}")
     assert useful >= 0.9 * counted
+
+
+@pytest.mark.slow
+def test_the_estimate_covers_a_published_vision_transformer() -> None:
+    """Its truth is its own forward pass in float64: this checks the polynomials, not the rounding of the network."""
+    path = Path(os.environ.get("EXACTLINE_DATA", "")) / "vnncomp" / "2026r_vit_2023" / "ibp_3_3_8.onnx"
+    if not path.exists():
+        pytest.skip("the file is not there")
+    network = xl.load(path)
+    generator = torch.Generator().manual_seed(0)
+    for _ in range(3):
+        start, end = torch.rand(2, 3, 32, 32, generator=generator, dtype=torch.float64)
+        curve = xl.approximate(network, start, end, tol=1e-9)
+        alphas = torch.from_numpy(check_positions(curve)[::8])
+        truth = network(start + alphas[:, None, None, None] * (end - start))
+        assert ((curve.at(alphas) - truth).abs().max(1).values <= curve.error_at(alphas)).all()
+        assert curve.error <= 1e-9
 
 
 def true_attribution(line: CorpusLine, target: int, breakpoints: np.ndarray) -> np.ndarray:

@@ -126,7 +126,7 @@ class Subdivision:
             alphas.append(piece.alphas(new))
         flat = np.concatenate(alphas)
         brackets = None
-        if self.function.has_kinks and len(flat) <= self.function.batch_points and not self.stopped:
+        if self.function.has_kinks and not self.stopped:
             values, watched = self.function.values_and_kinks(flat)
             brackets = find_brackets(flat, spans, watched)
         else:
