@@ -194,7 +194,7 @@ def _end_points(lines: Lines) -> tuple[Any, Any]:
 
 def _assemble(work: Subdivision, lines: Lines, function: LineFunction, tol: float) -> Approximation:
     pieces: list[Piece] = work.done
-    coeffs = [np.zeros((1, 0)) if p.coeffs is None else p.coeffs for p in pieces]
+    coeffs = [p.coeffs for p in pieces]
     return Approximation(
         breakpoints=torch.tensor([pieces[0].left, *(p.right for p in pieces)], dtype=torch.float64),
         degrees=torch.tensor([len(c) - 1 for c in coeffs]),

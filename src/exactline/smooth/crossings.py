@@ -16,6 +16,7 @@ from .line_function import LineFunction
 
 ZERO_SHARE = 1e-13  # of an operator's largest argument: smaller ones are on a kink already
 MAX_ROOT_STEPS = 60  # of the root finder; bisection alone needs 52
+MIN_CUT_RESOLUTIONS = 4  # distance of a cut from others, in multiples of the resolution of alpha
 MAX_LOCATED = 4096  # crossings that are located at a time; with more the interval is halved instead
 
 
@@ -52,19 +53,10 @@ def find_brackets(
 
 
 def _concatenate(parts: Sequence[Brackets]) -> Brackets:
-    empty = _make(np.zeros(0), np.zeros(0), np.zeros(0), np.zeros(0), 0, np.zeros(0, np.int64), None, None)
-    columns = [[getattr(p, f.name) for p in (*parts, empty)] for f in fields(Brackets)]
-    return Brackets(*(np.concatenate(c) for c in columns))
-
-
-def _make(
-    left: Floats, right: Floats, at_left: Floats, at_right: Floats, operator: int, unit: Ints,
-    first: Ints | None, second: Ints | None,
-) -> Brackets:  # fmt: skip
-    none = np.full(len(left), -1)
-    ops = np.full(len(left), operator)
-    return Brackets(left, right, at_left, at_right, ops, unit, none if first is None else first,
-                    none if second is None else second)  # fmt: skip
+    if not parts:
+        none, nowhere = np.zeros(0), np.zeros(0, np.int64)
+        return Brackets(none, none, none, none, operator=nowhere, unit=nowhere, first=nowhere, second=nowhere)
+    return Brackets(*(np.concatenate([getattr(p, f.name) for p in parts]) for f in fields(Brackets)))
 
 
 def _bracket_signs(alphas: Floats, intervals: Sequence[slice], values: Tensor, operator: int) -> list[Brackets]:
@@ -73,13 +65,23 @@ def _bracket_signs(alphas: Floats, intervals: Sequence[slice], values: Tensor, o
     signs = torch.where(size <= ZERO_SHARE * finite.max(), 0.0, values.sign())
     brackets: list[Brackets] = []
     for span in intervals:
-        rows = signs[span]
+        rows, here = signs[span], alphas[span]
         for i in range(1, len(rows)):  # a point exactly on a kink takes the side of the point before it
             rows[i] = torch.where(rows[i] == 0, rows[i - 1], rows[i])
         pair, unit = (t.cpu().numpy() for t in torch.nonzero(rows[:-1] * rows[1:] < 0, as_tuple=True))
-        here = alphas[span]
-        at = [values[span][pair + k, unit].cpu().numpy() for k in (0, 1)]
-        brackets.append(_make(here[pair], here[pair + 1], at[0], at[1], operator, unit, None, None))
+        none = np.full(len(pair), -1)
+        brackets.append(
+            Brackets(
+                left=here[pair],
+                right=here[pair + 1],
+                at_left=values[span][pair, unit].cpu().numpy(),
+                at_right=values[span][pair + 1, unit].cpu().numpy(),
+                operator=np.full(len(pair), operator),
+                unit=unit,
+                first=none,
+                second=none,
+            )
+        )
     return brackets
 
 
@@ -91,11 +93,28 @@ def _bracket_leaders(alphas: Floats, intervals: Sequence[slice], watched: Leader
         pair, group, unit = (t.cpu().numpy() for t in changed)
         first, second = (selected[pair + k, group, unit].cpu().numpy() for k in (0, 1))
         at = [(values[pair + k, group, first] - values[pair + k, group, second]).cpu().numpy() for k in (0, 1)]
-        is_crossing = at[0] * at[1] < 0
-        rows = np.flatnonzero(is_crossing)
-        all_rows = _make(here[pair], here[pair + 1], at[0], at[1], operator, group, first, second)
-        brackets.append(all_rows.select(rows))
+        found = Brackets(
+            left=here[pair],
+            right=here[pair + 1],
+            at_left=at[0],
+            at_right=at[1],
+            operator=np.full(len(pair), operator),
+            unit=group,
+            first=first,
+            second=second,
+        )
+        brackets.append(found.select(np.flatnonzero(np.sign(at[0]) * np.sign(at[1]) < 0)))
     return brackets
+
+
+def cut_at_kinks(function: LineFunction, left: float, right: float, brackets: Brackets) -> list[float]:
+    """The ends of the parts of an interval between its kinks; only its own two ends if no kink lies inside."""
+    margin = MIN_CUT_RESOLUTIONS * ALPHA_RESOLUTION * right
+    cuts = [left]
+    for root in locate_kinks(function, brackets).tolist():
+        if root - cuts[-1] > margin and right - root > margin:
+            cuts.append(root)
+    return [*cuts, right]
 
 
 def locate_kinks(function: LineFunction, brackets: Brackets) -> Floats:

@@ -15,7 +15,7 @@ from ..arrays import Floats
 from ..lines import Lines
 from ..progress import ProgressCallback
 from ..tolerances import ALPHA_RESOLUTION, FLOAT64_EPS
-from .crossings import MAX_LOCATED, Brackets, find_brackets, locate_kinks
+from .crossings import MAX_LOCATED, Brackets, cut_at_kinks, find_brackets
 from .gauss_kronrod import KRONROD_NODES, gauss_kronrod
 from .gradients import GRADIENT_MEMORY_FACTOR, Integrand
 from .line_function import LineFunction
@@ -179,14 +179,8 @@ class PanelQueue:
         """Cut a panel at its kinks; none if they lie at its ends."""
         if len(brackets) > MAX_LOCATED:
             return []
-        roots = locate_kinks(self._line_function(panel.line), brackets)
-        margin = 4 * ALPHA_RESOLUTION * max(panel.right, ALPHA_RESOLUTION)
-        cuts = [panel.left]
-        cuts += [r for r in roots.tolist() if panel.left + margin < r < panel.right - margin]
-        if len(cuts) == 1:
-            return []
-        cuts.append(panel.right)
-        return [Panel(panel.line, a, b) for a, b in pairwise(cuts) if b - a > margin]
+        cuts = cut_at_kinks(self._line_function(panel.line), panel.left, panel.right, brackets)
+        return [Panel(panel.line, a, b) for a, b in pairwise(cuts)] if len(cuts) > 2 else []
 
     def _line_function(self, line: int) -> LineFunction:
         lines = self.integrand.lines

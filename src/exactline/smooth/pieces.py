@@ -21,7 +21,7 @@ from .chebyshev import (
     evaluation_rounding,
     predict_truncation,
 )
-from .crossings import MAX_LOCATED, Brackets, find_brackets, locate_kinks
+from .crossings import MAX_LOCATED, Brackets, cut_at_kinks, find_brackets
 from .line_function import LineFunction
 
 FIRST_DEGREE, FIRST_DEGREE_OF_MANY, MAX_DEGREE = 16, 8, 128
@@ -36,6 +36,7 @@ ROUNDING_FACTOR = 8.0
 PLATEAU_FACTOR = 8.0  # coefficients below so many rounding errors cannot fall any further
 MIN_DECAY = 0.3  # of the coefficients over half of the degrees: slower decay calls for shorter pieces
 CHOPPED_SHARE = 0.1  # of the error estimate that dropped coefficients may add
+MIN_RESOLUTIONS = 64  # width of the shortest piece, in multiples of the resolution of alpha
 
 
 @dataclass
@@ -45,8 +46,8 @@ class Piece:
     left: float
     right: float
     degree: int
-    values: Floats | None = None  # (degree + 1, outputs) at the Chebyshev points
-    coeffs: Floats | None = None  # (degree + 1, outputs)
+    values: Floats = field(default_factory=lambda: np.zeros((0, 0)))  # (points, outputs) at the Chebyshev points
+    coeffs: Floats = field(default_factory=lambda: np.zeros((0, 0)))  # (degree + 1, outputs)
     error: float = float("inf")  # estimate of the largest error
     rounding: float = 0.0  # the part of it that no further evaluation removes
 
@@ -109,7 +110,7 @@ class Subdivision:
         pending = [child for piece in batch for child in split.get(id(piece), ())]
         whole = [p for p in batch if id(p) not in split]
         for piece in whole:
-            piece.coeffs = coefficients(_require(piece.values))
+            piece.coeffs = coefficients(piece.values)
         ready = [p for p in whole if self._is_ready(p)]
         self._measure_errors(ready)
         for piece in whole:
@@ -121,7 +122,7 @@ class Subdivision:
         alphas, spans = [], list[slice]()
         for piece in batch:
             points = chebyshev_points(piece.degree)
-            new = points if piece.values is None else points[1::2]
+            new = points[1::2] if len(piece.values) else points
             spans.append(slice(sum(map(len, alphas)), sum(map(len, alphas)) + len(new)))
             alphas.append(piece.alphas(new))
         flat = np.concatenate(alphas)
@@ -145,32 +146,23 @@ class Subdivision:
         """Cut a piece at its kinks; none if they lie at its ends."""
         if len(brackets) > MAX_LOCATED:
             return self._halve(piece)
-        roots = locate_kinks(self.function, brackets)
-        margin = 4 * ALPHA_RESOLUTION * max(piece.right, ALPHA_RESOLUTION)
-        inner = roots[(roots > piece.left + margin) & (roots < piece.right - margin)]
-        cuts = [piece.left]
-        for root in inner.tolist():
-            if root - cuts[-1] > margin:
-                cuts.append(root)
-        if len(cuts) == 1:
+        cuts = cut_at_kinks(self.function, piece.left, piece.right, brackets)
+        if len(cuts) == 2:
             return []
-        self.kinks += cuts[1:]
-        cuts.append(piece.right)
+        self.kinks += cuts[1:-1]
         degree = FIRST_DEGREE if len(cuts) < FIRST_DEGREE_OF_MANY else FIRST_DEGREE_OF_MANY
         return [Piece(a, b, degree) for a, b in pairwise(cuts)]
 
     def _is_ready(self, piece: Piece) -> bool:
         """Whether the error of a piece is worth measuring: it seems small, or it does not fall any more."""
-        coeffs = _require(piece.coeffs)
-        tail = estimate_truncation(coeffs)
-        falls = predict_truncation(coeffs) < MIN_DECAY**2 * tail
-        return (
-            bool(self.stopped) or TRUNCATION_FACTOR * tail <= self.tol or (not falls and piece.degree > FIRST_DEGREE)
-            or self._is_short(piece)
-        )  # fmt: skip
+        tail = estimate_truncation(piece.coeffs)
+        falls = predict_truncation(piece.coeffs) < MIN_DECAY**2 * tail
+        is_stuck = self._is_short(piece) or (not falls and piece.degree > FIRST_DEGREE)
+        return bool(self.stopped) or is_stuck or TRUNCATION_FACTOR * tail <= self.tol
 
     def _is_short(self, piece: Piece) -> bool:
-        return piece.width <= 64 * ALPHA_RESOLUTION * max(piece.right, ALPHA_RESOLUTION)
+        """Whether a piece is so short that float64 does not resolve positions inside of it."""
+        return piece.width <= MIN_RESOLUTIONS * ALPHA_RESOLUTION * max(piece.right, ALPHA_RESOLUTION)
 
     def _measure_errors(self, pieces: Sequence[Piece]) -> None:
         """Compare pieces with the model at fresh points, and sample the rounding error there."""
@@ -180,7 +172,7 @@ class Subdivision:
         exact, noisy = self.function.values(alphas), self.function.perturbed_values(alphas, len(self.done))
         count = len(FRESH_POSITIONS)
         for i, piece in enumerate(pieces):
-            coeffs, rows = _require(piece.coeffs), slice(i * count, (i + 1) * count)
+            coeffs, rows = piece.coeffs, slice(i * count, (i + 1) * count)
             found = evaluate(np.broadcast_to(coeffs, (count, *coeffs.shape)), FRESH_POSITIONS)
             residual = float(np.abs(found - exact[rows]).max(initial=0.0))
             noise = float(np.sqrt(((noisy[rows] - exact[rows]) ** 2).mean(0)).max(initial=0.0))
@@ -192,21 +184,24 @@ class Subdivision:
 
     def _break_rounding(self, piece: Piece) -> float:
         """Errors from evaluating the interpolant, and from rounding the ends of the piece where the slope changes."""
-        coeffs = _require(piece.coeffs)
+        coeffs = piece.coeffs
         slopes = np.abs(derivative(coeffs)).sum(0) * (2 / piece.width)
         ends = slopes * ALPHA_RESOLUTION * piece.right
-        return float((evaluation_rounding(coeffs) + np.minimum(ends, np.ptp(_require(piece.values), axis=0))).max())
+        return float((evaluation_rounding(coeffs) + np.minimum(ends, np.ptp(piece.values, axis=0))).max())
 
     def _judge(self, piece: Piece) -> list[Piece]:
         """Accept a piece, or return what to work on instead: a higher degree or two halves."""
         if piece.error <= max(self.tol, piece.rounding) or self._is_short(piece) or self.stopped:
             if piece.error == float("inf"):
-                piece.error = float(np.ptp(_require(piece.values), axis=0).max())
+                piece.error = float(np.ptp(piece.values, axis=0).max())
             if self.stopped and piece.error > self.tol:
-                piece.error += float(np.ptp(_require(piece.values), axis=0).max())
-            self.done.append(_chop(piece))
+                piece.error += float(np.ptp(piece.values, axis=0).max())
+            allowed = CHOPPED_SHARE * piece.error
+            if piece.error <= self.tol:
+                allowed = min(allowed, self.tol - piece.error)
+            self.done.append(_chop(piece, allowed))
             return []
-        coeffs = _require(piece.coeffs)
+        coeffs = piece.coeffs
         tail, predicted = estimate_truncation(coeffs), predict_truncation(coeffs)
         falls = predicted < MIN_DECAY**2 * tail
         target = max(self.tol, piece.rounding) / TRUNCATION_FACTOR
@@ -220,25 +215,20 @@ class Subdivision:
         return [Piece(piece.left, middle, FIRST_DEGREE), Piece(middle, piece.right, FIRST_DEGREE)]
 
 
-def _require(array: Floats | None) -> Floats:
-    """The samples or coefficients of a piece, which exist from its first evaluation on."""
-    return np.zeros((1, 0)) if array is None else array
-
-
-def _interleave(old: Floats | None, new: Floats) -> Floats:
+def _interleave(old: Floats, new: Floats) -> Floats:
     """Join values at the points of half the degree with those at the points between them."""
-    if old is None:
+    if not len(old):
         return new
     joined = np.empty((len(old) + len(new), old.shape[1]))
     joined[::2], joined[1::2] = old, new
     return joined
 
 
-def _chop(piece: Piece) -> Piece:
-    """Drop the last coefficients that change the error by a small share only."""
-    coeffs = _require(piece.coeffs)
+def _chop(piece: Piece, allowed: float) -> Piece:
+    """Drop the last coefficients as long as they change the curve by at most the allowed error."""
+    coeffs = piece.coeffs
     dropped = np.cumsum(np.abs(coeffs[::-1]).max(1))[::-1]  # what dropping each coefficient and all after it adds
-    kept = max(1, int(np.count_nonzero(dropped > CHOPPED_SHARE * piece.error)))
+    kept = max(1, int(np.count_nonzero(dropped > allowed)))
     if kept < len(coeffs):
         piece.error += float(dropped[kept])
         piece.coeffs = coeffs[:kept]
