@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from ..api import restrict_many
 from ..arrays import Floats
-from ..errors import CaptureError, UnsupportedError
+from ..errors import ArgumentError, CaptureError, UnsupportedError
 from ..fp_context import full_precision
 from ..lines import Lines
 from ..options import free_memory
@@ -238,11 +238,11 @@ def convergence_delta(group: SmoothGroup, attributions: Sequence[Tensor], target
 
 def parse_targets(group: SmoothGroup, target: Any, count: int) -> Tensor:  # (rows,)
     """The flat position of each example's target."""
-    shapes = inspect_model(group.model, group.lines).shapes
-    if len(shapes) > 1:
-        raise UnsupportedError(
+    shape, *others = inspect_model(group.model, group.lines).shapes
+    if others:
+        raise ArgumentError(
             "The model has several outputs.",
             where="the model",
             hint="IntegratedGradients takes output=, a name or an index; else wrap the model to return one tensor.",
         )
-    return flatten_targets(target, shapes[0], count)[group.rows]
+    return flatten_targets(target, shape, count)[group.rows]

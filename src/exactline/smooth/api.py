@@ -189,7 +189,7 @@ def find_prefix_breaks(model: SmoothModel, lines: Lines, memory: int | None = No
 
 def _end_points(lines: Lines) -> tuple[Any, Any]:
     starts, ends = (tuple(t[0] for t in side) for side in (lines.starts, lines.ends))
-    return (starts, ends) if len(starts) != 1 else (*starts, *ends)
+    return (starts, ends) if len(starts) != 1 else (starts[0], ends[0])
 
 
 def _assemble(work: Subdivision, lines: Lines, function: LineFunction, tol: float) -> Approximation:

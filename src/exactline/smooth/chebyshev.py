@@ -88,4 +88,4 @@ def real_roots(coeffs: Floats) -> Floats:  # (degree + 1,) -> (roots,)
 
 def derivative(coeffs: Floats) -> Floats:  # (degree + 1, ...) -> (degree, ...), at least one row
     """The coefficients of the derivative."""
-    return np.asarray(chebyshev.chebder(coeffs, axis=0)) if len(coeffs) > 1 else np.zeros_like(coeffs)
+    return np.asarray(chebyshev.chebder(coeffs, axis=0), dtype=np.float64) if len(coeffs) > 1 else np.zeros_like(coeffs)
