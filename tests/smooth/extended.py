@@ -61,6 +61,8 @@ class ExtendedNumbers:
         for k in range(1, SERIES_TERMS):
             term = term * (2 * small * small) / (2 * k + 1)
             total = total + term
+            if np.abs(term).max() <= 1e-22 * np.abs(total).max(initial=0):
+                break
         series = total * np.exp(-small * small) * (2 / np.sqrt(PI))
         return np.where(inside, series, np.sign(x.real))
 

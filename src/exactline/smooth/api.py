@@ -22,8 +22,9 @@ from ..options import check_count, check_seconds, free_memory, select_device
 from ..progress import ProgressCallback, progress_reporter
 from ..results.restriction import Restriction
 from .approximation import Approximation
+from .batch_dimension import drop_batch_dimension
 from .line_function import LineFunction
-from .model import SmoothModel, drop_batch_dimension
+from .model import SmoothModel
 from .pieces import Piece, Subdivision
 
 DEFAULT_TOL = 1e-8

@@ -93,7 +93,7 @@ class Approximation:
 
         Raises ArgumentError for positions off the line.
         """
-        alphas = _check_alphas(alpha)
+        alphas = self._check_alphas(alpha)
         rows = self.rows_at(alphas.reshape(-1).numpy())
         sizes = [int(np.prod(shape)) for shape in self.output_shapes]
         parts = torch.from_numpy(rows).split(sizes, 1)
@@ -108,7 +108,7 @@ class Approximation:
 
         Raises ArgumentError for positions off the line.
         """
-        alphas = _check_alphas(alpha)
+        alphas = self._check_alphas(alpha)
         piece = self.locate(alphas.reshape(-1).numpy())
         return self.errors[torch.from_numpy(piece)].reshape(alphas.shape)
 
@@ -254,6 +254,24 @@ class Approximation:
         """
         return methods.write_curve_page(self, path, labels=labels, title=title)
 
+    def _check_alphas(self, alpha: Any) -> Tensor:
+        try:
+            alphas = torch.as_tensor(alpha, dtype=torch.float64)
+        except (TypeError, ValueError, RuntimeError) as problem:
+            raise ArgumentError(
+                f"alpha is not a number or an array: {problem}",
+                where="argument alpha",
+                hint="Give numbers from 0 to 1.",
+            ) from problem
+        alphas, last = alphas.detach().cpu(), float(self.breakpoints[-1])
+        if not bool(((alphas >= 0) & (alphas <= last)).all()):
+            raise ArgumentError(
+                "alpha is not on the line." if last == 1 else f"The line was followed up to alpha {last:.6g}.",
+                where="argument alpha",
+                hint=f"Give numbers from 0 to {last:.6g}.",
+            )
+        return alphas
+
     def __str__(self) -> str:
         parts = [
             f"{self.status}, error {self.error:.0e}",
@@ -268,16 +286,3 @@ class Approximation:
 
     def __repr__(self) -> str:
         return f"<Approximation: {self}>"
-
-
-def _check_alphas(alpha: Any) -> Tensor:
-    try:
-        alphas = torch.as_tensor(alpha, dtype=torch.float64)
-    except (TypeError, ValueError, RuntimeError) as problem:
-        raise ArgumentError(
-            f"alpha is not a number or an array: {problem}", where="argument alpha", hint="Give numbers from 0 to 1."
-        ) from problem
-    alphas = alphas.detach().cpu()
-    if not bool(((alphas >= 0) & (alphas <= 1)).all()):
-        raise ArgumentError("alpha is not on the line.", where="argument alpha", hint="Give numbers from 0 to 1.")
-    return alphas

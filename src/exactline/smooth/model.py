@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.export import ExportedProgram
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from ..errors import ArgumentError, CaptureError, ExactlineError, NumberError, TrainingModeError, UnsupportedError
+from ..errors import ArgumentError, CaptureError, ExactlineError, TrainingModeError
 from ..fp_context import full_precision, settings_lock
 from ..network import Network, unwrap_model
 from ..network.capture import check_eval_mode, decompose_unknown, export_module
@@ -190,51 +190,3 @@ def _as_black_box(
             if isinstance(value, Tensor) and value.is_floating_point():
                 setattr(part, name, value.detach().to(device, torch.float64))
     return SmoothModel(clone, NO_PREFIX, device, "black box", output)
-
-
-def drop_batch_dimension(
-    model: Any,
-    points: Sequence[Tensor],  # (*in) or (1, *in) each
-    device: torch.device,
-    output: str | int | None = None,
-) -> tuple[SmoothModel, bool]:
-    """Prepare a model at points that may have a batch dimension of one in front; says whether they do.
-
-    They do if the model takes the points only without it, or if it passes from the input to the output unchanged.
-    """
-    prepared, problem = _try_model(model, points, device, output)
-    if not all(p.dim() > 1 and len(p) == 1 for p in points):
-        if prepared is None:
-            raise problem or CaptureError("The model cannot be evaluated.")
-        return prepared, False
-    inner = [p[0] for p in points]
-    if prepared is not None:
-        values = prepared.evaluate([p[None].to(torch.float64) for p in points])
-        if not all(v.dim() > 1 and v.shape[1] == 1 for v in values):
-            return prepared, False
-    other, _ = _try_model(model, inner, device, output)
-    if other is None:
-        if prepared is None:
-            raise problem or CaptureError("The model cannot be evaluated.")
-        return prepared, False
-    if prepared is not None:
-        alone = other.evaluate([p.to(torch.float64) for p in points])
-        values = prepared.evaluate([p[None].to(torch.float64) for p in points])
-        if any(a.shape != v[0].shape or not torch.allclose(a, v[0]) for a, v in zip(alone, values, strict=True)):
-            return prepared, False
-    return other, True
-
-
-def _try_model(
-    model: Any, points: Sequence[Tensor], device: torch.device, output: str | int | None
-) -> tuple[SmoothModel | None, ExactlineError | None]:
-    """Prepare a model and evaluate it once; returns None and the reason if it does not take such points."""
-    try:
-        prepared = prepare_model(model, points, device, output)
-        with full_precision():
-            prepared.evaluate([torch.stack([p, p]).to(torch.float64) for p in points])
-    except (TrainingModeError, UnsupportedError, NumberError, ArgumentError):
-        raise
-    except CaptureError as problem:
-        return None, problem
-    return replace(prepared), None
