@@ -20,6 +20,7 @@ from rich.console import Console
 from rich.table import Table
 
 import exactline as xl
+from exactline.formats import load_network
 from exactline.verification.falsifier import FalsifierResult
 from exactline.verification.flatten import FlatNetwork
 from exactline.verification.property import Property
@@ -105,7 +106,7 @@ def main() -> None:
         path, rule = acas / "onnx" / f"ACASXU_run2a_{n}_batch_2000.onnx", acas / "vnnlib" / f"prop_{p}.vnnlib"
         found = xl.falsify(path, rule, seconds=options.seconds, seed=seed)
         drawn = found or options.all
-        samples = sampled(xl.load(path), read_vnnlib(rule), int(options.samples), seed) if drawn else None
+        samples = sampled(load_network(path), read_vnnlib(rule), int(options.samples), seed) if drawn else None
         table.add_row(*row(p, n, seed, found, samples))
         seen = counts.setdefault(p, [0, 0])
         seen[0], seen[1] = seen[0] + bool(found), seen[1] + 1

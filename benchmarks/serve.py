@@ -23,6 +23,7 @@ from timing import best, table
 from torch import Tensor
 
 import exactline as xl
+from exactline.formats import load_network
 from exactline.network import Network
 from exactline.rpc.client.sync import Client
 from exactline.rpc.server.log import Log
@@ -50,7 +51,7 @@ def main() -> None:
         with Server(settings, Log(io.StringIO())) as server, Client(server.address) as client:
             for i, name in enumerate(by_name):
                 scale = 1.0 if name.startswith("ACAS") else 1e-3  # the random network has no units of feet
-                local = xl.load(Path(folder) / f"{i}.onnx")
+                local = load_network(Path(folder) / f"{i}.onnx")
                 rows.append([name, *_measure(server, client, str(i), local, (starts * scale, ends * scale))])
     print(f"{LINES} lines in one call, torch {torch.__version__}, one thread, {RUNS} runs")
     print(table(HEADINGS, rows))

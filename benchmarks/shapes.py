@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 import exactline as xl
+from exactline.formats import load_network
 
 Model = nn.Module | xl.Network
 Draw = Callable[..., tuple[Tensor, Tensor]]  # (lines, *shape) -> starts and ends, each (lines, *shape)
@@ -201,7 +202,7 @@ def acas(number: str) -> xl.Network | None:
     """A published ACAS Xu network from the folder that EXACTLINE_DATA names, where there is one."""
     folder = os.environ.get("EXACTLINE_DATA")
     found = sorted(Path(folder, "acasxu", "nnet").glob(f"*_{number}_*.nnet")) if folder else []
-    return xl.load(found[0]) if found else None
+    return load_network(found[0]) if found else None
 
 
 def _published(number: str) -> Callable[[], Model]:

@@ -54,6 +54,14 @@ DECISIONS = Page(
     ),
 )
 
+SMOOTH = Page(
+    "smooth",
+    "Smooth networks",
+    "Any network along a line, to a tolerance. [Smooth networks](../smooth.md).",
+    _qualify("exactline", "approximate Approximation ToleranceWarning"),
+    _qualify("exactline", "smooth.curve_metrics.CurveMetrics network.smooth_network.SmoothNetwork"),
+)
+
 PLANES = Page(
     "planes",
     "Planes",
@@ -72,7 +80,7 @@ ATTRIBUTIONS = Page(
         "exactline.attr",
         "IntegratedGradients LayerConductance NeuronConductance LayerIntegratedGradients InternalInfluence"
         " AttributionReport ExactWarning plot recommend SamplingReport integrate error_curve"
-        " adaptive_integrated_gradients path_integral PathIntegral",
+        " path_integral PathIntegral",
     ),
     _qualify("exactline.attr", "step_counts.RuleNeed quantus.explain_func"),
 )
@@ -192,4 +200,4 @@ and exit with the error's [status](../commands.md#errors-and-exit-statuses).""",
     ),
 )
 
-PAGES = (LINES, DECISIONS, PLANES, ATTRIBUTIONS, STUDIES, NETWORKS, SCALE, CLIENT, EXACT, ZOO, ERRORS)
+PAGES = (LINES, DECISIONS, SMOOTH, PLANES, ATTRIBUTIONS, STUDIES, NETWORKS, SCALE, CLIENT, EXACT, ZOO, ERRORS)

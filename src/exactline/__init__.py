@@ -41,6 +41,9 @@ if TYPE_CHECKING:
     from .results.plane import PlaneRestriction as PlaneRestriction
     from .results.restriction import Restriction as Restriction
     from .results.restrictions import Restrictions as Restrictions
+    from .smooth.api import ToleranceWarning as ToleranceWarning
+    from .smooth.api import approximate as approximate
+    from .smooth.approximation import Approximation as Approximation
     from .verification.checker import check_proof as check_proof
     from .verification.falsifier import falsify as falsify
     from .verification.verify import verify as verify
@@ -72,6 +75,8 @@ _NAMES = {  # module: its public names, imported on first use because torch take
     "results.plane": ("PlaneRestriction",),
     "results.restriction": ("Restriction",),
     "results.restrictions": ("Restrictions",),
+    "smooth.api": ("ToleranceWarning", "approximate"),
+    "smooth.approximation": ("Approximation",),
     "verification.checker": ("check_proof",),
     "verification.falsifier": ("falsify",),
     "verification.verify": ("verify",),

@@ -127,7 +127,7 @@ class UnsupportedError(CaptureError):
     Traceback (most recent call last):
     exactline.errors.UnsupportedError: 1 operator is not piecewise linear in each point by itself.
       where: gelu is smooth, not piecewise linear
-      try:   Replace them, or restrict only to a submodule before them with until='name'.
+      try:   Use exactline.approximate, or restrict only to a submodule before them with until='name'.
     """
 
     code = "unsupported"

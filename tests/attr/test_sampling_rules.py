@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import exactline as xl
-from exactline.attr import adaptive_integrated_gradients, error_curve, integrate, path_integral, recommend
+from exactline.attr import error_curve, integrate, path_integral, recommend
 from exactline.attr.quadrature import MIN_GRADIENTS, RULES, gauss_legendre
 from exactline.attr.sampling_rules import RULE_NAMES, PieceGradients, mean_relative_error
 from exactline.engines.dense import piece_gradients as gradients_of_pieces
@@ -145,21 +145,6 @@ def test_arguments_that_make_no_sense_are_refused(line, rule, n, target):
 def test_a_line_without_all_its_pieces_is_refused(line):
     with pytest.raises(ArgumentError):
         integrate(line.minimal(), 0)
-
-
-def test_adaptive_needs_no_pieces_and_exactly_n_gradients(model, line):
-    seen = []
-
-    def count_gradients(x):
-        seen.append(len(x) if x.requires_grad else 0)
-        return model(x)
-
-    start, end = line.lines.starts[0][0], line.lines.ends[0][0]
-    for n in (2, 3, 4, 16, 33):
-        seen.clear()
-        found = adaptive_integrated_gradients(count_gradients, end, start, 1, n=n)
-        assert sum(seen) == n
-        assert torch.allclose(found, integrate(line, 1, "adaptive", n), rtol=1e-10, atol=1e-12)
 
 
 def test_adaptive_beats_the_trapezoid_on_digits(digits):

@@ -24,6 +24,7 @@ from onnx.reference import ReferenceEvaluator
 from exactline.errors import ExactlineError
 from exactline.formats.onnx import read_onnx
 from exactline.network import Network
+from exactline.network.smooth_network import require_piecewise_linear
 
 FLOAT_TYPES = (1, 10, 11, 16)  # TensorProto.DataType
 NUMPY_TYPES = {1: np.float32, 10: np.float16, 11: np.float64}
@@ -162,11 +163,11 @@ def read_test(test: NodeTest) -> Network:
     """Read a test; one of a batch whose points are mixed, as one point."""
     data = test.model.SerializeToString()
     try:
-        return read_onnx(data, test.name, folder=None)
+        return require_piecewise_linear(read_onnx(data, test.name, folder=None))
     except ExactlineError as problem:
         if "are mixed" not in problem.problem:
             raise
-        return read_onnx(data, test.name, folder=None, shape=test.point.shape)
+        return require_piecewise_linear(read_onnx(data, test.name, folder=None, shape=test.point.shape))
 
 
 def try_to_read(test: NodeTest) -> str:

@@ -13,6 +13,7 @@ from onnx.reference import ReferenceEvaluator
 import exactline as xl
 from exactline.formats.onnx import read_onnx
 from exactline.network import Network
+from exactline.network.smooth_network import require_piecewise_linear
 
 FLOAT, BOOL, INT64 = TensorProto.FLOAT, TensorProto.BOOL, TensorProto.INT64
 
@@ -38,7 +39,7 @@ def node(kind: str, inputs: str, outputs: str, **attributes: Any) -> Any:
 
 
 def read(model: ModelProto) -> Network:
-    return read_onnx(model.SerializeToString(), "file.onnx", folder=None)
+    return require_piecewise_linear(read_onnx(model.SerializeToString(), "file.onnx", folder=None))
 
 
 def assert_agrees(model: ModelProto) -> Network:

@@ -14,6 +14,7 @@ import exactline as xl
 from exactline.formats.onnx import read_onnx
 from exactline.formats.onnx.arithmetic import CONSTANT_OPERATORS
 from exactline.formats.onnx.values import OPERATORS
+from exactline.network.smooth_network import require_piecewise_linear
 from tests.formats.onnx_cases import CASES, Case, Draft, opsets
 
 NEWEST = min(onnx.defs.onnx_opset_version(), 28)
@@ -29,7 +30,7 @@ CONSTANT = {"Constant", "ConstantOfShape", "Shape", "Range", "Cast", "CastLike",
 
 
 def read(model: onnx.ModelProto, **options: object) -> xl.Network:
-    return read_onnx(model.SerializeToString(), "file.onnx", folder=None, **options)  # type: ignore[arg-type]
+    return require_piecewise_linear(read_onnx(model.SerializeToString(), "file.onnx", folder=None, **options))  # type: ignore[arg-type]
 
 
 def truth(case: Case, opset: int, points: np.ndarray) -> tuple[np.ndarray, float]:

@@ -10,6 +10,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import exactline as xl
 from exactline.formats.onnx import read_onnx
+from exactline.network.smooth_network import require_piecewise_linear
 
 DOMAIN = "custom"
 OPSETS = [helper.make_opsetid("", 18), helper.make_opsetid(DOMAIN, 1)]
@@ -28,7 +29,7 @@ def make_model(nodes: list[onnx.NodeProto], functions: list[onnx.FunctionProto])
 
 
 def read(model: onnx.ModelProto) -> xl.Network:
-    return read_onnx(model.SerializeToString(), "file.onnx", folder=None)
+    return require_piecewise_linear(read_onnx(model.SerializeToString(), "file.onnx", folder=None))
 
 
 def make_layer(activation: onnx.NodeProto) -> list[onnx.FunctionProto]:

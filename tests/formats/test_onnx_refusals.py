@@ -13,6 +13,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import exactline as xl
 from exactline.formats.onnx import read_onnx
+from exactline.network.smooth_network import require_piecewise_linear
 
 
 def node(kind: str, inputs: str, outputs: str, **attributes: Any) -> onnx.NodeProto:
@@ -37,7 +38,7 @@ def make_model(
 
 
 def read(model: onnx.ModelProto, **options: Any) -> xl.Network:
-    return read_onnx(model.SerializeToString(), "file.onnx", folder=None, **options)
+    return require_piecewise_linear(read_onnx(model.SerializeToString(), "file.onnx", folder=None, **options))
 
 
 def refuse(model: onnx.ModelProto) -> list[str]:

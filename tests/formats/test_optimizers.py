@@ -9,6 +9,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import exactline as xl
 from exactline.formats.onnx import read_onnx
+from exactline.network.smooth_network import require_piecewise_linear
 
 DOMAIN = "ai.onnx.preview.training"
 GRADIENT = np.array([[0.5, -1.0]], dtype=np.float32)
@@ -34,7 +35,7 @@ def read_momentum(data: str, mode: str) -> xl.Network:
     graph = helper.make_graph([node], "graph", [info], results, initializers)
     opsets = [helper.make_opsetid("", 18), helper.make_opsetid(DOMAIN, 1)]
     model = helper.make_model(graph, opset_imports=opsets, ir_version=10)
-    return read_onnx(model.SerializeToString(), "file.onnx", folder=None)
+    return require_piecewise_linear(read_onnx(model.SerializeToString(), "file.onnx", folder=None))
 
 
 @pytest.mark.parametrize("mode", ["standard", "nesterov"])

@@ -15,6 +15,7 @@ from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 import exactline as xl
+from exactline.formats import load_network
 
 SHAPES = {"pnet": (12, 12, 3)}  # of inputs that files leave open
 REFUSED = {  # not piecewise linear, or not a function of the input, and what must be named
@@ -30,7 +31,7 @@ def files(folder: Path, *endings: str) -> list[Path]:
 
 
 def loaded(path: Path) -> xl.Network:
-    return xl.load(path, shape=SHAPES.get(path.stem))
+    return load_network(path, shape=SHAPES.get(path.stem))
 
 
 def points_of(network: xl.Network, count: int, seed: int = 0) -> list[np.ndarray]:

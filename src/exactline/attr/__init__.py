@@ -1,6 +1,5 @@
 """Exact attributions: what captum estimates from samples, computed from every piece of the line."""
 
-from .adaptive import adaptive_integrated_gradients as adaptive_integrated_gradients
 from .conductance import InternalInfluence as InternalInfluence
 from .conductance import LayerConductance as LayerConductance
 from .conductance import NeuronConductance as NeuronConductance

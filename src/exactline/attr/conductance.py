@@ -10,6 +10,8 @@ from torch import Tensor, nn
 
 from ..engines.dense.gradients import LayerHook, LayerOnPieces
 from ..errors import ArgumentError
+from ..smooth.api import DEFAULT_TOL
+from ..smooth.integrals import LineIntegrals
 from .inputs import (
     AttributionCall,
     AttributionKeywords,
@@ -23,6 +25,7 @@ from .inputs import (
 )
 from .integrated_gradients import ReportTotals, attribution_range, integrate_output
 from .layers import CompleteLayerAttribution, LayerAttribution, layer_error, shape_like_layer
+from .to_tolerance import SmoothLayer, integrate_to_tolerance, line_changes, neuron_integrand, split_rows
 
 
 class LayerConductance(CompleteLayerAttribution):
@@ -35,12 +38,22 @@ class LayerConductance(CompleteLayerAttribution):
     tensor([[3., 0.]])
     """
 
-    def __init__(self, forward_func: ModelLike, layer: nn.Module, device_ids: list[int] | None = None) -> None:
-        super().__init__(forward_func, layer, device_ids)
+    def __init__(
+        self,
+        forward_func: ModelLike,
+        layer: nn.Module,
+        device_ids: list[int] | None = None,
+        *,
+        tol: float | None = None,
+    ) -> None:
+        super().__init__(forward_func, layer, device_ids, tol=tol)
 
     def _attribute_to_layer(
         self, call: AttributionCall, target: Any, at_input: bool, options: AttributionOptions
     ) -> tuple[list[Tensor], bool]:
+        opened = self._open_groups(call, at_input)
+        if opened is not None:
+            return self._integrate_flow(call, opened, target, at_input, True, options)
         return self._sum_over_pieces(call, target, at_input, _conductance, options)
 
 
@@ -54,8 +67,15 @@ class InternalInfluence(LayerAttribution):
     tensor([[2., 2.]])
     """
 
-    def __init__(self, forward_func: ModelLike, layer: nn.Module, device_ids: list[int] | None = None) -> None:
-        super().__init__(forward_func, layer, device_ids, False)
+    def __init__(
+        self,
+        forward_func: ModelLike,
+        layer: nn.Module,
+        device_ids: list[int] | None = None,
+        *,
+        tol: float | None = None,
+    ) -> None:
+        super().__init__(forward_func, layer, device_ids, False, tol=tol)
 
     def has_convergence_delta(self) -> bool:
         """Return False: influences do not add up to the change of the output."""
@@ -83,6 +103,10 @@ class InternalInfluence(LayerAttribution):
         warn_unused(n_steps=n_steps, method=method)
         settings = AttributionOptions(**options)
         call = parse_call(inputs, baselines, additional_forward_args, settings.device)
+        opened = self._open_groups(call, attribute_to_layer_input)
+        if opened is not None:
+            found = self._integrate_flow(call, opened, target, attribute_to_layer_input, False, settings)
+            return shape_like_layer(call, *found)
         sums, is_tuple = self._sum_over_pieces(
             call, target, attribute_to_layer_input, lambda layer: layer.gradients, settings
         )
@@ -139,7 +163,14 @@ class NeuronConductance(LayerAttribution):
         call = parse_call(inputs, baselines, additional_forward_args, settings.device)
         count, totals = len(call.lines), ReportTotals.for_examples(len(call.lines))
         gradients = [torch.zeros_like(x) for x in call.lines.ends]
-        for group, nodes, _ in self._layer_groups(call, attribute_to_neuron_input):
+        opened = self._open_groups(call, attribute_to_neuron_input)
+        for part in opened or ():
+            found = self._integrate_neuron(part, neuron_selector, target, count, attribute_to_neuron_input, settings)
+            totals.add_estimate(found, part.group.rows)
+            shapes = [tuple(t.shape[1:]) for t in part.group.lines.starts]
+            for total, gradient in zip(gradients, split_rows(found.integrals, shapes), strict=False):
+                total[part.group.rows] = gradient
+        for group, nodes, _ in self._layer_groups(call, attribute_to_neuron_input) if opened is None else ():
             if len(nodes) > 1:
                 raise layer_error("Layer has several tensors, but a neuron is one element of one tensor")
             targets = flatten_targets(target, single_output_shape(group.network), count)[group.rows]
@@ -152,6 +183,26 @@ class NeuronConductance(LayerAttribution):
         if self._multiply:
             gradients = [g * c for g, c in zip(gradients, call.change, strict=True)]
         return call.shape_like_inputs(gradients)
+
+    def _integrate_neuron(
+        self,
+        opened: SmoothLayer,
+        selector: Any,
+        target: Any,
+        count: int,
+        at_input: bool,
+        options: AttributionOptions,
+    ) -> LineIntegrals:
+        """Integrate the flow through one unit to the tolerance."""
+        if len(opened.shapes) > 1:
+            raise layer_error("Layer has several tensors, but a neuron is one element of one tensor")
+        targets = flatten_targets(target, opened.output_shape, count)[opened.group.rows]
+        unit = _parse_selector(selector, opened.shapes[0])
+        position = int(torch.arange(torch.Size(opened.shapes[0]).numel()).reshape(opened.shapes[0])[unit])
+        flow = neuron_integrand(opened, at_input, self.layer, targets, position)
+        lines = opened.group.lines
+        weights = line_changes(lines, len(lines.starts), self._multiply)
+        return integrate_to_tolerance(flow, weights, options, self.tol or DEFAULT_TOL)
 
 
 def _conductance(layer: LayerOnPieces) -> Tensor:  # (points, *shape)

@@ -16,7 +16,7 @@ from ..fp_context import full_precision
 from ..lines import Lines, as_points, check_shapes
 from ..network import Network, unwrap_model
 from ..network.outputs import describe_outputs
-from ..options import check_count, select_device
+from ..options import check_count, check_seconds, select_device
 from ..progress import ProgressCallback
 
 Tensors: TypeAlias = Tensor | tuple[Tensor, ...]
@@ -33,6 +33,8 @@ class AttributionKeywords(TypedDict, total=False):
     device: torch.device | str | None  # where to compute; default: where the inputs are
     memory: int | None  # bytes of the working set; default: a share of the free memory
     progress: bool | ProgressCallback  # True shows a bar; a function is called with the share done and the pieces
+    max_gradients: int | None  # with tol: stop after so many gradients of an example
+    seconds: float | None  # with tol: stop after so many seconds
 
 
 class IntegratedGradientsKeywords(AttributionKeywords, total=False):
@@ -48,9 +50,13 @@ class AttributionOptions:
     device: torch.device | str | None = None
     memory: int | None = None
     progress: bool | ProgressCallback = False
+    max_gradients: int | None = None
+    seconds: float | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "memory", check_count("memory", self.memory))
+        object.__setattr__(self, "max_gradients", check_count("max_gradients", self.max_gradients))
+        object.__setattr__(self, "seconds", check_seconds(self.seconds))
 
 
 @dataclass(frozen=True)
@@ -137,7 +143,7 @@ class AttributionCall:
         else:
             yield group
             return
-        for rows in _group_equal_rows(self.batched_args):
+        for rows in group_equal_rows(self.batched_args):
             values = [value[rows[0]] for value in self.batched_args]
             partial = PartialModel(model, len(self.inputs), self.extra_args, values)
             starts, ends = (tuple(t[rows] for t in side) for side in (self.lines.starts, self.lines.ends))
@@ -218,7 +224,7 @@ def _parse_baseline(baseline: Any, x: Tensor) -> Tensor:  # (n, *in)
     return point.expand(x.shape).contiguous()
 
 
-def _group_equal_rows(values: Sequence[Tensor]) -> list[Tensor]:  # (n, *shape) each -> (rows,) each
+def group_equal_rows(values: Sequence[Tensor]) -> list[Tensor]:  # (n, *shape) each -> (rows,) each
     """Group the examples with equal values."""
     flat = torch.cat([v.reshape(len(v), -1).cpu().to(torch.float64) for v in values], 1)
     _, number = torch.unique(flat, dim=0, return_inverse=True)

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar, Unpack, overload
 
 import torch
 from torch import Tensor
 
 from ..engines.dense.gradients import LayerHook
-from ..errors import ArgumentError
+from ..errors import ArgumentError, UnsupportedError
 from ..lines import Lines, as_points
 from ..network import Network, as_network
 from ..progress import progress_reporter
+from ..smooth.api import check_tolerance
+from ..smooth.integrals import LineIntegrals
 from .inputs import (
+    AttributionCall,
     AttributionOptions,
     CaptureFunction,
     ExampleGroup,
@@ -29,6 +32,17 @@ from .inputs import (
     warn_unused,
 )
 from .path_integrals import PathIntegral, path_integral
+from .to_tolerance import (
+    ENDING_TOL,
+    SmoothGroup,
+    convergence_delta,
+    has_known_ending,
+    integrate_inputs,
+    is_exact,
+    parse_targets,
+    prepare_for,
+    smooth_groups,
+)
 
 TensorsT = TypeVar("TensorsT", bound=Tensors)
 
@@ -40,12 +54,16 @@ class AttributionReport:
     >>> ig = IntegratedGradients(torch.nn.ReLU())
     >>> _ = ig.attribute(torch.tensor([[3.0, 1.0]]), baselines=-1.0, target=0)
     >>> ig.report
-    AttributionReport(pieces=3, ambiguous=0, subgradient_range=tensor([0.], dtype=torch.float64))
+    AttributionReport(pieces=3, ambiguous=0, subgradient_range=tensor([0.], dtype=torch.float64), status='exact')
     """
 
     pieces: int  # of all lines together
     ambiguous: int  # pairs of a piece and a unit that stays on a knot along it, where its gradient is a convention
     subgradient_range: Tensor  # (n,) how much attribution changes if each of them is taken on its other side
+    status: str = "exact"  # "estimated" for models that are not piecewise linear
+    # (n,) estimated L1 error of each example relative to the L1 norm of its attribution; None if exact
+    error: Tensor | None = field(default=None, repr=False)
+    gradients: int = field(default=0, repr=False)  # evaluations of the gradient, for all examples; 0 if exact
 
 
 @dataclass
@@ -55,6 +73,9 @@ class ReportTotals:
     subgradient_range: Tensor  # (n,)
     pieces: int = 0
     ambiguous: int = 0
+    status: str = "exact"
+    error: Tensor | None = None  # (n,)
+    gradients: int = 0
 
     @staticmethod
     def for_examples(count: int) -> ReportTotals:
@@ -67,17 +88,28 @@ class ReportTotals:
         self.ambiguous += integral.ambiguous
         self.subgradient_range[rows] = subgradient_range
 
+    def add_estimate(self, found: LineIntegrals, rows: Tensor) -> None:  # (rows,)
+        """Add integrals of some examples that were computed to a tolerance."""
+        self.status = "estimated"
+        self.pieces += found.panels
+        self.gradients += int(found.gradients.sum())
+        self.error = torch.zeros_like(self.subgradient_range) if self.error is None else self.error
+        self.error[rows] = found.errors
+
     @property
     def report(self) -> AttributionReport:
         """The report on all examples."""
-        return AttributionReport(self.pieces, self.ambiguous, self.subgradient_range)
+        return AttributionReport(
+            self.pieces, self.ambiguous, self.subgradient_range, self.status, self.error, self.gradients
+        )
 
 
 class Attribution:
     """Base class of all attribution methods: a model, and the report on the last call."""
 
-    def __init__(self, forward_func: ModelLike, multiply_by_inputs: bool = True) -> None:
+    def __init__(self, forward_func: ModelLike, multiply_by_inputs: bool = True, tol: float | None = None) -> None:
         self.forward_func = forward_func
+        self.tol = None if tol is None else check_tolerance(tol)  # None: exact, or refused
         self.report: AttributionReport | None = None
         self.output: str | int | None = None  # which output is attributed, if the model returns several
         self._multiply = multiply_by_inputs
@@ -123,26 +155,67 @@ class Attribution:
                 hint="Give what attribute returned for these inputs.",
             )
         delta = torch.zeros(count, dtype=torch.float64)
-        for group in call.groups(self.forward_func, capture_output(self.output if output is None else output)):
+        chosen = self.output if output is None else output
+        smooth, exact = self._find_groups(call, chosen)
+        for group in smooth:
+            targets = parse_targets(group, target, count)
+            delta[group.rows] = convergence_delta(group, [a[group.rows] for a in tensors], targets)
+        for group in exact:
             targets = flatten_targets(target, single_output_shape(group.network), count)[group.rows]
             delta[group.rows] = _convergence_delta([a[group.rows] for a in tensors], group, targets)
         return call.cast_like_input(delta)
+
+    def _groups_without_exact(self, call: AttributionCall, output: str | int | None = None) -> list[SmoothGroup] | None:
+        """The groups of examples if attributions are computed to a tolerance; None if they are exact."""
+        if self.tol is None or not len(call.lines) or isinstance(self.forward_func, Network):
+            return None
+        groups = list(smooth_groups(call, self.forward_func, prepare_for(call, output)))
+        return None if all(is_exact(group.model) for group in groups) else groups
+
+    def _find_groups(
+        self, call: AttributionCall, output: str | int | None
+    ) -> tuple[list[SmoothGroup], list[ExampleGroup]]:
+        """The groups of examples to compute to a tolerance, and those with exact attributions.
+
+        A model that is piecewise linear up to a known ending, such as ``sigmoid(m(x)).squeeze(1)``, needs no tolerance.
+        """
+        smooth = self._groups_without_exact(call, output)
+        if smooth is not None:
+            return smooth, []
+        try:
+            return [], list(call.groups(self.forward_func, capture_output(output)))
+        except UnsupportedError:
+            if not len(call.lines) or isinstance(self.forward_func, Network):
+                raise
+            groups = list(smooth_groups(call, self.forward_func, prepare_for(call, output)))
+            if not all(has_known_ending(group.model) for group in groups):
+                raise
+            return groups, []
 
 
 class IntegratedGradients(Attribution):
     """Integrated gradients, exact up to rounding, with captum's calling conventions.
 
-    If the model ends in softmax, log_softmax, sigmoid or tanh, the attributions are those of its result.
+    If the model ends in softmax, log_softmax, sigmoid or tanh, the attributions are those of its result. With ``tol``
+    the model may be any differentiable one: its gradients are then integrated to a tolerance, with an error estimate.
 
     Args:
         model_or_forward: A module in eval mode, any callable of batches, or a Network.
         multiply_by_inputs: False returns the integrated gradients without the factor inputs minus baselines.
         forward_func: captum's name for the first argument.
         output: Which output to attribute, by name or index, if the model returns several.
+        tol: For models that are not piecewise linear: the largest L1 error of an example's attribution, relative to its
+            L1 norm. ``report.error`` estimates what was reached; a ToleranceWarning says so if it is more.
 
     >>> ig = IntegratedGradients(torch.nn.ReLU())
     >>> ig.attribute(torch.tensor([[3.0]]), baselines=-1.0, target=0)
     tensor([[3.]])
+    >>> ig = IntegratedGradients(torch.nn.Sigmoid(), tol=1e-9)  # exact all the same: a sigmoid at the end is known
+    >>> ig.attribute(torch.tensor([[2.0]]), target=0), ig.report.status
+    (tensor([[0.3808]]), 'exact')
+    >>> ig = IntegratedGradients(torch.nn.GELU(), tol=1e-9)
+    >>> ig.attribute(torch.tensor([[2.0]]), target=0), ig.report.status
+    (tensor([[1.9545]]), 'estimated')
     >>> IntegratedGradients(lambda x: (x, x.relu()), output=1).attribute(torch.tensor([[3.0]]), -1.0, target=0)
     tensor([[3.]])
     """
@@ -154,13 +227,14 @@ class IntegratedGradients(Attribution):
         *,
         forward_func: ModelLike | None = None,
         output: str | int | None = None,
+        tol: float | None = None,
     ) -> None:
         model = forward_func if model_or_forward is None else model_or_forward
         if model is None:
             raise ArgumentError(
                 "There is no model.", where="argument model_or_forward", hint="Give a module, a callable or a Network."
             )
-        super().__init__(model, multiply_by_inputs)
+        super().__init__(model, multiply_by_inputs, tol)
         self.output = output
 
     @overload
@@ -231,7 +305,17 @@ class IntegratedGradients(Attribution):
         count = len(call.lines)
         gradients = [torch.zeros_like(x) for x in call.lines.ends]
         delta, totals = torch.zeros(count, dtype=torch.float64), ReportTotals.for_examples(count)
-        for group in call.groups(self.forward_func, capture_output(output)):
+        smooth, exact = self._find_groups(call, output)
+        for group in smooth:
+            targets, rows = parse_targets(group, target, count), group.rows
+            parts, found = integrate_inputs(group, targets, self._multiply, settings, self.tol or ENDING_TOL)
+            totals.add_estimate(found, rows)
+            for total, part in zip(gradients, parts, strict=False):
+                total[rows] = part
+            if return_convergence_delta:
+                products = [g[rows] * c[rows] for g, c in zip(gradients, call.change, strict=True)]
+                delta[rows] = convergence_delta(group, products, targets)
+        for group in exact:
             targets = flatten_targets(target, single_output_shape(group.network), count)[group.rows]
             integral = integrate_output(group.network, group.lines, targets, settings)
             totals.add(integral, group.rows, attribution_range(integral, group.lines))

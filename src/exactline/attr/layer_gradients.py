@@ -11,6 +11,7 @@ from ..errors import UnsupportedError
 from ..fp_context import full_precision
 from ..lines import Lines
 from ..network import Network, as_network
+from ..smooth.api import DEFAULT_TOL
 from .inputs import (
     AttributionCall,
     AttributionOptions,
@@ -22,6 +23,7 @@ from .inputs import (
 )
 from .integrated_gradients import ReportTotals, attribution_range, integrate_output
 from .layers import CompleteLayerAttribution
+from .to_tolerance import integrate_gradient, layer_lines
 
 
 class LayerIntegratedGradients(CompleteLayerAttribution):
@@ -41,7 +43,20 @@ class LayerIntegratedGradients(CompleteLayerAttribution):
         count, is_tuple = len(call.lines), False
         sums: list[Tensor] = []
         totals = ReportTotals.for_examples(count)
-        for group, nodes, hooked in self._layer_groups(call, at_input):
+        opened = self._open_groups(call, at_input)
+        for part in opened or ():
+            targets = flatten_targets(target, part.output_shape, count)[part.group.rows]
+            lines, inputs = layer_lines(part), len(part.shapes)
+            rest = part.rest(at_input, self.layer, example_points(lines))
+            tol = self.tol or DEFAULT_TOL
+            means, found = integrate_gradient(rest, lines, inputs, targets, self._multiply, options, tol)
+            totals.add_estimate(found, part.group.rows)
+            is_tuple = part.hooked.trace.is_tuple
+            sums = sums or [torch.zeros(count, *shape, dtype=torch.float64) for shape in part.shapes]
+            for k, mean in enumerate(means):
+                change = lines.ends[k] - lines.starts[k] if self._multiply else 1.0
+                sums[k][part.group.rows] = mean * change
+        for group, nodes, hooked in self._layer_groups(call, at_input) if opened is None else ():
             targets = flatten_targets(target, single_output_shape(group.network), count)[group.rows]
             if hooked.trace.calls > 1:
                 raise UnsupportedError(

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from ..engines.dense.gradients import LayerHook, LayerOnPieces
 from ..errors import ArgumentError, UnsupportedError
 from ..network import Network, as_network, unwrap_model
+from ..smooth.api import DEFAULT_TOL
 from .inputs import (
     AttributionCall,
     AttributionKeywords,
@@ -29,6 +30,7 @@ from .inputs import (
 )
 from .integrated_gradients import Attribution, ReportTotals, integrate_output
 from .layer_hook import HookedModel
+from .to_tolerance import SmoothLayer, integrate_to_tolerance, layer_integrand, open_at_layer, split_rows
 
 _first_output_networks: weakref.WeakKeyDictionary[Network, Network] = weakref.WeakKeyDictionary()
 
@@ -41,6 +43,7 @@ class LayerAttribution(Attribution):
         layer: A submodule that the model calls.
         device_ids: Ignored; for compatibility with captum.
         multiply_by_inputs: Whether gradients are multiplied by the change of the inputs.
+        tol: For models that are not piecewise linear: the largest relative L1 error; see `IntegratedGradients`.
 
     Raises ArgumentError if the layer is not a submodule of the model.
     """
@@ -51,8 +54,10 @@ class LayerAttribution(Attribution):
         layer: nn.Module,
         device_ids: list[int] | None = None,
         multiply_by_inputs: bool = True,
+        *,
+        tol: float | None = None,
     ) -> None:
-        super().__init__(forward_func, multiply_by_inputs)
+        super().__init__(forward_func, multiply_by_inputs, tol)
         if not isinstance(layer, nn.Module):
             raise layer_error(f"Layer is {type(layer).__name__}, not a module")
         whole = None if isinstance(forward_func, Network) else unwrap_model(forward_func)
@@ -95,6 +100,39 @@ class LayerAttribution(Attribution):
             if network not in _first_output_networks:
                 _first_output_networks[network] = select_first_output(network)
             yield replace(group, network=_first_output_networks[network]), list(network.outputs[1:]), hooked
+
+    def _open_groups(self, call: AttributionCall, at_input: bool) -> list[SmoothLayer] | None:
+        """The groups of examples, opened at the layer, if attributions are computed to a tolerance; else None."""
+        groups = self._groups_without_exact(call)
+        if groups is None:
+            return None
+        return [open_at_layer(g, HookedModel(g.source, self.layer, at_input), call.device) for g in groups]
+
+    def _integrate_flow(
+        self,
+        call: AttributionCall,
+        opened: Sequence[SmoothLayer],
+        target: Any,
+        at_input: bool,
+        times_change: bool,
+        options: AttributionOptions,
+    ) -> tuple[list[Tensor], bool]:
+        """Integrate the flow through a layer to the tolerance; see `_sum_over_pieces`."""
+        count, is_tuple, sums = len(call.lines), False, list[Tensor]()
+        totals = ReportTotals.for_examples(count)
+        for part in opened:
+            targets = flatten_targets(target, part.output_shape, count)[part.group.rows]
+            flow = layer_integrand(part, at_input, self.layer, targets, times_change)
+            features = sum(torch.Size(shape).numel() for shape in part.shapes)
+            weights = torch.ones(len(part.group.rows), features, dtype=torch.float64)
+            found = integrate_to_tolerance(flow, weights, options, self.tol or DEFAULT_TOL)
+            totals.add_estimate(found, part.group.rows)
+            is_tuple = part.hooked.trace.is_tuple
+            sums = sums or [torch.zeros(count, *shape, dtype=torch.float64) for shape in part.shapes]
+            for total, result in zip(sums, split_rows(found.integrals, part.shapes), strict=True):
+                total[part.group.rows] = result
+        self.report = totals.report
+        return sums, is_tuple
 
     def _sum_over_pieces(
         self,

@@ -22,6 +22,7 @@ from ..console.root import (
 )
 from ..errors import ArgumentError, ExactlineError
 from ..paper.commands.groups import study_app, train_app
+from .approximate import approximate
 from .attribute import attribute
 from .convert import convert
 from .decide import decide
@@ -84,7 +85,7 @@ def version(
     print_json({"version": version(PROGRAM)}) if as_json else print_text(version(PROGRAM))
 
 
-for command in (info, convert, restrict, decide, attribute, plane, falsify, verify):
+for command in (info, convert, restrict, approximate, decide, attribute, plane, falsify, verify):
     app.command()(command)
 app.command("check-proof")(check_proof)
 for command in (report, serve, demo, doctor):

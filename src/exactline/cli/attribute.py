@@ -6,6 +6,7 @@ import contextlib
 import sys
 from collections.abc import Generator
 from dataclasses import dataclass, replace
+from functools import partial
 from math import isfinite
 from pathlib import Path
 from time import perf_counter
@@ -29,6 +30,7 @@ from ..console.options import (
 from ..console.output import PICTURE_SUFFIXES, check_output_files, print_json, print_note, print_rich
 from ..errors import ArgumentError, NumberError
 from ..humanize import count_noun
+from .smooth_file import Tolerance, needs_tolerance, print_tolerance_warnings
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -97,21 +99,30 @@ def attribute(
     memory: Memory = None,
     device: Device = None,
     progress: Annotated[bool, typer.Option(help="Show a clock on standard error if that is a terminal.")] = True,
+    tol: Tolerance = None,
 ) -> None:
     """Show how much each input contributes to an output: integrated gradients, exact up to rounding.
+
+    With --tol the network need not be piecewise linear: the attributions then have an error estimate.
 
     Example: exactline attribute loan.nnet --input 20,30 --baseline 30,50 --target 0
     """
     check_output_files({"--out": (out, (".npz",)), "--plot": (plot, PICTURE_SUFFIXES)})
     memory_bytes = None if memory is None else parse_bytes(memory)
     from ..formats import load
+    from ..network.smooth_network import require_piecewise_linear
 
     network = load(file, normalize=normalize, shape=parse_shapes(shape))
-    explained, name = _choose_output(network, parse_output(output), tail=tail)
+    is_smooth = needs_tolerance(network, tol)
     reader = PointReader.make(network, options)
     lines = _read_line(reader, given, baseline or ["0"])
-    with _show_clock(progress and sys.stderr.isatty()):
-        answer = _attribute(explained, name, lines, target, memory=memory_bytes, device=device)
+    with _show_clock(progress and sys.stderr.isatty()), print_tolerance_warnings():
+        if is_smooth:
+            chosen = parse_output(output)
+            answer = _attribute_smooth(network, chosen, lines, target, tol, memory=memory_bytes, device=device)
+        else:
+            explained, name = _choose_output(require_piecewise_linear(network), parse_output(output), tail=tail)
+            answer = _attribute(explained, name, lines, target, memory=memory_bytes, device=device)
     if out is not None:
         _save(answer, out)
         print_note(f"saved to {out}")
@@ -171,7 +182,7 @@ def _attribute(
     start_time = perf_counter()
     target_device = select_device(network, device)
     explained = as_network(network, [], device=target_device)
-    position, at_input, at_baseline = _evaluate_target(explained, lines, target)
+    position, at_input, at_baseline = _evaluate_target(partial(explained, tail=True), lines, target)
     method = IntegratedGradients(explained)
     attributions, delta = method.attribute(
         lines.ends,
@@ -200,12 +211,63 @@ def _attribute(
     return answer
 
 
-def _evaluate_target(network: Network, lines: Lines, target: int | None) -> tuple[int, float, float]:
+def _attribute_smooth(
+    network: Any,
+    output: str | int | None,
+    lines: Lines,
+    target: int | None,
+    tol: float | None,
+    *,
+    memory: int | None,
+    device: str | None,
+) -> AttributionAnswer:
+    """Attribute one output of a network that is not piecewise linear, to a tolerance."""
+    import numpy as np
+    import torch
+
+    from ..attr import AttributionReport, IntegratedGradients
+    from ..options import select_device
+    from ..smooth.model import prepare_model
+
+    start_time = perf_counter()
+    which = 0 if output is None and network.several_outputs else output
+    model = prepare_model(network, [t[0] for t in lines.ends], select_device(network, device), which)
+
+    def evaluate(*xs: Tensor) -> Tensor:
+        return model.evaluate(xs)[0]
+
+    position, at_input, at_baseline = _evaluate_target(evaluate, lines, target)
+    shape = evaluate(*lines.ends).shape[1:]
+    method = IntegratedGradients(network, output=which, tol=tol)
+    attributions, delta = method.attribute(
+        lines.ends,
+        lines.starts,
+        tuple(int(i) for i in np.unravel_index(position, tuple(shape))),
+        return_convergence_delta=True,
+        device=device,
+        memory=memory,
+    )
+    name = network.output_names[which] if isinstance(which, int) else which
+    return AttributionAnswer(
+        target=position,
+        output=name if network.several_outputs else None,
+        tail=None,
+        lines=lines,
+        attributions=tuple(a[0].detach() for a in attributions),
+        at_input=at_input,
+        at_baseline=at_baseline,
+        delta=float(delta[0]),
+        report=method.report or AttributionReport(0, 0, torch.zeros(1)),
+        seconds=perf_counter() - start_time,
+    )
+
+
+def _evaluate_target(network: Any, lines: Lines, target: int | None) -> tuple[int, float, float]:
     """Return the target, by default the largest output at the input, with its values at the input and the baseline."""
     from ..fp_context import full_precision
 
     with full_precision():
-        at_input, at_baseline = (network(*side, tail=True)[0].reshape(-1) for side in (lines.ends, lines.starts))
+        at_input, at_baseline = (network(*side)[0].reshape(-1) for side in (lines.ends, lines.starts))
     count = len(at_input)
     if not count or (target is not None and not 0 <= target < count):
         raise ArgumentError(
@@ -266,13 +328,15 @@ def _draw(answer: AttributionAnswer, path: Path) -> None:
 def _summarize(answer: AttributionAnswer) -> list[str]:
     change = answer.at_input - answer.at_baseline
     rows = [
-        f"{answer.title}: {count_noun(answer.report.pieces, 'piece')}, {answer.seconds:.2f} s",
+        f"{answer.title}: {_describe_report(answer.report)}, {answer.seconds:.2f} s",
         f"  at the input       {answer.at_input:.10g}",
         f"  at the baseline    {answer.at_baseline:.10g}",
         f"  difference         {change:.10g}",
         f"  attributions sum   {answer.total:.10g}",
         f"  convergence delta  {answer.delta:.2g}",
     ]
+    if answer.report.status != "exact":
+        return rows
     if ambiguous := answer.report.ambiguous:
         times = "once" if ambiguous == 1 else f"{ambiguous:,} times"
         effect = f"{answer.subgradient_range:.4g} of attribution" if answer.subgradient_range else "nothing"
@@ -280,6 +344,13 @@ def _summarize(answer: AttributionAnswer) -> list[str]:
     else:
         rows.append("  no unit stays on a kink: no attribution depends on the choice of a subgradient")
     return rows
+
+
+def _describe_report(report: AttributionReport) -> str:
+    if report.error is None:
+        return count_noun(report.pieces, "piece")
+    gradients = count_noun(report.gradients, "gradient")
+    return f"{report.status}, relative error {float(report.error.max()):.0e}, {gradients}"
 
 
 def _build_table(answer: AttributionAnswer) -> Table:
@@ -323,6 +394,9 @@ def _build_document(file: str, answer: AttributionAnswer, several: bool) -> dict
         "at_baseline": answer.at_baseline,
         "sum": answer.total,
         "delta": answer.delta,
+        "status": answer.report.status,
+        "error": None if answer.report.error is None else float(answer.report.error.max()),
+        "gradients": answer.report.gradients,
         "pieces": answer.report.pieces,
         "ambiguous": answer.report.ambiguous,
         "subgradient_range": answer.subgradient_range,

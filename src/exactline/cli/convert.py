@@ -26,13 +26,13 @@ def convert(
 
     Example: exactline convert acas.nnet acas.onnx
     """
-    from ..formats import load
+    from ..formats import load_network
     from ..network.listing import count_weights
 
     require_writable(target, "DST")
     if target.exists() and not force:
         raise FileError("The file exists already.", where=str(target), hint="Add --force to overwrite it.")
-    network = load(source, normalize=normalize, shape=parse_shapes(shape))
+    network = load_network(source, normalize=normalize, shape=parse_shapes(shape))
     network.save(target)
     layers = len(network.nodes) - len(network.inputs)
     weights, size = count_weights(network), target.stat().st_size

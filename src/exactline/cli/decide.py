@@ -28,7 +28,9 @@ from ..console.options import (
     expand_options,
 )
 from ..console.output import PICTURE_SUFFIXES, check_output_files, print_json, print_note, print_rich
+from ..errors import ArgumentError
 from ..humanize import count_noun
+from .smooth_file import Tolerance, needs_tolerance, print_tolerance_warnings
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -65,8 +67,11 @@ def decide(
     seconds: TimeLimit = None,
     memory: Memory = None,
     device: Device = None,
+    tol: Tolerance = None,
 ) -> None:
     """Find which output leads on every point between two points: intervals with exact boundaries.
+
+    With --tol the network need not be piecewise linear: the boundaries then have an error estimate.
 
     Example: exactline decide loan.nnet --from 20,30 --to 30,50 --labels no,yes
     """
@@ -74,15 +79,29 @@ def decide(
     memory_bytes = None if memory is None else parse_bytes(memory)
     from ..api import restrict
     from ..formats import load
+    from ..network.smooth_network import require_piecewise_linear
+    from ..smooth.api import DEFAULT_TOL
 
     network = load(file, normalize=normalize, shape=parse_shapes(shape))
     reader = PointReader.make(network, options)
     ends = reader.read(start, "--from"), reader.read(end, "--to")
     reader.compare_ranges(*ends, ("--from", "--to"))
     chosen, compared = parse_output(output), parse_indices(rivals, "--rivals")
-    with reader.silence_warnings():
-        line = restrict(network, *ends, memory=memory_bytes, device=device, max_breaks=max_breaks, seconds=seconds)
-    decisions = line.decisions(order, top, output=chosen, threshold=threshold, rivals=compared)
+    if needs_tolerance(network, tol):
+        from ..smooth.api import approximate
+
+        if top != 1:
+            raise ArgumentError("With --tol only the leader is known.", where="--top", hint="Leave --top out.")
+        with reader.silence_warnings(), print_tolerance_warnings():
+            curve = approximate(
+                network, *ends, tol=tol or DEFAULT_TOL, memory=memory_bytes, device=device, seconds=seconds
+            )
+        decisions = curve.decisions(order, output=chosen, threshold=threshold, rivals=compared)
+    else:
+        network = require_piecewise_linear(network)
+        with reader.silence_warnings():
+            line = restrict(network, *ends, memory=memory_bytes, device=device, max_breaks=max_breaks, seconds=seconds)
+        decisions = line.decisions(order, top, output=chosen, threshold=threshold, rivals=compared)
     names = _output_names(labels, decisions)
     if out is not None:
         _save_csv(decisions, names, out)
@@ -119,6 +138,8 @@ def _format_summary(decisions: Decisions) -> str:
     if decisions.comparison is not None and not decisions.comparison.is_whole:
         rule = decisions.describe()
     parts = [count_noun(len(decisions), "interval"), count_noun(len(line), "piece"), rule]
+    if line.status != "exact":
+        parts.append(f"{line.status}, error {line.error:.0e}")
     if not line.complete:
         parts.append(f"stopped by {line.stopped} at alpha {line.reached:.6g}")
     return ", ".join(parts)
@@ -200,6 +221,7 @@ def _build_document(file: str, decisions: Decisions, names: list[str]) -> dict[s
     points = _compute_start_points(line, intervals)
     return {
         "file": file,
+        "status": line.status,
         "order": decisions.order,
         "top": decisions.top,
         "threshold": None if decisions.comparison is None else decisions.comparison.threshold,

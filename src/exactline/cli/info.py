@@ -81,11 +81,11 @@ def _find_files(path: Path) -> list[Path]:
 
 
 def _summarize_file(path: Path, normalize: bool, shape: PointShapes | None) -> FileSummary:
-    from ..formats import load
+    from ..formats import load_network
 
     try:
         with wrap_unexpected_errors():
-            return FileSummary(str(path), load(path, normalize=normalize, shape=shape), None)
+            return FileSummary(str(path), load_network(path, normalize=normalize, shape=shape), None)
     except ExactlineError as error:
         return FileSummary(str(path), None, error)
 

@@ -113,9 +113,9 @@ def plane(
     if style == "decisions" and not values:
         raise ArgumentError("Decisions need the values.", where="--style", hint="Omit --no-values.")
     memory_bytes = None if memory is None else parse_bytes(memory)
-    from ..formats import load
+    from ..formats import load_network
 
-    network = load(file, normalize=normalize, shape=parse_shapes(shape))
+    network = load_network(file, normalize=normalize, shape=parse_shapes(shape))
     chosen = parse_output(output)
     network = network if chosen is None else network.output(chosen)
     names = _parse_output_names(labels, network, threshold)

@@ -76,7 +76,7 @@ def report(
 
 def _load_result(path: Path, model: Path | None) -> tuple[Restriction | PlaneRestriction, str]:
     """Load a line or a plane, whichever the file contains, and return it with its kind."""
-    from ..formats import load
+    from ..formats import load_network
     from ..results.plane import PlaneRestriction
     from ..results.restriction import Restriction
     from ..results.storage import LINE_FORMAT, PLANE_FORMAT
@@ -86,7 +86,7 @@ def _load_result(path: Path, model: Path | None) -> tuple[Restriction | PlaneRes
     if name not in kinds:
         raise FileError("The file contains neither a line nor a plane.", where=str(path), hint=SAVED_FILE_HINT)
     result_class, kind = kinds[name]
-    return result_class.load(path, None if model is None else load(model)), kind
+    return result_class.load(path, None if model is None else load_network(model)), kind
 
 
 def _read_format(path: Path) -> str | None:

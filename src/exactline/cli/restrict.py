@@ -83,9 +83,9 @@ def restrict(
     memory_bytes = None if memory is None else parse_bytes(memory)
     proved_pieces = _parse_piece_count(certify)
     from ..api import restrict
-    from ..formats import load
+    from ..formats import load_network
 
-    network = load(file, normalize=normalize, shape=parse_shapes(shape))
+    network = load_network(file, normalize=normalize, shape=parse_shapes(shape))
     reader = PointReader.make(network, options)
     ends = reader.read(start, "--from"), reader.read(end, "--to")
     reader.compare_ranges(*ends, ("--from", "--to"))

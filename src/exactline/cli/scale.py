@@ -63,7 +63,7 @@ class RunOptions:
 
     def run(self, file: Path, lines: Path, out: Path, job: str, **options: Any) -> None:
         """Run a job and show the status of its store."""
-        from ..formats import load
+        from ..formats import load_network
         from ..scale import run
 
         if self.ray is None and (self.workers is not None or self.gpus):
@@ -71,7 +71,7 @@ class RunOptions:
                 "Only Ray has workers and GPUs for each.", where="--workers, --gpus", hint="Give --ray auto too."
             )
         memory = None if self.memory is None else parse_bytes(self.memory)
-        network = load(file, normalize=self.normalize, shape=parse_shapes(self.shape))
+        network = load_network(file, normalize=self.normalize, shape=parse_shapes(self.shape))
         if self.ray is not None:
             options |= {"backend": "ray", "gpus_per_worker": self.gpus, "workers": self.workers}
             options["address"] = None if self.ray == "auto" else self.ray

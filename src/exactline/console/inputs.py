@@ -16,6 +16,7 @@ from .output import print_note
 if TYPE_CHECKING:
     from ..formats.points_convert import PointOptions
     from ..network import Network
+    from ..network.smooth_network import SmoothNetwork
     from .options import PointConversions
 
 MAX_POINT_CHARACTERS = 60  # of a point in notes
@@ -138,13 +139,13 @@ def parse_indices(text: str | None, option: str) -> list[int] | None:
 class PointReader:
     """Reads the points of a command, tells every conversion on standard error, and keeps them for the JSON document."""
 
-    network: Network
+    network: Network | SmoothNetwork
     options: PointOptions
     conversions: list[dict[str, str]] = field(default_factory=list[dict[str, str]])
     warned: list[str] = field(default_factory=list[str])
 
     @staticmethod
-    def make(network: Network, given: PointConversions) -> PointReader:
+    def make(network: Network | SmoothNetwork, given: PointConversions) -> PointReader:
         """Check the options.
 
         Raises ArgumentError.
@@ -171,7 +172,8 @@ class PointReader:
         """
         from ..formats.points import convert_point
 
-        shapes = [self.network.nodes[i].shape for i in self.network.inputs]
+        given: Any = self.network.input_shape
+        shapes = list(given) if self.network.several_inputs else [given]
         if len(texts) != len(shapes):
             raise LineError(
                 f"The network takes {count_noun(len(shapes), 'input')}, but {option} is given "

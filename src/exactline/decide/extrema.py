@@ -160,7 +160,7 @@ class _Functionals:
 
 def _evaluate_functionals(line: Restriction, weights: Any, output: str | int | None, where: str) -> _Functionals:
     outputs = values_of_line(line, output, where)
-    rows, is_single = _parse_weights(weights, outputs.values.shape[1])
+    rows, is_single = parse_weights(weights, outputs.values.shape[1])
     with np.errstate(all="ignore"):
         values, magnitudes = outputs.values @ rows.T, np.abs(outputs.values) @ np.abs(rows).T
     if not np.isfinite(magnitudes).all():
@@ -169,7 +169,7 @@ def _evaluate_functionals(line: Restriction, weights: Any, output: str | int | N
     return _Functionals(outputs, rows, is_single, values, magnitudes, scale)
 
 
-def _parse_weights(weights: Any, count: int) -> tuple[Floats, bool]:
+def parse_weights(weights: Any, count: int) -> tuple[Floats, bool]:
     """Check the weights of one or several functionals; return them as rows, and whether there was only one."""
     if not count:
         raise ArgumentError(

@@ -5,14 +5,16 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from ..errors import FileError
 from .open_file import read_file
 
 if TYPE_CHECKING:
     from ..network.graph import Network
+    from ..network.smooth_network import SmoothNetwork
 
+PointShapes: TypeAlias = Sequence[int] | Sequence[Sequence[int]] | Mapping[str, Sequence[int]]
 ERAN_SUFFIXES = (".eran", ".tf", ".pyt")
 PICKLE_SUFFIXES = (
     ".pt",
@@ -36,11 +38,12 @@ def load(
     path: str | os.PathLike[str],
     *,
     normalize: bool = True,
-    shape: Sequence[int] | Sequence[Sequence[int]] | Mapping[str, Sequence[int]] | None = None,
-) -> Network:
+    shape: PointShapes | None = None,
+) -> Network | SmoothNetwork:
     """Read a network from a file.
 
-    Nothing in a file is ever run, and sizes are checked before memory is allocated.
+    Nothing in a file is ever run, and sizes are checked before memory is allocated. A file with smooth operators, such
+    as GELU or attention, gives a `SmoothNetwork`, for `exactline.approximate` and attributions to a tolerance.
 
     Args:
         path: ends in .onnx, .nnet or, for ERAN text, in .eran, .tf or .pyt; text formats may be packed as .gz.
@@ -57,8 +60,8 @@ def load(
     ...     load(f"{folder}/relu.onnx")
     <Network (3,) -> (3,): 2 nodes, 3 relu units>
 
-    Raises FileError for a damaged file or an unknown ending, UnsupportedError naming every operator that is not
-    piecewise linear, ArgumentError where ``shape`` does not fit.
+    Raises FileError for a damaged file or an unknown ending, UnsupportedError naming every operator that is not known,
+    ArgumentError where ``shape`` does not fit.
     """
     file = Path(path)
     suffix = _detect_format(file)
@@ -73,6 +76,16 @@ def load(
     from .eran import read_eran
 
     return read_eran(read_file(file), str(file))
+
+
+def load_network(path: str | os.PathLike[str], *, normalize: bool = True, shape: PointShapes | None = None) -> Network:
+    """Read a piecewise-linear network from a file, as `load` does.
+
+    Raises UnsupportedError naming every operator that is not piecewise linear, and what `load` raises.
+    """
+    from ..network.smooth_network import require_piecewise_linear
+
+    return require_piecewise_linear(load(path, normalize=normalize, shape=shape))
 
 
 def save(network: Network, path: str | os.PathLike[str]) -> None:

@@ -21,6 +21,7 @@ from .graph import Node as Node
 from .graph import Tail as Tail
 from .reader import read_program
 from .simplify import simplify_network
+from .smooth_network import SmoothNetwork, require_piecewise_linear
 from .state_walk import ForwardRecord as ForwardRecord
 
 MAX_CACHED_CAPTURES = 8  # networks cached for one module: one for each input shape and submodule
@@ -64,8 +65,8 @@ def as_network(
     piecewise linear, TrainingModeError for a module in training mode, ArgumentError for an unknown ``until``.
     """
     target_device = torch.device("cpu") if device is None else device
-    if isinstance(model, Network):
-        return _move_with_cache(model, target_device, dtype)
+    if isinstance(model, (Network, SmoothNetwork)):
+        return _move_with_cache(require_piecewise_linear(model), target_device, dtype)
     if isinstance(model, ExportedProgram):
         return simplify_network(read_program(decompose_unknown(model), until), rewrite).to(target_device, dtype)
     module = unwrap_model(model)

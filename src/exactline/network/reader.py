@@ -101,7 +101,9 @@ class ProgramReader:
                 self._reject(problem.name, READS_UNINITIALIZED, problem.path)
             self.values = {k: to_written(v) for k, v in self.values.items()}
         if self.rejections:
-            self._raise_unsupported("Replace them, or restrict only to a submodule before them with until='name'.")
+            self._raise_unsupported(
+                "Use exactline.approximate, or restrict only to a submodule before them with until='name'."
+            )
         self.operator_numbers.clear()  # differences are reported in the order of the graph
         for node, problem in find_differences(self.program, self.graph, self.values):
             self._reject(source_operator_name(node), problem, module_path(node))

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from ..arrays import Floats
 from ..errors import FileError
-from ..formats import load
+from ..formats import load_network
 from ..formats.open_file import read_file
 from ..network import Network, as_network
 from .compose import prepend_normalization
@@ -167,7 +167,7 @@ def _load_network(path: Path, name: str) -> Network:
     """Load a published network that takes pixels / 255; the MNIST files leave out their normalization."""
     if not path.exists():
         raise FileError("The published network is missing.", where=str(path), hint=DATA_HINT)
-    network, (height, width, channels) = load(path), IMAGE_SHAPES[name]
+    network, (height, width, channels) = load_network(path), IMAGE_SHAPES[name]
     if network.input_shape != (channels, height, width) or network.output_shape != (10,):
         raise FileError(
             f"The network maps {network.input_shape} to {network.output_shape}.",

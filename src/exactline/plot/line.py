@@ -45,7 +45,7 @@ def plot_line(
     with matplotlib_style("plot_line"):
         alphas, values, ticks = line.alphas.numpy(), _output_values(line, output), _find_ticks(line)
         ax = get_axes(ax, 7.2, 4.0)
-        _draw_curves(ax, alphas, values, labels)
+        draw_curves(ax, alphas, values, labels)
         strip = _strip_height(len(ticks))
         _draw_ticks(ax, ticks, strip)
         low, high = float(values.min(initial=0)), float(values.max(initial=0))
@@ -105,7 +105,8 @@ def _choose_outputs(values: Floats) -> list[int]:  # values is (breaks, coordina
     return sorted(order[:MAX_CURVES].tolist())
 
 
-def _draw_curves(ax: Axes, alphas: Floats, values: Floats, labels: Sequence[str] | None) -> None:
+def draw_curves(ax: Axes, alphas: Floats, values: Floats, labels: Sequence[str] | None) -> None:
+    """Draw at most ten coordinates of values (alphas, coordinates), and name them."""
     chosen, count, is_dense = _choose_outputs(values), values.shape[1], len(alphas) > MAX_VECTOR_BREAKS
     names = check_labels(labels, count)
     for position, coordinate in enumerate(chosen):

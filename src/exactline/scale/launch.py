@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import ArgumentError, ExactlineError, FileError
-from ..formats import load
+from ..formats import load_network
 from ..network import Network, as_network
 from ..options import check_count
 from .backend import Backend, LocalBackend
@@ -189,7 +189,7 @@ class _LineSource:
 
 def _open_source(network: Any, lines: Any) -> _LineSource:
     if isinstance(network, (str, os.PathLike)):
-        network = load(network)
+        network = load_network(network)
     if isinstance(lines, (str, os.PathLike)):
         file = open_line_file(Path(lines))
         graph = as_network(network, file.example_points())

@@ -15,7 +15,7 @@ import torch
 
 from ..arrays import Ints
 from ..errors import ExactlineError, FileError, MissingError
-from ..formats import load
+from ..formats import load_network
 from ..humanize import count_noun
 from ..network import Network, as_network
 from ..results.storage import check_same_network
@@ -217,7 +217,7 @@ def open(path: str | os.PathLike[str], model: Any = None, *, check: bool = True)
 
 def _load_network(model: Any, manifest: dict[str, Any], folder: Path) -> Network:
     if isinstance(model, (str, os.PathLike)):
-        model = load(model)
+        model = load_network(model)
     points = [torch.zeros(shape, dtype=torch.float64) for shape in manifest["inputs"]]
     network = as_network(model, points)
     check_same_network(network, tuple(manifest["names"]), manifest["network"]["checksum"], folder)

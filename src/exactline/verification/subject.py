@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from ..errors import ArgumentError
-from ..formats import load
+from ..formats import load_network
 from ..fp_context import full_precision
 from ..network import Network, as_network
 from .flatten import check_property
@@ -81,7 +81,7 @@ def _capture(model: Any, prop: Property, shape: Sequence[int] | None, normalize:
     if isinstance(model, Network):
         return model
     if isinstance(model, Path):
-        return load(model, shape=shape, normalize=normalize)
+        return load_network(model, shape=shape, normalize=normalize)
     point = torch.zeros(tuple(shape) if shape is not None else (prop.inputs,))
     with full_precision(kernels=False):
         return as_network(model, [point])

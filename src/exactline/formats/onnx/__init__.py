@@ -9,6 +9,7 @@ from typing import Any
 from ...errors import FileError, UnsupportedError
 from ...network.builder import MIXES_BATCH
 from ...network.graph import Network
+from ...network.smooth_network import SmoothNetwork
 from ...optional import require_package
 from .. import limits
 from . import affine as affine
@@ -28,13 +29,16 @@ from .graph_reader import NEWEST_OPSET as NEWEST_OPSET
 from .graph_reader import OLDEST_OPSET as OLDEST_OPSET
 from .graph_reader import GraphReader
 from .inputs import InputShapes, PointShapes, resolve_inputs
+from .smooth_reader import read_smooth
 from .tensors import make_damaged_error
 from .unsupported import UNSUPPORTED_REASONS as UNSUPPORTED_REASONS
 from .values import OPERATORS as OPERATORS
 
 
-def read_onnx(data: bytes, where: str, *, folder: Path | None, shape: PointShapes | None = None) -> Network:
-    """Read a network from the content of an ONNX file.
+def read_onnx(
+    data: bytes, where: str, *, folder: Path | None, shape: PointShapes | None = None
+) -> Network | SmoothNetwork:
+    """Read a network from the content of an ONNX file; one with smooth operators as a `SmoothNetwork`.
 
     Args:
         data: the content of the file.
@@ -43,11 +47,18 @@ def read_onnx(data: bytes, where: str, *, folder: Path | None, shape: PointShape
         shape: of one input point, for files with dynamic dimensions; for several inputs a list of shapes in the
             order of the file, or a dict of shapes by name.
 
-    Raises FileError for a damaged file, UnsupportedError naming every operator that is not piecewise linear,
+    Raises FileError for a damaged file, UnsupportedError naming every operator that is not known,
     NumberError for NaN weights, ArgumentError where ``shape`` does not fit or is missing.
     """
     model = _parse_model(data, where)
     inputs = resolve_inputs(model.graph, where, shape)
+    try:
+        return _read_piecewise_linear(model, where, folder, inputs)
+    except UnsupportedError as refusal:
+        return read_smooth(model, where, folder, inputs, refusal)
+
+
+def _read_piecewise_linear(model: Any, where: str, folder: Path | None, inputs: InputShapes) -> Network:
     if inputs.batch_size == 1:
         return GraphReader(model, where, folder, inputs).read_network()
     try:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from ...errors import ArgumentError, UnsupportedError
-from ...formats import load
+from ...formats import load_network
 from ...formats.graph_builder import OperatorRecorder
 from ...formats.numbers import TextLines, parse_numbers
 from ...formats.open_file import read_file
@@ -107,7 +107,7 @@ def load_advisor(model: Any = None, *, normalize: bool | None = None) -> Advisor
     elif isinstance(model, (str, os.PathLike)):
         path = Path(model)
         is_nnet = path.name.lower().removesuffix(".gz").endswith(".nnet")
-        network = load(path, normalize=is_nnet and normalize is not False)
+        network = load_network(path, normalize=is_nnet and normalize is not False)
         name, scaled = path.name, normalize is not False and not is_nnet
         note = "normalized as the file specifies" if is_nnet and normalize is not False else ""
         if is_nnet:

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from ...arrays import Floats
 from ...errors import ArgumentError
-from ...formats import load
+from ...formats import load_network
 from ...formats.labelled_images import LabelledImages
 from ...fp_context import full_precision
 from ...measures.break_density import density
@@ -78,7 +78,7 @@ def load_networks(
     else:
         stems = [path.name.split(".")[0] for path in networks]
         loaded = [
-            NamedNetwork(stem if stems.count(stem) == 1 else str(path), load(path, shape=shape), path.name)
+            NamedNetwork(stem if stems.count(stem) == 1 else str(path), load_network(path, shape=shape), path.name)
             for path, stem in zip(networks, stems, strict=True)
         ]
     shapes = {(named.network.input_shape, named.network.output_shape) for named in loaded}

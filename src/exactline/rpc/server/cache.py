@@ -68,8 +68,9 @@ def read_network(model: ModelKey, data: bytes) -> Network:
     """
     if model.suffix == ".onnx":
         from ...formats.onnx import read_onnx
+        from ...network.smooth_network import require_piecewise_linear
 
-        return read_onnx(data, "model", folder=None, shape=model.shape)
+        return require_piecewise_linear(read_onnx(data, "model", folder=None, shape=model.shape))
     if model.suffix == ".nnet":
         from ...formats.nnet import read_nnet
 
