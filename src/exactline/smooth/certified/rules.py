@@ -1,0 +1,274 @@
+"""How every operator acts on Taylor models: a table from operator to rule.
+
+A rule takes the arguments of the operator, with Taylor models in the place of tensors that depend on alpha; plain
+tensors and numbers are constants. Gradients need no rules of their own: torch differentiates the graph, and the graph
+of the gradient holds operators of this table.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .analytic import COS, EXP, RECIPROCAL, RSQRT, SIGMOID, SIN, SQRT
+from .compose import GELU, GELU_DERIVATIVE, LOG, NORMAL, SILU, SILU_DERIVATIVE, SOFTPLUS, Function, from_analytic
+from .error_bound import ErrorBound, outward
+from .taylor_model import TaylorModel
+
+Operand = TaylorModel | Tensor | float
+Rule = Callable[..., Any]
+
+RULES: dict[str, Rule] = {}
+
+
+def rule(*names: str) -> Callable[[Rule], Rule]:
+    """Enter a function into the table, for operators by their names in torch's schema."""
+
+    def register(function: Rule) -> Rule:
+        RULES.update(dict.fromkeys(names, function))
+        return function
+
+    return register
+
+
+def as_model(value: Operand) -> TaylorModel:
+    """A constant as a model without error."""
+    if isinstance(value, TaylorModel):
+        return value
+    return TaylorModel.constant(torch.as_tensor(value, dtype=torch.float64))
+
+
+# --- sums and products ------------------------------------------------------------------------------------------------
+
+
+@rule("add")
+def add(a: Operand, b: Operand, alpha: float = 1) -> TaylorModel:
+    return as_model(a) + (as_model(b) if alpha == 1 else as_model(b).scale(alpha))
+
+
+@rule("sub")
+def subtract(a: Operand, b: Operand, alpha: float = 1) -> TaylorModel:
+    return as_model(a) - (as_model(b) if alpha == 1 else as_model(b).scale(alpha))
+
+
+@rule("rsub")
+def reversed_subtract(a: Operand, b: Operand, alpha: float = 1) -> TaylorModel:
+    return subtract(b, a, alpha)
+
+
+@rule("neg")
+def negate(a: TaylorModel) -> TaylorModel:
+    return -a
+
+
+@rule("mul")
+def multiply(a: Operand, b: Operand) -> TaylorModel:
+    if isinstance(b, int | float):
+        return as_model(a).scale(b)
+    return as_model(a) * as_model(b)
+
+
+@rule("div")
+def divide(a: Operand, b: Operand) -> TaylorModel:
+    return multiply(a, reciprocal(as_model(b)))
+
+
+@rule("pow")
+def power(a: Operand, exponent: float) -> TaylorModel:
+    """Whole powers by repeated squaring; halves by square roots."""
+    base = as_model(a)
+    if exponent < 0:
+        return reciprocal(power(base, -exponent))
+    if exponent != int(exponent):
+        return power(sqrt(base), 2 * exponent)
+    if exponent == 0:
+        return TaylorModel.constant(torch.ones(base.shape, dtype=torch.float64))
+    half = base if exponent == 1 else power(base, exponent // 2)
+    return half if exponent == 1 else half * half * base if exponent % 2 else half * half
+
+
+@rule("mm", "bmm", "matmul")
+def matrix_product(a: Operand, b: Operand) -> TaylorModel:
+    if isinstance(a, TaylorModel) and isinstance(b, Tensor):
+        if b.dim() == 2:
+            return a.apply_matrix(b)
+        return a.map_linear(lambda x: x @ b, lambda x: x @ b.abs(), b.shape[-2])
+    if isinstance(b, TaylorModel) and isinstance(a, Tensor):
+        return b.map_linear(lambda x: a @ x, lambda x: a.abs() @ x, a.shape[-1])
+    return as_model(a) @ as_model(b)
+
+
+@rule("addmm", "baddbmm")
+def add_matrix_product(c: Operand, a: Operand, b: Operand, beta: float = 1, alpha: float = 1) -> TaylorModel:
+    return add(multiply(as_model(c), beta), multiply(matrix_product(a, b), alpha))
+
+
+@rule("sum")
+def sum_over(a: TaylorModel, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> TaylorModel:
+    dims = positive_dims(dim, len(a.shape))
+    total: Callable[[Tensor], Tensor] = lambda x: x.sum([d + 1 for d in dims], keepdim=keepdim)  # noqa: E731
+    out = a.map_linear(total, total, math.prod(a.shape[d] for d in dims))
+    if dims != [len(a.shape) - 1]:
+        return out
+    exact = TaylorModel.polynomial(a.coefficients).map_linear(total, total, a.shape[-1])
+    norm = math.sqrt(a.shape[-1]) * a.error.norm_along(-1)  # |sum e| <= sqrt(n) |e|
+    return TaylorModel(out.coefficients, ErrorBound(torch.minimum(out.radius, outward(exact.radius + total(norm)))))
+
+
+@rule("mean")
+def mean_over(a: TaylorModel, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> TaylorModel:
+    dims = positive_dims(dim, len(a.shape))
+    return divide(sum_over(a, dims, keepdim), float(math.prod(a.shape[d] for d in dims)))
+
+
+@rule("var")
+def variance(a: TaylorModel, dim: Any = None, correction: float = 1, keepdim: bool = False) -> TaylorModel:
+    dims = positive_dims(dim, len(a.shape))
+    centred = a - mean_over(a, dims, True)
+    count = math.prod(a.shape[d] for d in dims)
+    return divide(sum_over(centred * centred, dims, keepdim), float(count - correction))
+
+
+@rule("convolution")
+def convolution(
+    x: TaylorModel, weight: Tensor, bias: Tensor | None, stride: Any, padding: Any, dilation: Any, *rest: Any
+) -> TaylorModel:
+    def convolve(kernel: Tensor) -> Callable[[Tensor], Tensor]:
+        def apply(rows: Tensor) -> Tensor:  # (rows, batch, channels, *positions)
+            out = torch.ops.aten.convolution(rows.flatten(0, 1), kernel, None, stride, padding, dilation, *rest)
+            return out.unflatten(0, rows.shape[:2])
+
+        return apply
+
+    out = x.map_linear(convolve(weight), convolve(weight.abs()), weight[0].numel() * weight.shape[0])
+    if bias is None:
+        return out
+    return out + TaylorModel.constant(bias.view(-1, *[1] * (weight.dim() - 2)))
+
+
+# --- univariate functions ---------------------------------------------------------------------------------------------
+
+exp, reciprocal, sqrt, sigmoid = (from_analytic(g) for g in (EXP, RECIPROCAL, SQRT, SIGMOID))
+rsqrt = from_analytic(RSQRT)
+UNIVARIATE: dict[str, Function] = {
+    "exp": exp,
+    "reciprocal": reciprocal,
+    "sqrt": sqrt,
+    "rsqrt": rsqrt,
+    "sigmoid": sigmoid,
+    "sin": from_analytic(SIN),
+    "cos": from_analytic(COS),
+    "silu": SILU,
+    "log": LOG,
+}
+RULES.update(UNIVARIATE)
+
+
+@rule("gelu")
+def gelu(x: TaylorModel, approximate: str = "none") -> TaylorModel:
+    if approximate == "none":
+        return GELU(x)
+    cubic = x + (x * x * x).scale(0.044715)
+    return x * sigmoid(cubic.scale(2 * math.sqrt(2 / math.pi)))  # (1 + tanh(y)) / 2 = sigmoid(2 y)
+
+
+@rule("gelu_backward")
+def gelu_backward(grad: Operand, x: TaylorModel, approximate: str = "none") -> TaylorModel:
+    if approximate == "none":
+        return multiply(grad, GELU_DERIVATIVE(x))
+    rate = 2 * math.sqrt(2 / math.pi)
+    square = x * x
+    s = sigmoid((x + (square * x).scale(0.044715)).scale(rate))
+    inner = add(square.scale(3 * 0.044715), 1.0).scale(rate)
+    return multiply(grad, s + x * s * subtract(1.0, s) * inner)
+
+
+@rule("silu_backward")
+def silu_backward(grad: Operand, x: TaylorModel) -> TaylorModel:
+    return multiply(grad, SILU_DERIVATIVE(x))
+
+
+@rule("tanh")
+def tanh(x: TaylorModel) -> TaylorModel:
+    return subtract(sigmoid(x.scale(2.0)).scale(2.0), 1.0)
+
+
+@rule("erf")
+def erf(x: TaylorModel) -> TaylorModel:
+    return subtract(NORMAL(x.scale(math.sqrt(2.0))).scale(2.0), 1.0)
+
+
+@rule("softplus")
+def softplus(x: TaylorModel, beta: float = 1, threshold: float = 20) -> TaylorModel:
+    """log(1 + exp(beta x)) / beta, also beyond the threshold, where torch returns x."""
+    return SOFTPLUS(multiply(x, float(beta))).scale(1.0 / beta)
+
+
+@rule("softplus_backward")
+def softplus_backward(grad: Operand, x: TaylorModel, beta: float = 1, threshold: float = 20) -> TaylorModel:
+    return multiply(grad, sigmoid(multiply(x, float(beta))))
+
+
+# --- normalisations ---------------------------------------------------------------------------------------------------
+
+
+@rule("_softmax", "_safe_softmax")
+def softmax(x: TaylorModel, dim: int, *rest: Any) -> TaylorModel:
+    """The exponentials of x minus the largest x at the center, divided by their sum."""
+    shift = x.coefficients[0].amax(positive_dims(dim, len(x.shape))[0] + 1, keepdim=True)
+    weights = exp(x - TaylorModel.polynomial(shift[None]))
+    return weights * reciprocal(sum_over(weights, dim, True))
+
+
+@rule("_log_softmax")
+def log_softmax(x: TaylorModel, dim: int, *rest: Any) -> TaylorModel:
+    shift = x.coefficients[0].amax(positive_dims(dim, len(x.shape))[0] + 1, keepdim=True)
+    shifted = x - TaylorModel.polynomial(shift[None])
+    return shifted - LOG(sum_over(exp(shifted), dim, True))
+
+
+@rule("native_layer_norm")
+def layer_norm(
+    x: TaylorModel, shape: Sequence[int], weight: Tensor | None, bias: Tensor | None, eps: float
+) -> tuple[TaylorModel, TaylorModel, TaylorModel]:
+    dims, count = list(range(-len(shape), 0)), math.prod(shape)
+    mean = mean_over(x, dims, True)
+    if len(shape) == 1:  # the projection does not enlarge the norm of the error
+        centred = x.apply_matrix(centring_matrix(count))
+        rows = centred.move(lambda v: v[..., None, :], -1)
+        square = (rows @ rows.move(lambda v: v.mT, -2)).move(lambda v: v[..., 0], None)
+    else:
+        centred = x - mean
+        square = sum_over(centred * centred, dims, True)
+    scale = rsqrt(add(divide(square, float(count)), eps))
+    out = centred * scale
+    out = out if weight is None else multiply(out, weight)
+    return out if bias is None else add(out, bias), mean, scale
+
+
+@functools.lru_cache
+def centring_matrix(count: int) -> Tensor:
+    """The projection that subtracts the mean."""
+    return torch.eye(count, dtype=torch.float64) - 1.0 / count
+
+
+@rule("_native_batch_norm_legit_no_training")
+def batch_norm(
+    x: TaylorModel, weight: Operand, bias: Operand, mean: Tensor, var: Tensor, momentum: float, eps: float
+) -> tuple[TaylorModel, None, None]:
+    channels = (-1, *[1] * (len(x.shape) - 2))
+    weight, bias = (default if v is None else v for v, default in ((weight, torch.ones_like(mean)), (bias, 0 * mean)))
+    scale = multiply(rsqrt(add(var, eps)), weight)
+    factor, offset = (v.move(lambda x: x.view(1, *channels)) for v in (scale, as_model(bias)))
+    return (x - as_model(mean.view(channels))) * factor + offset, None, None
+
+
+def positive_dims(dim: Any, rank: int) -> list[int]:
+    """The dims of an argument as a list of nonnegative ones; all of them for None or an empty list."""
+    dims = list(range(rank)) if dim is None else [dim] if isinstance(dim, int) else list(dim) or list(range(rank))
+    return [d % rank for d in dims]

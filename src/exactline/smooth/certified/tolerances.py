@@ -1,0 +1,35 @@
+"""Constants of certified computations, each with its unit and its derivation."""
+
+from __future__ import annotations
+
+# Relative error of one rounding to nearest in float64.
+UNIT_ROUNDOFF = 2.0**-53
+# Factor on a computed bound that covers the roundings of the bound itself. A bound is a sum of products of nonnegative
+# numbers with at most 2^20 terms and a few dozen further operations, so its relative error is below 2^21 * 2^-53.
+OUTWARD_FACTOR = 1.0 + 2.0**-31
+# Absolute error of products and exponentials that underflow, summed over at most 2^20 of them.
+UNDERFLOW = 1e-290
+# Accuracy assumed of torch's exp, sin, cos, erf, log1p, sqrt and tanh for real float64 arguments, in units of roundoff
+# of the result. The vector libraries behind them document at most 2.
+ELEMENTARY_ROUNDINGS = 8.0
+# Ratios of the circle of Cauchy's estimate to the disc. The best one is chosen for every unit.
+CAUCHY_RATIOS = (1.2, 1.5, 2.0, 3.0, 5.0, 8.0)
+# Squarings of W^T W in the bound on a spectral norm: n^(1 / 256) is 1.03 for n = 1024.
+SPECTRAL_SQUARINGS = 6
+
+# --- subdivision of the line ------------------------------------------------------------------------------------------
+# Radius of the disc around a sub-interval, in half widths of it. The Bernstein ellipse with this semi-axis has the
+# parameter s + sqrt(s^2 - 1) = 2.62, so that every Gauss-Legendre node gains a factor of 6.9.
+DISC_RATIO = 1.5
+# Coefficients of a Taylor model.
+ORDER = 16
+# Discs that share one pass over the tape: the interpreter's overhead is shared too.
+MAX_DISCS_PER_PASS = 8
+# Width of sub-intervals, in alpha, at which bisection gives up.
+MIN_WIDTH = 2.0**-20
+# Gauss-Legendre or Chebyshev nodes of one sub-interval above which bisection is cheaper.
+MAX_NODES = 40
+# Points that share one pass over the tape.
+MAX_POINTS_PER_PASS = 64
+# Share of the tolerance that the truncation error may use; the rest is left for rounding.
+TRUNCATION_SHARE = 0.5
