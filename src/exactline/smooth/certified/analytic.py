@@ -227,7 +227,6 @@ RECIPROCAL = Analytic(
     lambda a, r: distance_from_zero(a, r) ** -2,
     relative(lambda a, r: 1 / distance_from_zero(a, r)),
 )
-SQRT = Analytic("sqrt", torch.sqrt, root_values, power_bound(0.5), power_bound(-0.5, 0.5), relative(power_bound(0.5)))
 RSQRT = Analytic(
     "rsqrt", torch.rsqrt, inverse_root_values, power_bound(-0.5), power_bound(-1.5, 0.5), relative(power_bound(-0.5))
 )

@@ -91,13 +91,14 @@ def certified_integrated_gradients(
     deadline = time.monotonic() + (check_seconds(seconds) or math.inf)
     tape = model if isinstance(model, Tape) else record_gradients(model, line.starts)
     integrand = Integrand(tape, line, one_hot(target, tape.output_shape))
-    target_error = TRUNCATION_SHARE * tol * integrand.estimate_norm()
+    norm, rounding = integrand.estimate_norm()
+    target_error = TRUNCATION_SHARE * tol * norm
 
     def is_usable(remainders: Tensor, half: Tensor) -> Tensor:  # (discs, inputs), (discs,)
         return remainders.sum(1) * gauss_error(MAX_NODES) <= 2 * target_error
 
     parts = cover_line(integrand.enclose, is_usable, deadline)
-    return integrand.integrate(parts, target_error, tol)
+    return integrand.integrate(parts, target_error, tol, bound_rounding=rounding <= tol)
 
 
 @dataclass(frozen=True)
@@ -128,25 +129,33 @@ class Integrand:
         remainders = outward(models.radius * self.changes.abs())
         return torch.where(models.size.isfinite(), remainders, torch.inf)
 
-    def sample(self, alphas: Tensor) -> tuple[Tensor, Tensor]:  # (points, inputs) twice
-        """The integrand at points, and bounds on the rounding errors."""
-        samples = [self.gradients(self.line.at_points(a), len(a)) for a in alphas.split(MAX_POINTS_PER_PASS)]
-        values = torch.cat([s.coefficients[0] for s in samples]) * self.changes
-        errors = torch.cat([s.radius for s in samples]) * self.changes.abs()
-        return values, outward(errors + rounding_factor(2) * values.abs())
+    def sample(self, alphas: Tensor, bound_rounding: bool) -> tuple[Tensor, Tensor]:  # (points, inputs) twice
+        """The integrand at points, and bounds on the rounding errors, which are infinite if they are not wanted."""
+        if not bound_rounding:
+            points = [model.coefficients[0] for model in self.line.at_points(alphas)]
+            _, gradients = self.tape.evaluate(points, self.cotangent)
+            values = torch.cat([g.flatten(1) for g in gradients], 1) * self.changes
+            return values, torch.full_like(values, torch.inf)
+        samples = self.gradients(self.line.at_points(alphas), len(alphas))
+        values = samples.coefficients[0] * self.changes
+        return values, outward(samples.radius * self.changes.abs() + rounding_factor(2) * values.abs())
 
-    def estimate_norm(self) -> float:
-        """The L1 norm of the attributions, from a few gradients."""
+    def estimate_norm(self) -> tuple[float, float]:
+        """The L1 norm of the attributions from a few gradients, and the share of it that rounding may change."""
         points, weights = gauss_nodes(ORDER)
-        values, _ = self.sample((points + 1) / 2)
-        return float((weights / 2 @ values).abs().sum())
+        values, errors = self.sample((points + 1) / 2, True)
+        norm = float((weights / 2 @ values).abs().sum())
+        return norm, float((weights / 2 @ errors).sum()) / norm if norm else 0.0
 
-    def integrate(self, parts: Sequence[SubInterval], target_error: float, tol: float) -> CertifiedAttributions:
+    def integrate(
+        self, parts: Sequence[SubInterval], target_error: float, tol: float, bound_rounding: bool
+    ) -> CertifiedAttributions:
         """Apply the Gauss-Legendre rule with the fewest nodes that suffice on each sub-interval."""
         counts = [choose_nodes(part, target_error) for part in parts]
         alphas = [p.center + p.half_width * gauss_nodes(m)[0] for p, m in zip(parts, counts, strict=True)]
         weights = torch.cat([p.half_width * gauss_nodes(m)[1] for p, m in zip(parts, counts, strict=True)])
-        values, errors = self.sample(torch.cat(alphas))
+        batches = [self.sample(a, bound_rounding) for a in torch.cat(alphas).split(MAX_POINTS_PER_PASS)]
+        values, errors = (torch.cat(columns) for columns in zip(*batches, strict=True))
         truncation = sum(
             (p.remainders * (p.half_width * gauss_error(m)) for p, m in zip(parts, counts, strict=True)),
             torch.zeros(1, dtype=torch.float64),

@@ -13,12 +13,14 @@ from torch import Tensor
 from .analytic import (
     DENSITY,
     RECIPROCAL,
+    RSQRT,
     SIGMOID,
     Analytic,
     DiscBound,
     gelu_curvature,
     gelu_slope,
     normal,
+    power_bound,
     silu_curvature,
     silu_slope,
 )
@@ -111,7 +113,9 @@ def aliasing(polynomial: TaylorModel, g: Analytic, at_center: Tensor) -> Tensor:
     return outward(largest * decay[:, None]).amin(0).view(at_center.shape)
 
 
-def integrate(polynomial: TaylorModel, real: Callable[[Tensor], Tensor], derivative: Analytic) -> TaylorModel:
+def integrate(
+    polynomial: TaylorModel, real: Callable[[Tensor], Tensor], derivative: Callable[[TaylorModel], TaylorModel]
+) -> TaylorModel:
     """Compose the antiderivative G of g with a polynomial p: G(p(t)) = G(p(0)) + integral from 0 to t of g(p) p'.
 
     Integrating along the ray from 0 to t, |t| <= 1, enlarges no error, and divides the k-th coefficient by k.
@@ -123,14 +127,54 @@ def integrate(polynomial: TaylorModel, real: Callable[[Tensor], Tensor], derivat
         return TaylorModel(at_center[None], ErrorBound(outward(start_error)))
     steps = torch.arange(1, order, dtype=torch.float64).view(-1, *[1] * center.dim())
     velocity = TaylorModel.polynomial(polynomial.coefficients[1:] * steps).with_rounding(1)
-    rate = interpolate(polynomial, derivative) * velocity
+    rate = derivative(polynomial) * velocity
     coefficients = torch.cat((at_center[None], rate.coefficients[: order - 1] / steps))
     last = rate.coefficients[order - 1].abs() / order  # one degree more than the model keeps
     return TaylorModel(coefficients, ErrorBound(outward(rate.radius + last + start_error))).with_rounding(1)
 
 
+def power_series(coefficients: Tensor, exponent: float) -> Tensor:  # (order, discs, *units) twice
+    """The first coefficients of x(t)^exponent for a series x, by Miller's recurrence from x y' = exponent x' y."""
+    center = coefficients[0]
+    powers = [center**exponent]
+    for n in range(1, len(coefficients)):
+        terms = (((exponent + 1) * k - n) * coefficients[k] * powers[n - k] for k in range(1, n + 1))
+        powers.append(sum(terms, torch.zeros_like(center)) / (n * center))
+    return torch.stack(powers)
+
+
+def precondition(x: TaylorModel, exponent: float) -> tuple[TaylorModel, TaylorModel]:
+    """A polynomial q close to x^exponent, and x q^(-1 / exponent), which is close to 1.
+
+    Any polynomial would do. Bounds on powers of the second model are sharp even if x itself varies by a factor on the
+    disc. If the second model has no zero on the disc, neither has x.
+    """
+    q = TaylorModel.polynomial(power_series(x.coefficients, exponent))
+    return q, x * q if exponent == -1 else x * (q * q)
+
+
+def reciprocal(x: TaylorModel) -> TaylorModel:
+    """1 / x = q / (x q)."""
+    q, ratio = precondition(x, -1)
+    return q * from_analytic(RECIPROCAL)(ratio)
+
+
+def inverse_root(x: TaylorModel) -> TaylorModel:
+    """x^(-1/2) = q (x q^2)^(-1/2), where q(0) > 0 selects the branch that is positive for positive x.
+
+    Infinite where x is not positive at t = 0.
+    """
+    q, ratio = precondition(x, -0.5)
+    return q * from_analytic(RSQRT)(ratio)
+
+
+def log(x: TaylorModel) -> TaylorModel:
+    """The logarithm, from the integral of x' / x."""
+    return Function("log", lambda p: integrate(p, torch.log, reciprocal), power_bound(-1))(x)
+
+
 def _normal(p: TaylorModel) -> TaylorModel:
-    return integrate(p, normal, DENSITY)
+    return integrate(p, normal, lambda x: interpolate(x, DENSITY))
 
 
 def _softplus(x: Tensor) -> Tensor:
@@ -152,5 +196,4 @@ GELU = Function("gelu", lambda p: p * _normal(p), gelu_slope)
 GELU_DERIVATIVE = Function("gelu_backward", lambda p: _normal(p) + p * interpolate(p, DENSITY), gelu_curvature)
 SILU = Function("silu", lambda p: p * interpolate(p, SIGMOID), silu_slope)
 SILU_DERIVATIVE = Function("silu_backward", _silu_derivative, silu_curvature)
-SOFTPLUS = Function("softplus", lambda p: integrate(p, _softplus, SIGMOID), SIGMOID.bound)
-LOG = Function("log", lambda p: integrate(p, torch.log, RECIPROCAL), RECIPROCAL.bound)
+SOFTPLUS = Function("softplus", lambda p: integrate(p, _softplus, lambda x: interpolate(x, SIGMOID)), SIGMOID.bound)

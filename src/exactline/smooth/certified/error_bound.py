@@ -40,6 +40,14 @@ class ErrorBound:
         elements = torch.minimum(elements, norm)
         return ErrorBound(elements, torch.minimum(norm, euclidean(elements, axis)), axis)
 
+    def intersect(self, other: ErrorBound) -> ErrorBound:
+        """Keep the smaller one of two bounds on the same errors."""
+        elements = torch.minimum(self.elements, other.elements)
+        if self.norm is None or other.norm is None or self.axis != other.axis:
+            bound = self if self.norm is not None else other
+            return ErrorBound(elements, bound.norm, bound.axis)
+        return ErrorBound.best(elements, torch.minimum(self.norm, other.norm), self.axis)
+
     def norm_along(self, axis: int) -> Tensor:
         """Bound the norm along an axis, which stays with size 1."""
         if self.norm is not None and self.axis == axis:

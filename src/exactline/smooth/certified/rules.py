@@ -15,9 +15,20 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .analytic import COS, EXP, RECIPROCAL, RSQRT, SIGMOID, SIN, SQRT
-from .compose import GELU, GELU_DERIVATIVE, LOG, NORMAL, SILU, SILU_DERIVATIVE, SOFTPLUS, Function, from_analytic
-from .error_bound import ErrorBound, outward
+from .analytic import COS, EXP, SIGMOID, SIN
+from .compose import (
+    GELU,
+    GELU_DERIVATIVE,
+    NORMAL,
+    SILU,
+    SILU_DERIVATIVE,
+    SOFTPLUS,
+    from_analytic,
+    inverse_root,
+    log,
+    reciprocal,
+)
+from .error_bound import ErrorBound, euclidean, outward
 from .taylor_model import TaylorModel
 
 Operand = TaylorModel | Tensor | float
@@ -85,7 +96,7 @@ def power(a: Operand, exponent: float) -> TaylorModel:
     if exponent < 0:
         return reciprocal(power(base, -exponent))
     if exponent != int(exponent):
-        return power(sqrt(base), 2 * exponent)
+        return power(base * inverse_root(base), 2 * exponent)
     if exponent == 0:
         return TaylorModel.constant(torch.ones(base.shape, dtype=torch.float64))
     half = base if exponent == 1 else power(base, exponent // 2)
@@ -153,18 +164,17 @@ def convolution(
 
 # --- univariate functions ---------------------------------------------------------------------------------------------
 
-exp, reciprocal, sqrt, sigmoid = (from_analytic(g) for g in (EXP, RECIPROCAL, SQRT, SIGMOID))
-rsqrt = from_analytic(RSQRT)
-UNIVARIATE: dict[str, Function] = {
+exp, sigmoid = from_analytic(EXP), from_analytic(SIGMOID)
+UNIVARIATE: dict[str, Rule] = {
     "exp": exp,
     "reciprocal": reciprocal,
-    "sqrt": sqrt,
-    "rsqrt": rsqrt,
+    "sqrt": lambda x: x * inverse_root(x),
+    "rsqrt": inverse_root,
     "sigmoid": sigmoid,
     "sin": from_analytic(SIN),
     "cos": from_analytic(COS),
     "silu": SILU,
-    "log": LOG,
+    "log": log,
 }
 RULES.update(UNIVARIATE)
 
@@ -219,36 +229,74 @@ def softplus_backward(grad: Operand, x: TaylorModel, beta: float = 1, threshold:
 
 @rule("_softmax", "_safe_softmax")
 def softmax(x: TaylorModel, dim: int, *rest: Any) -> TaylorModel:
-    """The exponentials of x minus the largest x at the center, divided by their sum."""
-    shift = x.coefficients[0].amax(positive_dims(dim, len(x.shape))[0] + 1, keepdim=True)
-    weights = exp(x - TaylorModel.polynomial(shift[None]))
+    weights = exp(shift_logits(x, dim))
     return weights * reciprocal(sum_over(weights, dim, True))
 
 
 @rule("_log_softmax")
 def log_softmax(x: TaylorModel, dim: int, *rest: Any) -> TaylorModel:
-    shift = x.coefficients[0].amax(positive_dims(dim, len(x.shape))[0] + 1, keepdim=True)
-    shifted = x - TaylorModel.polynomial(shift[None])
-    return shifted - LOG(sum_over(exp(shifted), dim, True))
+    shifted = shift_logits(x, dim)
+    return shifted - log(sum_over(exp(shifted), dim, True))
+
+
+def shift_logits(x: TaylorModel, dim: int) -> TaylorModel:
+    """Subtract a common polynomial, which changes no softmax.
+
+    At the center it is the logarithm of the sum of the exponentials, and its other coefficients are averages weighted
+    by the softmax, so that the sum of the new exponentials is 1 at the center with derivative 0.
+    """
+    axis = dim % len(x.shape) + 1
+    center = x.coefficients[0]
+    shift = (x.coefficients * center.softmax(axis)).sum(axis + 1, keepdim=True)
+    shift[0] = center.logsumexp(axis, keepdim=True)
+    return x - TaylorModel.polynomial(shift)
 
 
 @rule("native_layer_norm")
 def layer_norm(
     x: TaylorModel, shape: Sequence[int], weight: Tensor | None, bias: Tensor | None, eps: float
 ) -> tuple[TaylorModel, TaylorModel, TaylorModel]:
-    dims, count = list(range(-len(shape), 0)), math.prod(shape)
-    mean = mean_over(x, dims, True)
-    if len(shape) == 1:  # the projection does not enlarge the norm of the error
-        centred = x.apply_matrix(centring_matrix(count))
-        rows = centred.move(lambda v: v[..., None, :], -1)
-        square = (rows @ rows.move(lambda v: v.mT, -2)).move(lambda v: v[..., 0], None)
+    if len(shape) == 1:
+        mean, centred, scale, out = normalize_vectors(x, eps)
     else:
+        dims = list(range(-len(shape), 0))
+        mean = mean_over(x, dims, True)
         centred = x - mean
-        square = sum_over(centred * centred, dims, True)
-    scale = rsqrt(add(divide(square, float(count)), eps))
-    out = centred * scale
+        scale = inverse_root(add(mean_over(centred * centred, dims, True), eps))
+        out = centred * scale
     out = out if weight is None else multiply(out, weight)
     return out if bias is None else add(out, bias), mean, scale
+
+
+def normalize_vectors(x: TaylorModel, eps: float) -> tuple[TaylorModel, TaylorModel, TaylorModel, TaylorModel]:
+    """Mean, x minus mean, s = (mean square + eps)^(-1/2) and their product, along the last axis.
+
+    The projection c of x does not enlarge the Euclidean norm of the error. The derivative of c s with respect to c is
+    s (I - v v^T) with v = c s / sqrt(n), where v^T v = 1 - eps s^2. For v = a + i b with real a and b,
+
+        |I - v v^T| <= |I - a a^T| + |b|^2 + 2 |a| |b|,    |a|^2 = Re v^T v + |b|^2,    |I - a a^T| = max(1, |a|^2 - 1),
+
+    and b is at most the distance of v from its real value at the center. This is about half of what separate bounds on
+    c and s give.
+    """
+    count = x.shape[-1]
+    mean = mean_over(x, -1, True)
+    centred = x.apply_matrix(centring_matrix(count))
+    scale = inverse_root(add(divide(dot(centred, centred), float(count)), eps))
+    out = centred * scale
+    exact = TaylorModel.polynomial(centred.coefficients)
+    local = exact * inverse_root(add(divide(dot(exact, exact), float(count)), eps))
+    sizes, deviations = out.bound / math.sqrt(count), (out.spread + out.radius) / math.sqrt(count)
+    size, deviation = euclidean(sizes, -1), euclidean(deviations, -1)
+    factor = torch.maximum(torch.ones(()), size * size - 1) + deviation * deviation + 2 * size * deviation
+    norm = outward(scale.bound * factor * centred.error.norm_along(-1))
+    error = ErrorBound.best(norm.expand_as(out.radius), norm, -1) + local.error
+    return mean, centred, scale, TaylorModel(out.coefficients, out.error.intersect(error))
+
+
+def dot(a: TaylorModel, b: TaylorModel) -> TaylorModel:
+    """The scalar product along the last axis, which stays with size 1."""
+    return (a.move(lambda v: v[..., None, :], -1) @ b.move(lambda v: v[..., None], -2)).move(lambda v: v[..., 0])
 
 
 @functools.lru_cache
@@ -263,7 +311,7 @@ def batch_norm(
 ) -> tuple[TaylorModel, None, None]:
     channels = (-1, *[1] * (len(x.shape) - 2))
     weight, bias = (default if v is None else v for v, default in ((weight, torch.ones_like(mean)), (bias, 0 * mean)))
-    scale = multiply(rsqrt(add(var, eps)), weight)
+    scale = multiply(inverse_root(add(var, eps)), weight)
     factor, offset = (v.move(lambda x: x.view(1, *channels)) for v in (scale, as_model(bias)))
     return (x - as_model(mean.view(channels))) * factor + offset, None, None
 

@@ -54,6 +54,12 @@ class Tape:
                     observe(node, values[node])
         return None
 
+    def evaluate(self, points: Sequence[Tensor], *constants: Tensor) -> Any:  # (points, *in) each
+        """Evaluate the graph at many points in plain float64."""
+        in_dims = (*[0] * len(points), *[None] * len(constants))
+        with torch.no_grad():
+            return torch.vmap(self.graph, in_dims=in_dims)(*points, *constants)
+
 
 def apply_rule(node: Node, args: Any, kwargs: Any) -> Any:
     """Evaluate one operator: by its rule on models, by torch on constants."""

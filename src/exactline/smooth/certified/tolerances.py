@@ -13,7 +13,7 @@ UNDERFLOW = 1e-290
 # of the result. The vector libraries behind them document at most 2.
 ELEMENTARY_ROUNDINGS = 8.0
 # Ratios of the circle of Cauchy's estimate to the disc. The best one is chosen for every unit.
-CAUCHY_RATIOS = (1.2, 1.5, 2.0, 3.0, 5.0, 8.0)
+CAUCHY_RATIOS = (1.2, 1.5, 2.0, 2.7, 4.0, 8.0)
 # Squarings of W^T W in the bound on a spectral norm: n^(1 / 256) is 1.03 for n = 1024.
 SPECTRAL_SQUARINGS = 6
 
