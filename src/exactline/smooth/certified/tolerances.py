@@ -33,3 +33,10 @@ MAX_NODES = 40
 MAX_POINTS_PER_PASS = 64
 # Share of the tolerance that the truncation error may use; the rest is left for rounding.
 TRUNCATION_SHARE = 0.5
+
+# --- decisions --------------------------------------------------------------------------------------------------------
+# Width of a bracket around a boundary, in alpha, at which bisection stops.
+MIN_BRACKET_WIDTH = 2.0**-40
+# Change of outputs across an interval, relative to their errors, at which bisection stops: the bracket of a boundary
+# then exceeds the stretch that the errors leave undecided by a few percent.
+BRACKET_RESOLUTION = 1 / 32
