@@ -177,11 +177,6 @@ def sigmoid_slope(a: Tensor, r: Tensor) -> Tensor:
     return sigmoid_bound(a, r) * sigmoid_bound(-a, r)
 
 
-def sigmoid_curvature(a: Tensor, r: Tensor) -> Tensor:
-    """s''(z) = s'(z) (1 - 2 s(z)) = s'(z) (s(-z) - s(z))."""
-    return sigmoid_slope(a, r) * (sigmoid_bound(a, r) + sigmoid_bound(-a, r))
-
-
 def sigmoid_rounding(a: Tensor, r: Tensor) -> Tensor:
     """Rounding 1 + w by u (1 + |w|) changes s by |s|^2 u (1 + |w|) <= |s| u (|s| + |s(-z)|)."""
     one, other = sigmoid_bound(a, r), sigmoid_bound(-a, r)
@@ -191,11 +186,6 @@ def sigmoid_rounding(a: Tensor, r: Tensor) -> Tensor:
 def silu_slope(a: Tensor, r: Tensor) -> Tensor:
     """SiLU'(z) = s(z) + z s'(z)."""
     return sigmoid_bound(a, r) + (a.abs() + r) * sigmoid_slope(a, r)
-
-
-def silu_curvature(a: Tensor, r: Tensor) -> Tensor:
-    """SiLU''(z) = 2 s'(z) + z s''(z)."""
-    return 2 * sigmoid_slope(a, r) + (a.abs() + r) * sigmoid_curvature(a, r)
 
 
 # --- sin and cos: |sin z|, |cos z| <= cosh(Im z) ----------------------------------------------------------------------

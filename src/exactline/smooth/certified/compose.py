@@ -21,7 +21,6 @@ from .analytic import (
     gelu_slope,
     normal,
     power_bound,
-    silu_curvature,
     silu_slope,
 )
 from .error_bound import ErrorBound, outward
@@ -181,11 +180,6 @@ def _softplus(x: Tensor) -> Tensor:
     return torch.logaddexp(x, torch.zeros_like(x))
 
 
-def _silu_derivative(p: TaylorModel) -> TaylorModel:
-    s = interpolate(p, SIGMOID)
-    return s + p * (s - s * s)
-
-
 def from_analytic(g: Analytic) -> Function:
     """A function that is known at complex points."""
     return Function(g.name, lambda p: interpolate(p, g), g.slope)
@@ -195,5 +189,4 @@ NORMAL = Function("normal distribution function", _normal, DENSITY.bound)
 GELU = Function("gelu", lambda p: p * _normal(p), gelu_slope)
 GELU_DERIVATIVE = Function("gelu_backward", lambda p: _normal(p) + p * interpolate(p, DENSITY), gelu_curvature)
 SILU = Function("silu", lambda p: p * interpolate(p, SIGMOID), silu_slope)
-SILU_DERIVATIVE = Function("silu_backward", _silu_derivative, silu_curvature)
 SOFTPLUS = Function("softplus", lambda p: integrate(p, _softplus, lambda x: interpolate(x, SIGMOID)), SIGMOID.bound)

@@ -26,6 +26,7 @@ DECOMPOSED_OPERATORS = (
     aten._log_softmax_backward_data,
     aten.tanh_backward,
     aten.sigmoid_backward,
+    aten.native_batch_norm_backward,
     aten.linear,
     aten.addmv,
     aten.mv,
@@ -62,12 +63,14 @@ def record_gradients(model: nn.Module, points: Sequence[Tensor]) -> Tape:
     """
     copied = copy_to_float64(model)
     zeros = [torch.zeros_like(p) for p in points]
+    with _explain_failure(copied, zeros), torch.no_grad():
+        cotangent = torch.zeros_like(evaluate_point(copied, zeros))
 
     def differentiate(*args: Tensor) -> Any:
         output, vjp = torch.func.vjp(lambda *xs: evaluate_point(copied, xs), *args[:-1])
         return output, vjp(args[-1])
 
-    return trace(copied, differentiate, [*zeros, torch.zeros_like(evaluate_point(copied, zeros))])
+    return trace(copied, differentiate, [*zeros, cotangent])
 
 
 def copy_to_float64(model: nn.Module) -> nn.Module:
@@ -107,9 +110,23 @@ def trace(model: nn.Module, function: Callable[..., Any], points: Sequence[Tenso
     table = get_decompositions(DECOMPOSED_OPERATORS)
     functional = torch.func.functionalize(function)
     tracer = make_fx(functional, decomposition_table=table, tracing_mode="fake", _allow_non_fake_inputs=True)
+    with _explain_failure(model, points), torch.enable_grad(), torch.inference_mode(False), _label_nodes(model) as label:
+        graph = tracer(*points)
+    label(graph)
+    graph.graph.eliminate_dead_code()
+    _check_repeatable(graph)
+    constants = fold_constants(graph)
+    check_operators(graph, constants)
+    output: Any = next(node for node in graph.graph.nodes if node.op == "output").args[0]
+    first = output[0] if isinstance(output, list | tuple) else output
+    return Tape(graph, constants, first.meta["val"].shape)
+
+
+@contextlib.contextmanager
+def _explain_failure(model: nn.Module, points: Sequence[Tensor]) -> Generator[None]:
+    """Turn errors of torch and of the model into a CaptureError."""
     try:
-        with torch.enable_grad(), torch.inference_mode(False), _label_nodes(model) as label:
-            graph = tracer(*points)
+        yield
     except (ExactlineError, KeyboardInterrupt, MemoryError):
         raise
     except Exception as problem:
@@ -119,14 +136,6 @@ def trace(model: nn.Module, function: Callable[..., Any], points: Sequence[Tenso
             where=f"forward, called with points of shape {', '.join(str((1, *p.shape)) for p in points)}",
             hint="forward must accept a batch of one point, and must not branch on values.",
         ) from problem
-    label(graph)
-    graph.graph.eliminate_dead_code()
-    _check_repeatable(graph)
-    constants = fold_constants(graph)
-    check_operators(graph, constants)
-    output: Any = next(node for node in graph.graph.nodes if node.op == "output").args[0]
-    first = output[0] if isinstance(output, list | tuple) else output
-    return Tape(graph, constants, first.meta["val"].shape)
 
 
 def _check_repeatable(graph: GraphModule) -> None:

@@ -21,7 +21,6 @@ from .compose import (
     GELU_DERIVATIVE,
     NORMAL,
     SILU,
-    SILU_DERIVATIVE,
     SOFTPLUS,
     from_analytic,
     inverse_root,
@@ -30,6 +29,7 @@ from .compose import (
 )
 from .error_bound import ErrorBound, euclidean, outward
 from .taylor_model import TaylorModel
+from .tolerances import DISC_RATIO
 
 Operand = TaylorModel | Tensor | float
 Rule = Callable[..., Any]
@@ -162,6 +162,24 @@ def convolution(
     return out + TaylorModel.constant(bias.view(-1, *[1] * (weight.dim() - 2)))
 
 
+@rule("convolution_backward")
+def convolution_backward(
+    grad: TaylorModel, x: TaylorModel, weight: Tensor, bias_shape: Any, stride: Any, padding: Any, dilation: Any, *rest: Any
+) -> tuple[TaylorModel, None, None]:
+    """The gradient by the input, which is linear in ``grad``; only the shape of x matters."""
+
+    def transpose(kernel: Tensor) -> Callable[[Tensor], Tensor]:
+        def apply(rows: Tensor) -> Tensor:  # (rows, batch, channels, *positions)
+            like = rows.new_zeros(len(rows) * x.shape[0], *x.shape[1:])
+            settings = (None, stride, padding, dilation, *rest[:3], [True, False, False])
+            out = torch.ops.aten.convolution_backward(rows.flatten(0, 1), like, kernel, *settings)[0]
+            return out.unflatten(0, (len(rows), -1))
+
+        return apply
+
+    return grad.map_linear(transpose(weight), transpose(weight.abs()), weight.numel()), None, None
+
+
 # --- univariate functions ---------------------------------------------------------------------------------------------
 
 exp, sigmoid = from_analytic(EXP), from_analytic(SIGMOID)
@@ -198,11 +216,6 @@ def gelu_backward(grad: Operand, x: TaylorModel, approximate: str = "none") -> T
     return multiply(grad, s + x * s * subtract(1.0, s) * inner)
 
 
-@rule("silu_backward")
-def silu_backward(grad: Operand, x: TaylorModel) -> TaylorModel:
-    return multiply(grad, SILU_DERIVATIVE(x))
-
-
 @rule("tanh")
 def tanh(x: TaylorModel) -> TaylorModel:
     return subtract(sigmoid(x.scale(2.0)).scale(2.0), 1.0)
@@ -222,6 +235,56 @@ def softplus(x: TaylorModel, beta: float = 1, threshold: float = 20) -> TaylorMo
 @rule("softplus_backward")
 def softplus_backward(grad: Operand, x: TaylorModel, beta: float = 1, threshold: float = 20) -> TaylorModel:
     return multiply(grad, sigmoid(multiply(x, float(beta))))
+
+
+# --- piecewise-linear operators -----------------------------------------------------------------------------------------
+
+
+@rule("relu")
+def relu(x: TaylorModel) -> TaylorModel:
+    """The branch that is active at the center, where the sign on the sub-interval is proven."""
+    return select_branch(x, x, 0.0)
+
+
+@rule("leaky_relu")
+def leaky_relu(x: TaylorModel, slope: float = 0.01) -> TaylorModel:
+    return select_branch(x, x, slope)
+
+
+@rule("threshold_backward")
+def threshold_backward(grad: Operand, x: TaylorModel, threshold: float) -> TaylorModel:
+    return select_branch(subtract(x, threshold), as_model(grad), 0.0)
+
+
+@rule("leaky_relu_backward")
+def leaky_relu_backward(grad: Operand, x: TaylorModel, slope: float, is_result: bool) -> TaylorModel:
+    return select_branch(x, as_model(grad), slope)
+
+
+@rule("abs")
+def absolute(x: TaylorModel) -> TaylorModel:
+    return select_branch(x, x, -1.0)
+
+
+def select_branch(x: TaylorModel, value: TaylorModel, slope: float) -> TaylorModel:
+    """``value`` where x is positive, ``slope * value`` where x is negative.
+
+    The result is the branch of the center's sign on the whole disc, which is analytic. It agrees with the operator on
+    the sub-interval if x keeps its sign there: for real |t| <= 1 / DISC_RATIO. Without a proof of that the error is
+    infinite.
+    """
+    center = x.coefficients[0]
+    factors = torch.where(center > 0, torch.ones_like(center), slope)
+    error = value.error.scale(factors.abs()) + ErrorBound(torch.where(keeps_sign(x), 0 * x.radius, torch.inf))
+    out = TaylorModel(value.coefficients * factors, error)
+    return out if slope in (0, -1) else out.with_rounding(1)
+
+
+def keeps_sign(x: TaylorModel) -> Tensor:  # (discs, *units)
+    """Whether a proof exists that x has one sign for real |t| <= 1 / DISC_RATIO."""
+    weights = DISC_RATIO ** -torch.arange(1, x.order, dtype=torch.float64)
+    reach = torch.tensordot(weights, x.coefficients[1:].abs(), 1)
+    return x.coefficients[0].abs() > outward(reach + x.radius)
 
 
 # --- normalisations ---------------------------------------------------------------------------------------------------
@@ -305,15 +368,23 @@ def centring_matrix(count: int) -> Tensor:
     return torch.eye(count, dtype=torch.float64) - 1.0 / count
 
 
-@rule("_native_batch_norm_legit_no_training")
+@rule("native_batch_norm")
 def batch_norm(
-    x: TaylorModel, weight: Operand, bias: Operand, mean: Tensor, var: Tensor, momentum: float, eps: float
+    x: TaylorModel,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    mean: Tensor,
+    var: Tensor,
+    training: bool,
+    momentum: float,
+    eps: float,
 ) -> tuple[TaylorModel, None, None]:
+    """Normalise channels by constants; training mode has been refused before."""
     channels = (-1, *[1] * (len(x.shape) - 2))
-    weight, bias = (default if v is None else v for v, default in ((weight, torch.ones_like(mean)), (bias, 0 * mean)))
-    scale = multiply(inverse_root(add(var, eps)), weight)
-    factor, offset = (v.move(lambda x: x.view(1, *channels)) for v in (scale, as_model(bias)))
-    return (x - as_model(mean.view(channels))) * factor + offset, None, None
+    scale = inverse_root(add(var, eps))
+    scale = scale if weight is None else multiply(scale, weight)
+    out = (x - as_model(mean.view(channels))) * scale.move(lambda v: v.view(1, *channels))
+    return out if bias is None else add(out, bias.view(channels)), None, None
 
 
 def positive_dims(dim: Any, rank: int) -> list[int]:

@@ -92,6 +92,18 @@ def concatenate(node: Node, models: Sequence[TaylorModel | Tensor], dim: int = 0
     return TaylorModel(torch.cat(coefficients, dim % rank + 2), ErrorBound(torch.cat(radius, dim % rank + 1)))
 
 
+def split(node: Node, x: TaylorModel, sizes: int | Sequence[int], dim: int = 0) -> list[TaylorModel]:
+    """Divide units into consecutive parts along one axis."""
+    rank = len(x.shape)
+    axis = x.error.axis if x.error.axis % rank != dim % rank else None
+    lengths = [len(part) for part in torch.empty(x.shape[dim]).split(sizes)]
+    starts = [sum(lengths[:k]) for k in range(len(lengths))]
+    return [
+        x.move(lambda rows, s=s, n=n: rows.narrow(dim % rank + 1, s, n), axis)
+        for s, n in zip(starts, lengths, strict=True)
+    ]
+
+
 SHAPE_RULES: dict[str, Callable[..., Any]] = {
     **dict.fromkeys(("view", "_unsafe_view", "reshape", "unsqueeze", "squeeze", "clone", "detach", "alias"), reshape),
     **dict.fromkeys(("_to_copy", "contiguous", "lift_fresh_copy"), reshape),
@@ -100,6 +112,7 @@ SHAPE_RULES: dict[str, Callable[..., Any]] = {
     "permute": permute,
     "expand": expand,
     "cat": concatenate,
+    **dict.fromkeys(("split", "split_with_sizes"), split),
     **dict.fromkeys(("select", "slice"), take),
     **dict.fromkeys(("select_backward", "slice_backward"), insert),
     **dict.fromkeys(("constant_pad_nd", "flip", "index_select", "roll"), move_units),

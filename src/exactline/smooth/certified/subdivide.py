@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -38,39 +38,42 @@ class SubInterval:
 def cover_line(enclose: Enclose, is_usable: IsUsable, deadline: float) -> list[SubInterval]:
     """Bisect [0, 1] until every sub-interval is usable, is narrower than MIN_WIDTH, or the time is over.
 
-    The first pass tries one sub-interval of each width 1, 1/2, 1/4, ... and starts with the widest usable one. When a
-    sub-interval fails, waiting ones that are not narrower are bisected as well: neighbours behave alike.
+    The first pass tries [0, 1], its halves and its quarters at once, because discs that share a pass share its overhead.
 
     Args:
         enclose: Computes remainders on discs.
         is_usable: Tells which remainders are small enough.
         deadline: The value of ``time.monotonic()`` after which the rest stays uncertified.
     """
-    widths = torch.tensor([2.0**-k for k in range(MAX_DISCS_PER_PASS)], dtype=torch.float64)
-    usable = is_usable(enclose(widths / 2, widths / 2), widths / 2)
-    count = round(1 / float(widths[usable].max() if bool(usable.any()) else widths[-1]))
-    waiting = [(k / count, (k + 1) / count) for k in range(count)]
-    done: list[SubInterval] = []
-    while waiting:
-        batch, waiting = waiting[:MAX_DISCS_PER_PASS], waiting[MAX_DISCS_PER_PASS:]
-        ends = torch.tensor(batch, dtype=torch.float64)
+
+    def try_intervals(intervals: Sequence[tuple[float, float]]) -> list[SubInterval]:
+        ends = torch.tensor(intervals, dtype=torch.float64)
         half = (ends[:, 1] - ends[:, 0]) / 2
         is_late = time.monotonic() > deadline
-        remainders = torch.full((len(batch), 1), torch.inf) if is_late else enclose(ends.mean(1), half)
+        remainders = torch.full((len(ends), 1), torch.inf, dtype=torch.float64) if is_late else enclose(ends.mean(1), half)
         usable = is_usable(remainders, half)
-        final = usable | is_late | (half <= MIN_WIDTH / 2)
-        done += [
-            SubInterval(*batch[i], remainders[i], bool(usable[i])) for i in final.nonzero().flatten().tolist()
-        ]
-        failed = [batch[i] for i in (~final).nonzero().flatten().tolist()]
-        limit = min((right - left for left, right in failed), default=torch.inf)
-        waiting = [part for interval in sorted(failed + waiting) for part in _bisect(*interval, limit)]
+        return [SubInterval(*intervals[i], remainders[i], bool(usable[i])) for i in range(len(ends))]
+
+    whole = [(0.0, 1.0)]
+    halves = [part for interval in whole for part in _bisect(*interval)]
+    quarters = [part for interval in halves for part in _bisect(*interval)]
+    first = {(part.left, part.right): part for part in try_intervals([*whole, *halves, *quarters])}
+    done: list[SubInterval] = []
+    waiting = whole
+    while waiting:
+        batch, waiting = waiting[:MAX_DISCS_PER_PASS], waiting[MAX_DISCS_PER_PASS:]
+        known = [first[interval] for interval in batch if interval in first]
+        unknown = [interval for interval in batch if interval not in first]
+        for part in [*known, *(try_intervals(unknown) if unknown else [])]:
+            is_final = part.is_certified or part.half_width <= MIN_WIDTH / 2 or time.monotonic() > deadline
+            if is_final:
+                done.append(part)
+            else:
+                waiting += _bisect(part.left, part.right)
     return sorted(done, key=lambda part: part.left)
 
 
-def _bisect(left: float, right: float, limit: float) -> list[tuple[float, float]]:
-    """Bisect an interval unless it is narrower than the limit."""
-    if right - left < limit:
-        return [(left, right)]
+def _bisect(left: float, right: float) -> list[tuple[float, float]]:
+    """The two halves of an interval."""
     middle = (left + right) / 2
     return [(left, middle), (middle, right)]

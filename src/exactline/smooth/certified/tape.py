@@ -17,6 +17,8 @@ from .rules import RULES
 from .shape_rules import SHAPE_RULES
 from .taylor_model import TaylorModel
 
+# Operators that read only the shape of their input, and the number that they fill in; None if it is an argument.
+FILLED = {"zeros_like": 0.0, "empty_like": 0.0, "ones_like": 1.0, "full_like": None, "new_zeros": 0.0, "new_ones": 1.0}
 Observer = Callable[[Node, Any], None]
 
 
@@ -95,12 +97,15 @@ def iterate_leaves(value: Any) -> Iterator[Any]:
 
 
 def fold_constants(graph: GraphModule) -> dict[Node, Any]:
-    """Evaluate all nodes that depend on no input."""
+    """Evaluate all nodes that depend on no input, or only on its shape."""
     constants: dict[Node, Any] = {}
     for node in graph.graph.nodes:
         if node.op == "get_attr":
             value = getattr(graph, node.target).detach()
             constants[node] = value.to(torch.float64) if value.is_floating_point() else value
+        elif node.op == "call_function" and operator_name(node) in FILLED:
+            shape, fill = node.meta["val"].shape, FILLED[operator_name(node)]
+            constants[node] = torch.full(shape, node.args[1] if fill is None else fill, dtype=torch.float64)
         elif node.op == "call_function" and all(n in constants for n in node.all_input_nodes):
             args, kwargs = map_arg((node.args, node.kwargs), constants.__getitem__)
             constants[node] = node.target(*args, **kwargs)
