@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import torch
 from torch import Tensor, nn
@@ -60,7 +62,7 @@ class Recurrent(nn.Module):
 
 def mlp(activation: nn.Module, sizes: tuple[int, ...] = (4, 6, 6, 3)) -> nn.Sequential:
     layers: list[nn.Module] = []
-    for before, after in zip(sizes, sizes[1:], strict=False):
+    for before, after in pairwise(sizes):
         layers += [nn.Linear(before, after), activation]
     return nn.Sequential(*layers[:-1])
 

@@ -129,6 +129,7 @@ SAMPLES: list[tuple[str, tuple[Any, ...], Callable[..., Any], list[dict[str, Any
     ("relu", (), lambda x: 0 * x, [{"center": -9.0}]),
     ("leaky_relu", (0.1,), lambda x: x * acb(0.1), [{"center": -9.0}]),
     ("abs", (), lambda x: -x, [{"center": -9.0}]),
+    ("sgn", (), lambda x: 0 * x - 1, [{"center": -9.0}]),
     ("threshold_backward", (0,), lambda g, x: g, [{}, {"center": 9.0}]),
     ("leaky_relu_backward", (0.1, False), lambda g, x: g * acb(0.1), [{}, {"center": -9.0}]),
 ]

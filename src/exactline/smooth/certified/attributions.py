@@ -16,13 +16,14 @@ from ...lines import PointLike, as_lines
 from ...options import check_seconds
 from .error_bound import outward
 from .line import Line
+from .line_function import LineFunction
 from .quadrature import MIN_GAUSS_NODES, gauss_error, gauss_nodes
 from .record import record_gradients
-from .rules import as_model
+from .rule_table import as_model
 from .subdivide import SubInterval, cover_line
-from .tape import Tape
+from .tape import Observer, Tape
 from .taylor_model import TaylorModel, rounding_factor
-from .tolerances import DISC_RATIO, MAX_NODES, MAX_POINTS_PER_PASS, ORDER, TRUNCATION_SHARE
+from .tolerances import MAX_NODES, MAX_POINTS_PER_PASS, ORDER, TRUNCATION_SHARE
 
 
 @dataclass(frozen=True)
@@ -97,48 +98,37 @@ def certified_integrated_gradients(
     def is_usable(remainders: Tensor, half: Tensor) -> Tensor:  # (discs, inputs), (discs,)
         return remainders.sum(1) * gauss_error(MAX_NODES) <= 2 * target_error
 
-    parts = cover_line(integrand.enclose, is_usable, deadline)
+    parts = cover_line(integrand, is_usable, deadline)
     return integrand.integrate(parts, target_error, tol, bound_rounding=rounding <= tol)
 
 
-@dataclass(frozen=True)
-class Integrand:
+class Integrand(LineFunction):
     """The gradient of one output along a line, times the change of the input."""
 
-    tape: Tape
-    line: Line
-    cotangent: Tensor
+    def __init__(self, tape: Tape, line: Line, cotangent: Tensor) -> None:
+        super().__init__(tape, line)
+        self.cotangent = cotangent
+        self.changes = torch.cat([c.flatten() for c in line.changes])  # (inputs,)
 
-    @property
-    def changes(self) -> Tensor:  # (inputs,)
-        """The change of all inputs along the line."""
-        return torch.cat([c.flatten() for c in self.line.changes])
-
-    def gradients(self, points: Sequence[TaylorModel], count: int) -> TaylorModel:
-        """The gradient by all inputs in one row, on ``count`` discs."""
-        _, gradients = self.tape.run([*points, self.cotangent])
+    def evaluate(self, points: Sequence[TaylorModel], count: int, observe: Observer | None = None) -> TaylorModel:
+        """The integrand for all inputs in one row."""
+        _, gradients = self.tape.run([*points, self.cotangent], observe)
         rows = [as_model(g) for g in gradients]
         order = max(g.order for g in rows)
-        coefficients = [g.pad(order).expand(-1, count, *g.shape).flatten(2) for g in rows]
-        radii = [g.radius.expand(count, *g.shape).flatten(1) for g in rows]
-        return TaylorModel.polynomial(torch.cat(coefficients, 2)).with_error(torch.cat(radii, 1))
-
-    def enclose(self, centers: Tensor, half: Tensor) -> Tensor:  # (discs, inputs)
-        """The remainders on the discs around sub-intervals; infinite where a polynomial is not finite."""
-        models = self.gradients(self.line.on_discs(centers, half * DISC_RATIO, ORDER), len(centers))
-        remainders = outward(models.radius * self.changes.abs())
-        return torch.where(models.size.isfinite(), remainders, torch.inf)
+        coefficients = torch.cat([g.pad(order).expand(-1, count, *g.shape).flatten(2) for g in rows], 2)
+        radii = torch.cat([g.radius.expand(count, *g.shape).flatten(1) for g in rows], 1)
+        row = TaylorModel.polynomial(coefficients * self.changes).with_rounding(2)
+        return row.with_error(outward(radii * self.changes.abs()))
 
     def sample(self, alphas: Tensor, bound_rounding: bool) -> tuple[Tensor, Tensor]:  # (points, inputs) twice
         """The integrand at points, and bounds on the rounding errors, which are infinite if they are not wanted."""
-        if not bound_rounding:
-            points = [model.coefficients[0] for model in self.line.at_points(alphas)]
-            _, gradients = self.tape.evaluate(points, self.cotangent)
-            values = torch.cat([g.flatten(1) for g in gradients], 1) * self.changes
-            return values, torch.full_like(values, torch.inf)
-        samples = self.gradients(self.line.at_points(alphas), len(alphas))
-        values = samples.coefficients[0] * self.changes
-        return values, outward(samples.radius * self.changes.abs() + rounding_factor(2) * values.abs())
+        if bound_rounding:
+            samples = self.at_points(alphas)
+            return samples.coefficients[0], samples.radius
+        points = [model.coefficients[0] for model in self.line.at_points(alphas)]
+        _, gradients = self.tape.evaluate(points, self.cotangent)
+        values = torch.cat([g.flatten(1) for g in gradients], 1) * self.changes
+        return values, torch.full_like(values, torch.inf)
 
     def estimate_norm(self) -> tuple[float, float]:
         """The L1 norm of the attributions from a few gradients, and the share of it that rounding may change."""
@@ -150,20 +140,26 @@ class Integrand:
     def integrate(
         self, parts: Sequence[SubInterval], target_error: float, tol: float, bound_rounding: bool
     ) -> CertifiedAttributions:
-        """Apply the Gauss-Legendre rule with the fewest nodes that suffice on each sub-interval."""
-        counts = [choose_nodes(part, target_error) for part in parts]
+        """Apply the Gauss-Legendre rule with the fewest nodes that suffice on each sub-interval.
+
+        On the bracket of a kink the integrand differs from its value at the center by at most the remainder, so that
+        the midpoint rule is off by at most the width times the remainder.
+        """
+        counts = [1 if part.is_kink else choose_nodes(part, target_error) for part in parts]
+        factors = [2.0 if part.is_kink else gauss_error(m) for part, m in zip(parts, counts, strict=True)]
         alphas = [p.center + p.half_width * gauss_nodes(m)[0] for p, m in zip(parts, counts, strict=True)]
         weights = torch.cat([p.half_width * gauss_nodes(m)[1] for p, m in zip(parts, counts, strict=True)])
         batches = [self.sample(a, bound_rounding) for a in torch.cat(alphas).split(MAX_POINTS_PER_PASS)]
         values, errors = (torch.cat(columns) for columns in zip(*batches, strict=True))
-        truncation = sum(
-            (p.remainders * (p.half_width * gauss_error(m)) for p, m in zip(parts, counts, strict=True)),
-            torch.zeros(1, dtype=torch.float64),
-        )
+        is_kink = torch.tensor([part.is_kink for part, m in zip(parts, counts, strict=True) for _ in range(m)])
+        errors[is_kink] = 0.0  # the remainder of a kink covers rounding
+        truncation = torch.zeros(values.shape[1], dtype=torch.float64)
+        for part, factor in zip(parts, factors, strict=True):
+            truncation = truncation + part.remainders * (part.half_width * factor)
         rounding = weights @ (errors + rounding_factor(len(weights) + 32) * values.abs())
-        columns = (weights @ values, outward(truncation).expand(values.shape[1]), outward(rounding))
-        attributions, *bounds = (split_like(column, self.line.starts) for column in columns)
-        return CertifiedAttributions(attributions, *bounds, tol, tuple(parts), len(weights))
+        columns = (weights @ values, outward(truncation), outward(rounding))
+        attributions, bounds, roundings = (split_like(column, self.line.starts) for column in columns)
+        return CertifiedAttributions(attributions, bounds, roundings, tol, tuple(parts), len(weights))
 
 
 def choose_nodes(part: SubInterval, target_error: float) -> int:
@@ -176,7 +172,9 @@ def choose_nodes(part: SubInterval, target_error: float) -> int:
 def one_hot(target: Any, shape: torch.Size) -> Tensor:
     """The cotangent that selects one output."""
     index = target if isinstance(target, tuple) else (target,)
-    is_valid = len(index) == len(shape) and all(isinstance(i, int) and -n <= i < n for i, n in zip(index, shape, strict=True))
+    is_valid = len(index) == len(shape) and all(
+        isinstance(i, int) and -n <= i < n for i, n in zip(index, shape, strict=True)
+    )
     if not is_valid:
         raise ArgumentError(
             f"target {target!r} selects no single output of shape {tuple(shape)}.",

@@ -60,7 +60,12 @@ def root_tables(order: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     cos, sin = angles.cos(), angles.sin()
     weights = torch.full((order + 1,), 1.0 / order, dtype=torch.float64)  # conjugate nodes count together
     weights[0] = weights[order] = 0.5 / order
-    return cos[:, :order], sin[:, :order], (cos * weights[:, None]).T.contiguous(), (sin * weights[:, None]).T.contiguous()
+    return (
+        cos[:, :order],
+        sin[:, :order],
+        (cos * weights[:, None]).T.contiguous(),
+        (sin * weights[:, None]).T.contiguous(),
+    )
 
 
 def interpolate(polynomial: TaylorModel, g: Analytic) -> TaylorModel:

@@ -17,6 +17,7 @@ from ...options import check_seconds
 from .attributions import check_tolerance
 from .error_bound import outward
 from .line import Line
+from .line_function import LineFunction
 from .quadrature import (
     MIN_CHEBYSHEV_NODES,
     chebyshev_nodes,
@@ -25,11 +26,11 @@ from .quadrature import (
     lebesgue_constant,
 )
 from .record import record_values
-from .rules import as_model
+from .rule_table import as_model
 from .subdivide import SubInterval, cover_line
-from .tape import Tape
+from .tape import Observer, Tape
 from .taylor_model import TaylorModel, rounding_factor
-from .tolerances import DISC_RATIO, MAX_NODES, MAX_POINTS_PER_PASS, ORDER, TRUNCATION_SHARE
+from .tolerances import MAX_NODES, MAX_POINTS_PER_PASS, TRUNCATION_SHARE
 
 
 @dataclass(frozen=True)
@@ -121,33 +122,32 @@ def certify_curve(
     check_tolerance(tol)
     deadline = time.monotonic() + (check_seconds(seconds) or math.inf)
     tape = model if isinstance(model, Tape) else record_values(model, line.starts)
+    outputs = Outputs(tape, line)
     target = TRUNCATION_SHARE * tol
-
-    def enclose(centers: Tensor, half: Tensor) -> Tensor:
-        models = evaluate_outputs(tape, line.on_discs(centers, half * DISC_RATIO, ORDER), len(centers))
-        return torch.where(models.size.isfinite(), models.radius, torch.inf)
 
     def is_usable(remainders: Tensor, half: Tensor) -> Tensor:
         return remainders.amax(1) * interpolation_error(MAX_NODES) <= target
 
-    parts = cover_line(enclose, is_usable, deadline)
-    pieces = interpolate_pieces(tape, line, parts, target)
+    pieces = interpolate_pieces(outputs, cover_line(outputs, is_usable, deadline), target)
     evaluations = sum(len(piece.coefficients) for piece in pieces)
     return CertifiedCurve(tuple(pieces), tuple(tape.output_shape), tol, evaluations)
 
 
-def evaluate_outputs(tape: Tape, points: Sequence[TaylorModel], count: int) -> TaylorModel:
-    """The outputs in one row, on ``count`` discs."""
-    output = as_model(tape.run(points))
-    coefficients = output.coefficients.expand(-1, count, *output.shape).flatten(2)
-    return TaylorModel.polynomial(coefficients).with_error(output.radius.expand(count, *output.shape).flatten(1))
+class Outputs(LineFunction):
+    """The outputs of a network along a line."""
+
+    def evaluate(self, points: Sequence[TaylorModel], count: int, observe: Observer | None = None) -> TaylorModel:
+        """All outputs in one row."""
+        output = as_model(self.tape.run(points, observe))
+        coefficients = output.coefficients.expand(-1, count, *output.shape).flatten(2)
+        return TaylorModel.polynomial(coefficients).with_error(output.radius.expand(count, *output.shape).flatten(1))
 
 
-def interpolate_pieces(tape: Tape, line: Line, parts: Sequence[SubInterval], target: float) -> list[CurvePiece]:
-    """Interpolate on each sub-interval with the fewest nodes that suffice."""
-    counts = [choose_nodes(part, target) for part in parts]
+def interpolate_pieces(outputs: Outputs, parts: Sequence[SubInterval], target: float) -> list[CurvePiece]:
+    """Interpolate on each sub-interval with the fewest nodes that suffice; brackets of kinks get constants."""
+    counts = [1 if part.is_kink else choose_nodes(part, target) for part in parts]
     alphas = torch.cat([p.center + p.half_width * chebyshev_nodes(n) for p, n in zip(parts, counts, strict=True)])
-    batches = [evaluate_outputs(tape, line.at_points(a), len(a)) for a in alphas.split(MAX_POINTS_PER_PASS)]
+    batches = [outputs.at_points(a) for a in alphas.split(MAX_POINTS_PER_PASS)]
     values = torch.cat([b.coefficients[0] for b in batches]).split(counts)
     errors = torch.cat([b.radius for b in batches]).split(counts)
     pieces: list[CurvePiece] = []
@@ -156,7 +156,8 @@ def interpolate_pieces(tape: Tape, line: Line, parts: Sequence[SubInterval], tar
         # the transform and a later evaluation add up to 2 nodes terms each, with weights of at most 2 in total
         rounded = rounding_factor(8 * nodes) * nodes * value.abs().amax(0)
         rounding = outward(lebesgue_constant(nodes) * error.amax(0) + rounded)
-        truncation = outward(part.remainders * interpolation_error(nodes)).expand(value.shape[1])
+        factor = 1.0 if part.is_kink else interpolation_error(nodes)
+        truncation = outward(part.remainders * factor).expand(value.shape[1])
         arrays = (x.numpy() for x in (coefficients, truncation, rounding))
         pieces.append(CurvePiece(part.left, part.right, *arrays))
     return pieces

@@ -30,8 +30,8 @@ def certify_decisions(curve: CertifiedCurve) -> tuple[LabelledInterval, ...]:
     """Divide [0, 1] into intervals with a certain label and brackets in which the label may change.
 
     Every interval is bisected until one output is larger than all others by more than the error bounds, or until it is
-    narrower than MIN_BRACKET_WIDTH. With d the difference of two interpolants, w half the width of an interval and m its
-    midpoint, d >= d(m) - |d'(m)| w - B w^2 / 2 on it, where B bounds |d''| on the piece.
+    narrower than MIN_BRACKET_WIDTH. With d the difference of two interpolants, w half the width of an interval and m
+    its midpoint, d >= d(m) - |d'(m)| w - B w^2 / 2 on it, where B bounds |d''| on the piece.
 
     Args:
         curve: The outputs along a line, at least two of them.
@@ -51,7 +51,11 @@ def certify_decisions(curve: CertifiedCurve) -> tuple[LabelledInterval, ...]:
     leaves = [leaf for piece in curve.pieces for leaf in _decide_piece(piece)]
     merged: list[LabelledInterval] = []
     for leaf in leaves:
-        if merged and merged[-1].is_certain == leaf.is_certain and (not leaf.is_certain or merged[-1].labels == leaf.labels):
+        if (
+            merged
+            and merged[-1].is_certain == leaf.is_certain
+            and (not leaf.is_certain or merged[-1].labels == leaf.labels)
+        ):
             last = merged.pop()
             leaf = LabelledInterval(last.left, leaf.right, tuple(sorted({*last.labels, *leaf.labels})))
         merged.append(leaf)
@@ -93,8 +97,8 @@ def _find_candidates(
     errors = piece.error[leader] + piece.error + _bound_slope_rounding(piece)
     can_lead = ~(gaps - (change + curvature + errors) * OUTWARD_FACTOR > 0)
     can_lead[rows, leader] = True
-    is_narrow = (~can_lead | (change + curvature <= errors * BRACKET_RESOLUTION)).all(1)
-    return can_lead, is_narrow
+    is_narrow = np.all(~can_lead | (change + curvature <= errors * BRACKET_RESOLUTION), axis=1)
+    return can_lead, np.asarray(is_narrow)
 
 
 def _bound_curvature(piece: CurvePiece) -> np.ndarray:  # (outputs, outputs)

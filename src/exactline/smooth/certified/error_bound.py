@@ -65,7 +65,7 @@ class ErrorBound:
     def __add__(self, other: ErrorBound) -> ErrorBound:
         elements = outward(self.elements + other.elements)
         axis = self.axis if self.norm is not None else other.axis
-        if self.norm is None and other.norm is None or elements.dim() < 2:
+        if (self.norm is None and other.norm is None) or elements.dim() < 2:
             return ErrorBound(elements)
         norms = (x.broadcast_along(axis, elements).norm_along(axis) for x in (self, other))
         return ErrorBound.best(elements, outward(sum(norms, torch.zeros(()))), axis)

@@ -34,7 +34,6 @@ DECOMPOSED_OPERATORS = (
     aten.std,
     aten.log_sigmoid_forward,
     aten.log_sigmoid_backward,
-    aten.leaky_relu,
     aten.mish,
 )
 
@@ -67,7 +66,7 @@ def record_gradients(model: nn.Module, points: Sequence[Tensor]) -> Tape:
         cotangent = torch.zeros_like(evaluate_point(copied, zeros))
 
     def differentiate(*args: Tensor) -> Any:
-        output, vjp = torch.func.vjp(lambda *xs: evaluate_point(copied, xs), *args[:-1])
+        output, vjp, *_ = torch.func.vjp(lambda *xs: evaluate_point(copied, xs), *args[:-1])
         return output, vjp(args[-1])
 
     return trace(copied, differentiate, [*zeros, cotangent])
@@ -87,7 +86,9 @@ def copy_to_float64(model: nn.Module) -> nn.Module:
         copied = copy.deepcopy(model)
     except Exception as problem:
         raise CaptureError(
-            f"The model cannot be copied: {problem}", where="argument model", hint="Give a model without hooks or locks."
+            f"The model cannot be copied: {problem}",
+            where="argument model",
+            hint="Give a model without hooks or locks.",
         ) from problem
     return copied.to(device="cpu", dtype=torch.float64).requires_grad_(False)
 
@@ -107,10 +108,15 @@ def evaluate_point(model: nn.Module, points: Sequence[Tensor]) -> Tensor:
 
 def trace(model: nn.Module, function: Callable[..., Any], points: Sequence[Tensor]) -> Tape:
     """Trace a function that calls the model on points of given shapes."""
-    table = get_decompositions(DECOMPOSED_OPERATORS)
+    table: Any = get_decompositions(DECOMPOSED_OPERATORS)
     functional = torch.func.functionalize(function)
     tracer = make_fx(functional, decomposition_table=table, tracing_mode="fake", _allow_non_fake_inputs=True)
-    with _explain_failure(model, points), torch.enable_grad(), torch.inference_mode(False), _label_nodes(model) as label:
+    with (
+        _explain_failure(model, points),
+        torch.enable_grad(),
+        torch.inference_mode(False),
+        _label_nodes(model) as label,
+    ):
         graph = tracer(*points)
     label(graph)
     graph.graph.eliminate_dead_code()

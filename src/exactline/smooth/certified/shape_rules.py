@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.fx import Node
 
-from .error_bound import ErrorBound, euclidean, outward
+from .error_bound import ErrorBound, euclidean
 from .taylor_model import TaylorModel
 
 

@@ -19,7 +19,7 @@ from .taylor_model import TaylorModel
 
 # Operators that read only the shape of their input, and the number that they fill in; None if it is an argument.
 FILLED = {"zeros_like": 0.0, "empty_like": 0.0, "ones_like": 1.0, "full_like": None, "new_zeros": 0.0, "new_ones": 1.0}
-Observer = Callable[[Node, Any], None]
+Observer = Callable[[Node, Any, Any], None]  # a node, its arguments and its value
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Tape:
 
         Args:
             inputs: A model for each point, then the cotangent of the output if the tape has one.
-            observe: Called with every node that depends on the points, and its value.
+            observe: Called with every node that depends on the points, its arguments and its value.
 
         Returns what the traced function returns, with models in the place of tensors.
         """
@@ -51,9 +51,10 @@ class Tape:
             elif node.op == "output":
                 return map_arg(node.args[0], values.__getitem__)
             elif node not in self.constants:
-                values[node] = apply_rule(node, *map_arg((node.args, node.kwargs), values.__getitem__))
+                args, kwargs = map_arg((node.args, node.kwargs), values.__getitem__)
+                values[node] = apply_rule(node, args, kwargs)
                 if observe is not None:
-                    observe(node, values[node])
+                    observe(node, args, values[node])
         return None
 
     def evaluate(self, points: Sequence[Tensor], *constants: Tensor) -> Any:  # (points, *in) each
@@ -79,7 +80,9 @@ def apply_rule(node: Node, args: Any, kwargs: Any) -> Any:
 def operator_name(node: Node) -> str:
     """The name of a node's operator without namespace and overload."""
     target: Any = node.target
-    return target._schema.name.split("::")[1] if hasattr(target, "_schema") else getattr(target, "__name__", str(target))
+    return (
+        target._schema.name.split("::")[1] if hasattr(target, "_schema") else getattr(target, "__name__", str(target))
+    )
 
 
 def describe_node(node: Node) -> str:

@@ -162,8 +162,8 @@ def multiply_polynomials(
 ) -> tuple[Tensor, ErrorBound]:
     """Multiply two polynomials with a bilinear map, and cut the product to the larger order.
 
-    What is cut is at most the sum of |a_j| |b_k| over j + k >= order. Every coefficient that is kept is a sum of at most
-    order * terms products.
+    What is cut is at most the sum of |a_j| |b_k| over j + k >= order. Every coefficient that is kept is a sum of at
+    most order * terms products.
 
     Args:
         a: The first factor.

@@ -27,6 +27,22 @@ ORDER = 16
 MAX_DISCS_PER_PASS = 8
 # Width of sub-intervals, in alpha, at which bisection gives up.
 MIN_WIDTH = 2.0**-20
+# Grid of the ends of sub-intervals, in alpha: sums and midpoints of its points are exact in float64.
+ALPHA_GRID = 2.0**-44
+# Half width of a bracket around a kink, in radii of the error of the kinked operator's input over its slope.
+KINK_MARGIN = 4.0
+# Half width of a bracket around a kink, in alpha, beside that of the errors.
+MIN_KINK_RADIUS = 2.0**-38
+# Width of a bracket around a kink, in alpha, that is always accepted.
+MAX_KINK_WIDTH = 2.0**-28
+# On sub-intervals narrower than the first number, in alpha, brackets up to this share of them are accepted too: there,
+# remainders do not get smaller by bisection.
+MAX_SPLIT_WIDTH = 2.0**-6
+MAX_KINK_SHARE = 2.0**-6
+# Kinks of one sub-interval above which it is bisected first.
+MAX_KINKS_PER_SPLIT = 8
+# Imaginary part of a root below which it counts as real. It only suggests where to divide.
+REAL_ROOT_TOLERANCE = 1e-6
 # Gauss-Legendre or Chebyshev nodes of one sub-interval above which bisection is cheaper.
 MAX_NODES = 40
 # Points that share one pass over the tape.

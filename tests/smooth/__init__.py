@@ -1,0 +1,1 @@
+"""Tests of curves and attributions to a tolerance."""
