@@ -141,6 +141,26 @@ def test_the_time_limit_is_kept():
     assert not all(part.is_certified for part in result.sub_intervals)
 
 
+def test_an_output_without_gradient_ends():
+    class Constant(nn.Module):
+        def forward(self, x):
+            return torch.stack((torch.tanh(x).sum(1), 0 * x.sum(1)), 1)
+
+    result = certified_integrated_gradients(Constant().eval(), [0.0, 0.0], [1.0, 1.0], 1, 1e-6)
+    assert float(result.attributions[0].abs().sum()) == 0
+    assert float(result.truncation[0].sum()) < 1e-250
+
+
+def test_a_bound_that_is_lost_is_named():
+    class Steep(nn.Module):
+        def forward(self, x):
+            return 1 / (torch.exp(x) - torch.exp(x) + 1e-17)
+
+    result = certified_integrated_gradients(Steep().eval(), [0.0], [1.0], 0, 1e-6)
+    assert result.status == "not certified"
+    assert {part.reason for part in result.uncertified} == {"reciprocal in the model itself"}
+
+
 def test_a_tight_layer_norm_needs_narrow_sub_intervals():
     model = nn.Sequential(nn.Linear(2, 4, bias=False), nn.LayerNorm(4, eps=1e-6), nn.Linear(4, 1)).double().eval()
     result = certified_integrated_gradients(model, [0.0, 0.0], [1.0, -1.0], 0, 1e-6)
@@ -155,6 +175,16 @@ def test_a_tight_layer_norm_needs_narrow_sub_intervals():
 class Noisy(nn.Module):
     def forward(self, x):
         return x + torch.randn_like(x)
+
+
+class Logarithm(nn.Module):
+    def forward(self, x):
+        return torch.log(x - 0.5)
+
+
+class Floored(nn.Module):
+    def forward(self, x):
+        return torch.div(x, 3.0, rounding_mode="floor") + x
 
 
 class Branching(nn.Module):
@@ -176,6 +206,8 @@ class Branching(nn.Module):
         (nn.Tanh(), {"target": (0, 0)}, xl.ArgumentError, "target"),
         (nn.Tanh(), {"seconds": -1}, xl.ArgumentError, "seconds"),
         (nn.Tanh(), {"end": [1.0]}, xl.LineError, "shape"),
+        (Logarithm(), {}, xl.NumberError, "log in the model itself"),
+        (Floored(), {}, xl.UnsupportedError, "div in the model itself"),
         (nn.Linear(3, 1), {}, xl.CaptureError, "cannot be multiplied"),
     ],
 )

@@ -86,6 +86,7 @@ SAMPLES: list[tuple[str, tuple[Any, ...], Callable[..., Any], list[dict[str, Any
     ("pow", (3,), lambda x: x**3, [{}]),
     ("pow", (-2.0,), lambda x: 1 / x**2, [POSITIVE]),
     ("pow", (0.5,), balls.sqrt, [{"center": 9.0, "spread": 0.2}]),
+    ("pow", (1.3,), lambda x: balls.exp(balls.log(x) * acb(1.3)), [{"center": 9.0, "spread": 0.2}]),
     ("mm", (WEIGHT,), lambda x: x @ to_balls(WEIGHT), [{}]),
     ("mm", (), lambda x, y: x @ y, [{}, {"shape": (4, 2)}]),
     ("bmm", (), lambda x, y: x @ y, [{"shape": (2, 3, 4)}, {"shape": (2, 4, 2), "axis": -2}]),
@@ -263,6 +264,14 @@ def test_concatenation_takes_models_and_constants():
     assert torch.equal(result.radius[0, :, :4], random.model.radius[0])
 
 
+@pytest.mark.parametrize("dim", [0, 1, -1])
+def test_a_stack_is_undone_by_unbind(dim):
+    random = RandomModel(SHAPE)
+    one, two = SHAPE_RULES["unbind"](None, SHAPE_RULES["stack"](None, [random.model, random.model], dim), dim)
+    assert torch.equal(one.coefficients, random.model.coefficients)
+    assert torch.equal(two.radius, random.model.radius)
+
+
 @pytest.mark.parametrize(("name", "sizes"), [("split", 3), ("split_with_sizes", [1, 3])])
 def test_parts_of_a_split_keep_their_errors(name, sizes):
     random = RandomModel(SHAPE)
@@ -272,7 +281,14 @@ def test_parts_of_a_split_keep_their_errors(name, sizes):
 
 
 def test_every_shape_rule_has_a_sample():
-    assert set(SHAPE_RULES) == {"cat", "split", "split_with_sizes", *(name for name, *_ in SHAPE_SAMPLES)}
+    assert set(SHAPE_RULES) == {
+        "cat",
+        "stack",
+        "unbind",
+        "split",
+        "split_with_sizes",
+        *(name for name, *_ in SHAPE_SAMPLES),
+    }
 
 
 def test_the_spectral_norm_is_an_upper_bound():

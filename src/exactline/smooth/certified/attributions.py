@@ -23,7 +23,7 @@ from .rule_table import as_model
 from .subdivide import SubInterval, cover_line
 from .tape import Observer, Tape
 from .taylor_model import TaylorModel, rounding_factor
-from .tolerances import MAX_NODES, MAX_POINTS_PER_PASS, ORDER, TRUNCATION_SHARE
+from .tolerances import MAX_NODES, MAX_POINTS_PER_PASS, ORDER, TRUNCATION_SHARE, UNDERFLOW, UNIT_ROUNDOFF
 
 
 @dataclass(frozen=True)
@@ -51,6 +51,11 @@ class CertifiedAttributions:
     def rounding_error(self) -> float:
         """The proven L1 error of rounding, relative to the L1 norm of the attributions."""
         return _relative(self.rounding, self.attributions)
+
+    @property
+    def uncertified(self) -> tuple[SubInterval, ...]:
+        """Sub-intervals without a bound; their ``reason`` names the node at which the bound is lost, if it is known."""
+        return tuple(part for part in self.sub_intervals if not part.is_certified)
 
     @property
     def status(self) -> str:
@@ -89,17 +94,28 @@ def certified_integrated_gradients(
     lines = as_lines(start, end, ("start", "end"), many=False)
     line = Line.of(lines)
     check_tolerance(tol)
-    deadline = time.monotonic() + (check_seconds(seconds) or math.inf)
+    deadline = find_deadline(seconds)
     tape = model if isinstance(model, Tape) else record_gradients(model, line.starts)
     integrand = Integrand(tape, line, one_hot(target, tape.output_shape))
-    norm, rounding = integrand.estimate_norm()
-    target_error = TRUNCATION_SHARE * tol * norm
+    integrand.check_finite()
+    estimate = integrand.estimate_size()
+    # where attributions cancel to 0, rounding limits what can be reached
+    target_error = max(TRUNCATION_SHARE * tol * estimate.norm, UNIT_ROUNDOFF * estimate.size, UNDERFLOW)
 
     def is_usable(remainders: Tensor, half: Tensor) -> Tensor:  # (discs, inputs), (discs,)
         return remainders.sum(1) * gauss_error(MAX_NODES) <= 2 * target_error
 
     parts = cover_line(integrand, is_usable, deadline)
-    return integrand.integrate(parts, target_error, tol, bound_rounding=rounding <= tol)
+    return integrand.integrate(parts, target_error, tol, bound_rounding=estimate.rounding <= tol * estimate.norm)
+
+
+@dataclass(frozen=True)
+class SizeEstimate:
+    """L1 norms from a few gradients."""
+
+    norm: float  # of the attributions
+    size: float  # of the integral of the absolute integrand
+    rounding: float  # of the proven bound on rounding
 
 
 class Integrand(LineFunction):
@@ -130,12 +146,12 @@ class Integrand(LineFunction):
         values = torch.cat([g.flatten(1) for g in gradients], 1) * self.changes
         return values, torch.full_like(values, torch.inf)
 
-    def estimate_norm(self) -> tuple[float, float]:
-        """The L1 norm of the attributions from a few gradients, and the share of it that rounding may change."""
+    def estimate_size(self) -> SizeEstimate:
+        """Estimate the size of the attributions from a few gradients."""
         points, weights = gauss_nodes(ORDER)
         values, errors = self.sample((points + 1) / 2, True)
-        norm = float((weights / 2 @ values).abs().sum())
-        return norm, float((weights / 2 @ errors).sum()) / norm if norm else 0.0
+        sums = (weights / 2 @ values, weights / 2 @ values.abs(), weights / 2 @ errors)
+        return SizeEstimate(*(float(row.abs().sum()) for row in sums))
 
     def integrate(
         self, parts: Sequence[SubInterval], target_error: float, tol: float, bound_rounding: bool
@@ -184,6 +200,12 @@ def one_hot(target: Any, shape: torch.Size) -> Tensor:
     cotangent = torch.zeros(shape, dtype=torch.float64)
     cotangent[index] = 1.0
     return cotangent
+
+
+def find_deadline(seconds: Any) -> float:
+    """The value of ``time.monotonic()`` at which a time limit ends; infinite without one. Raises ArgumentError."""
+    limit = check_seconds(seconds)
+    return math.inf if limit is None else time.monotonic() + limit
 
 
 def check_tolerance(tol: Any) -> None:

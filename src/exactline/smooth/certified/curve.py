@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -13,8 +11,7 @@ from numpy.polynomial import chebyshev
 from torch import Tensor, nn
 
 from ...lines import PointLike, as_lines
-from ...options import check_seconds
-from .attributions import check_tolerance
+from .attributions import check_tolerance, find_deadline
 from .error_bound import outward
 from .line import Line
 from .line_function import LineFunction
@@ -120,9 +117,10 @@ def certify_curve(
     """
     line = Line.of(as_lines(start, end, ("start", "end"), many=False))
     check_tolerance(tol)
-    deadline = time.monotonic() + (check_seconds(seconds) or math.inf)
+    deadline = find_deadline(seconds)
     tape = model if isinstance(model, Tape) else record_values(model, line.starts)
     outputs = Outputs(tape, line)
+    outputs.check_finite()
     target = TRUNCATION_SHARE * tol
 
     def is_usable(remainders: Tensor, half: Tensor) -> Tensor:

@@ -39,11 +39,11 @@ class Line:
             coefficients[0] = start + centers.view(shape) * change
             if order > 1:
                 coefficients[1] = radii.view(shape) * change
-            # four roundings: of the change, of its products and of the sum
+            # at most eight roundings: of alpha and of a quadrature node in it, of the change, of products and sums
             reach = start.abs() + (centers.abs() + radii + 1).view(shape) * (change.abs() + start.abs())
-            models.append(TaylorModel(coefficients, ErrorBound(outward(4 * UNIT_ROUNDOFF * reach))))
+            models.append(TaylorModel(coefficients, ErrorBound(outward(8 * UNIT_ROUNDOFF * reach))))
         return models
 
     def at_points(self, alphas: Tensor) -> list[TaylorModel]:  # (points,)
-        """Models of order 1 of the points at some alphas, whose last bits may be wrong."""
+        """Models of order 1 of the points at some alphas, which may be rounded themselves."""
         return self.on_discs(alphas, torch.zeros_like(alphas), 1)

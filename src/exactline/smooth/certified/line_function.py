@@ -11,12 +11,14 @@ from numpy.polynomial import polynomial
 from torch import Tensor
 from torch.fx import Node
 
+from ...errors import NumberError
 from .kink_rules import keeps_sign, sign_error
 from .line import Line
-from .tape import Observer, Tape, operator_name
+from .tape import Observer, Tape, describe_node, operator_name
 from .taylor_model import TaylorModel
 from .tolerances import (
     ALPHA_GRID,
+    CHECKED_POINTS,
     DISC_RATIO,
     KINK_MARGIN,
     MAX_KINK_SHARE,
@@ -60,6 +62,31 @@ class LineFunction(ABC):
             for model, change in zip(self.line.at_points(at), self.line.changes, strict=True)
         ]
         return self.evaluate(points, 1).radius[0]
+
+    def check_finite(self) -> None:
+        """Raise NumberError if a node overflows or is undefined at one of a few points of the line."""
+        alphas = torch.linspace(0, 1, CHECKED_POINTS, dtype=torch.float64)
+
+        def check(node: Node, _: object, value: object) -> None:
+            if isinstance(value, TaylorModel) and not bool(value.coefficients.isfinite().all()):
+                raise NumberError(
+                    "A value on the line is NaN or infinite.",
+                    where=describe_node(node),
+                    hint="Give end points between which the model is defined and does not overflow.",
+                )
+
+        self.evaluate(self.line.at_points(alphas), len(alphas), check)
+
+    def find_unbounded(self, alpha: float) -> str:
+        """The first node whose bound is infinite even at a single point; empty if there is none."""
+        names: list[str] = []
+
+        def check(node: Node, _: object, value: object) -> None:
+            if isinstance(value, TaylorModel) and not names and not bool(value.bound.isfinite().all()):
+                names.append(describe_node(node))
+
+        self.evaluate(self.line.at_points(torch.tensor([alpha], dtype=torch.float64)), 1, check)
+        return names[0] if names else ""
 
     def find_kinks(self, left: float, right: float) -> list[tuple[float, float]]:
         """Brackets around the alphas between left and right where an input of a kinked operator changes its sign.

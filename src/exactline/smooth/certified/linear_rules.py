@@ -9,7 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .compose import inverse_root, reciprocal
+from .analytic import EXP
+from .compose import from_analytic, log, reciprocal
 from .error_bound import ErrorBound, outward
 from .rule_table import Operand, as_model, positive_dims, rule
 from .taylor_model import TaylorModel
@@ -49,12 +50,12 @@ def divide(a: Operand, b: Operand) -> TaylorModel:
 
 @rule("pow")
 def power(a: Operand, exponent: float) -> TaylorModel:
-    """Whole powers by repeated squaring; halves by square roots."""
+    """Whole powers by repeated squaring, others by exp(exponent log x)."""
     base = as_model(a)
     if exponent < 0:
         return reciprocal(power(base, -exponent))
     if exponent != int(exponent):
-        return power(base * inverse_root(base), 2 * exponent)
+        return from_analytic(EXP)(log(base).scale(exponent))
     if exponent == 0:
         return TaylorModel.constant(torch.ones(base.shape, dtype=torch.float64))
     half = base if exponent == 1 else power(base, exponent // 2)

@@ -92,6 +92,19 @@ def concatenate(node: Node, models: Sequence[TaylorModel | Tensor], dim: int = 0
     return TaylorModel(torch.cat(coefficients, dim % rank + 2), ErrorBound(torch.cat(radius, dim % rank + 1)))
 
 
+def stack(node: Node, models: Sequence[TaylorModel | Tensor], dim: int = 0) -> TaylorModel:
+    """Concatenate along a new axis."""
+    parts = [m if isinstance(m, TaylorModel) else TaylorModel.constant(m) for m in models]
+    axis = dim % (len(parts[0].shape) + 1)
+    return concatenate(node, [part.move(lambda rows: rows.unsqueeze(axis + 1)) for part in parts], axis)
+
+
+def unbind(node: Node, x: TaylorModel, dim: int = 0) -> list[TaylorModel]:
+    """Divide units along an axis, which is removed."""
+    axis = dim % len(x.shape) + 1
+    return [x.move(lambda rows, k=k: rows.select(axis, k)) for k in range(x.shape[dim])]
+
+
 def split(node: Node, x: TaylorModel, sizes: int | Sequence[int], dim: int = 0) -> list[TaylorModel]:
     """Divide units into consecutive parts along one axis."""
     rank = len(x.shape)
@@ -112,6 +125,8 @@ SHAPE_RULES: dict[str, Callable[..., Any]] = {
     "permute": permute,
     "expand": expand,
     "cat": concatenate,
+    "stack": stack,
+    "unbind": unbind,
     **dict.fromkeys(("split", "split_with_sizes"), split),
     **dict.fromkeys(("select", "slice"), take),
     **dict.fromkeys(("select_backward", "slice_backward"), insert),

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 from .line_function import LineFunction
-from .tolerances import MAX_DISCS_PER_PASS, MIN_WIDTH
+from .tolerances import MAX_DISCS_PER_PASS, MAX_SPLIT_WIDTH, MIN_WIDTH
 
 Interval = tuple[float, float]
 IsUsable = Callable[[Tensor, Tensor], Tensor]  # remainders (discs, results), half widths (discs,) to booleans (discs,)
@@ -25,6 +25,7 @@ class SubInterval:
     remainders: Tensor  # (results,) on the disc, or for a kink the distance from the center's values; may be infinite
     is_certified: bool
     is_kink: bool = False  # a narrow bracket around a kink, on which results are only known within bounds
+    reason: str = ""  # the node whose bound is infinite even at the center, where bisection cannot help
 
     @property
     def center(self) -> float:
@@ -40,8 +41,9 @@ class SubInterval:
 def cover_line(function: LineFunction, is_usable: IsUsable, deadline: float) -> list[SubInterval]:
     """Divide [0, 1] until every sub-interval is usable, is narrower than MIN_WIDTH, or the time is over.
 
-    A sub-interval that fails is divided at the kinks that are found in it, and otherwise bisected. The first pass tries
-    [0, 1], its halves and its quarters at once, because discs that share a pass share its overhead.
+    A sub-interval that fails is divided at the kinks that are found in it, and otherwise bisected. A narrow one is
+    given up if the bound is infinite even at its center. The first pass tries [0, 1], its halves and its quarters at
+    once, because discs that share a pass share its overhead.
 
     Args:
         function: The results along the line.
@@ -69,9 +71,10 @@ def cover_line(function: LineFunction, is_usable: IsUsable, deadline: float) -> 
         known = [first[interval] for interval in batch if interval in first]
         unknown = [interval for interval in batch if interval not in first]
         for part in [*known, *(try_discs(unknown) if unknown else [])]:
-            is_final = part.is_certified or part.half_width <= MIN_WIDTH / 2 or time.monotonic() > deadline
-            if is_final:
-                done.append(part)
+            is_narrow = not part.is_certified and part.right - part.left <= MAX_SPLIT_WIDTH
+            reason = function.find_unbounded(part.center) if is_narrow else ""
+            if part.is_certified or reason or part.half_width <= MIN_WIDTH / 2 or time.monotonic() > deadline:
+                done.append(replace(part, reason=reason))
                 continue
             kinks = function.find_kinks(part.left, part.right) if function.has_kinks else []
             done += [bound_kink(function, *kink) for kink in kinks]

@@ -72,9 +72,15 @@ def apply_rule(node: Node, args: Any, kwargs: Any) -> Any:
         target: Any = node.target
         return target(*args, **kwargs)
     name = operator_name(node)
-    if name in SHAPE_RULES:
-        return SHAPE_RULES[name](node, *args, **kwargs)
-    return RULES[name](*args, **kwargs)
+    try:
+        return SHAPE_RULES[name](node, *args, **kwargs) if name in SHAPE_RULES else RULES[name](*args, **kwargs)
+    except TypeError as problem:
+        raise UnsupportedError(
+            f"{name} has no rule for these arguments: {problem}",
+            nodes=(describe_node(node),),
+            where=describe_node(node),
+            hint="Leave out certified=True for an estimated error.",
+        ) from problem
 
 
 def operator_name(node: Node) -> str:

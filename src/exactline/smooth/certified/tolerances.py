@@ -45,6 +45,8 @@ MAX_KINKS_PER_SPLIT = 8
 REAL_ROOT_TOLERANCE = 1e-6
 # Gauss-Legendre or Chebyshev nodes of one sub-interval above which bisection is cheaper.
 MAX_NODES = 40
+# Points of a line at which all values are checked to be finite.
+CHECKED_POINTS = 5
 # Points that share one pass over the tape.
 MAX_POINTS_PER_PASS = 64
 # Share of the tolerance that the truncation error may use; the rest is left for rounding.
