@@ -179,7 +179,9 @@ class Integrand(LineFunction):
 
 
 def choose_nodes(part: SubInterval, target_error: float) -> int:
-    """The fewest nodes whose error on a sub-interval is at most its share of the whole error."""
+    """The fewest nodes whose error on a sub-interval is at most its share of the whole error, if it has a bound."""
+    if not part.is_certified:
+        return MIN_GAUSS_NODES
     total = float(part.remainders.sum())
     fits = (m for m in range(MIN_GAUSS_NODES, MAX_NODES) if total * gauss_error(m) <= 2 * target_error)
     return next(fits, MAX_NODES)

@@ -162,7 +162,9 @@ def interpolate_pieces(outputs: Outputs, parts: Sequence[SubInterval], target: f
 
 
 def choose_nodes(part: SubInterval, target: float) -> int:
-    """The fewest nodes whose error is at most the target."""
+    """The fewest nodes whose error is at most the target, if there is a bound."""
+    if not part.is_certified:
+        return MIN_CHEBYSHEV_NODES
     largest = float(part.remainders.max())
     fits = (n for n in range(MIN_CHEBYSHEV_NODES, MAX_NODES) if largest * interpolation_error(n) <= target)
     return next(fits, MAX_NODES)
