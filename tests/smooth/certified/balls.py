@@ -65,7 +65,7 @@ class RandomModel:
         return total + to_balls(self.direction[disc] * self.radius) * t**3
 
 
-def points_of_the_disc(count: int = 12) -> list[acb]:
+def points_of_the_disc(count: int = 7) -> list[acb]:
     """Points of the closed unit disc, most of them on the circle, where errors are largest."""
     angles = [2 * math.pi * k / count for k in range(count)]
     circle = [acb(math.cos(a) * (1 - 1e-15), math.sin(a) * (1 - 1e-15)) for a in angles]

@@ -12,8 +12,10 @@ from torch import nn
 
 import exactline as xl
 from exactline.smooth.certified.attributions import certified_integrated_gradients
-from exactline.smooth.certified.curve import CertifiedCurve, CurvePiece, certify_curve
+from exactline.smooth.certified.curve import CertifiedCurve, CurvePiece, Outputs, certify_curve
 from exactline.smooth.certified.decisions import certify_decisions
+from exactline.smooth.certified.line import Line
+from exactline.smooth.certified.record import record_values
 from tests.smooth.certified import balls
 from tests.smooth.certified.balls import to_balls
 from tests.smooth.certified.networks import Encoder, Gated, mlp
@@ -102,6 +104,19 @@ def test_kinks_agree_with_exact_attributions():
     assert any(part.is_kink for part in result.sub_intervals)
     bounds = result.truncation[0] + result.rounding[0]
     assert bool(((result.attributions[0] - exact).abs() <= bounds + 1e-13).all())
+
+
+def test_the_bracket_of_a_kink_contains_both_branches():
+    model = nn.Sequential(nn.Linear(1, 1, bias=False), nn.ReLU()).double().eval()
+    torch.nn.init.ones_(model[0].weight)
+    function = Outputs(
+        record_values(model, [torch.zeros(1, dtype=torch.float64)]),
+        Line((-torch.ones(1).double(),), (torch.ones(1).double(),)),
+    )
+    values, bounds = function.on_interval(0.5, 2.0**-20)  # x = 2 alpha - 1 is within 2^-19 of 0
+    assert float(values[0] - bounds[0]) <= 0.0
+    assert float(values[0] + bounds[0]) >= 2.0**-19
+    assert float(bounds[0]) < 2.0**-17
 
 
 def test_kinks_behind_layer_norm_are_isolated():

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from .tolerances import ELEMENTARY_ROUNDINGS, UNIT_ROUNDOFF
+from .tolerances import CANCELLATION_GAP, ELEMENTARY_ROUNDINGS, UNIT_ROUNDOFF
 
 ComplexPoints = tuple[Tensor, Tensor]  # real and imaginary parts
 DiscBound = Callable[[Tensor, Tensor], Tensor]  # center and radius of discs to a bound
@@ -107,7 +107,8 @@ def density_bound(a: Tensor, r: Tensor) -> Tensor:
     """
     size = a.abs()
     least = torch.where(size <= 2 * r, size * size / 2 - r * r, (size - r) ** 2)
-    return (-least / 2).exp() * INVERSE_ROOT_TWO_PI
+    rounding = 4 * UNIT_ROUNDOFF * (size + r) ** 2  # of the exponent, whose terms may cancel
+    return (rounding - least / 2).exp() * INVERSE_ROOT_TWO_PI
 
 
 def density_rounding(a: Tensor, r: Tensor) -> Tensor:
@@ -141,7 +142,7 @@ def gelu_curvature(a: Tensor, r: Tensor) -> Tensor:
     """|GELU''(z)| <= (2 + |z|^2) |phi(z)|; near a also by |2 - z^2| <= |2 - a^2| + r (2 |a| + r)."""
     size = a.abs()
     factor = torch.minimum(2 + (size + r) ** 2, (2 - a * a).abs() + r * (2 * size + r))
-    return factor * density_bound(a, r)
+    return (factor + ELEMENTARY_ROUNDINGS * UNIT_ROUNDOFF) * density_bound(a, r)
 
 
 # --- the logistic function s(z) = 1 / (1 + exp(-z)) -------------------------------------------------------------------
@@ -166,8 +167,8 @@ def sigmoid_bound(a: Tensor, r: Tensor) -> Tensor:
     wide = torch.where(cos >= 0, 1 + 2 * least * cos + least * least, r.sin() ** 2)
     candidates = (
         torch.where(r < 3.1415, wide.rsqrt(), torch.inf),
-        torch.where(most < 1, 1 / (1 - most), torch.inf),
-        torch.where(least > 1, 1 / (least - 1), torch.inf),
+        torch.where(most < 1 - CANCELLATION_GAP, 1 / (1 - most), torch.inf),
+        torch.where(least > 1 + CANCELLATION_GAP, 1 / (least - 1), torch.inf),
     )
     return torch.stack(candidates).amin(0)
 

@@ -158,22 +158,24 @@ class Integrand(LineFunction):
     ) -> CertifiedAttributions:
         """Apply the Gauss-Legendre rule with the fewest nodes that suffice on each sub-interval.
 
-        On the bracket of a kink the integrand differs from its value at the center by at most the remainder, so that
-        the midpoint rule is off by at most the width times the remainder.
+        On the bracket of a kink the integrand is within the remainders of known numbers, so its integral is within the
+        width times the remainders of the width times these numbers.
         """
-        counts = [1 if part.is_kink else choose_nodes(part, target_error) for part in parts]
-        factors = [2.0 if part.is_kink else gauss_error(m) for part, m in zip(parts, counts, strict=True)]
-        alphas = [p.center + p.half_width * gauss_nodes(m)[0] for p, m in zip(parts, counts, strict=True)]
-        weights = torch.cat([p.half_width * gauss_nodes(m)[1] for p, m in zip(parts, counts, strict=True)])
+        discs, kinks = [p for p in parts if not p.is_kink], [p for p in parts if p.is_kink]
+        counts = [choose_nodes(part, target_error) for part in discs]
+        alphas = [p.center + p.half_width * gauss_nodes(m)[0] for p, m in zip(discs, counts, strict=True)]
+        weights = torch.cat([p.half_width * gauss_nodes(m)[1] for p, m in zip(discs, counts, strict=True)])
         batches = [self.sample(a, bound_rounding) for a in torch.cat(alphas).split(MAX_POINTS_PER_PASS)]
         values, errors = (torch.cat(columns) for columns in zip(*batches, strict=True))
-        is_kink = torch.tensor([part.is_kink for part, m in zip(parts, counts, strict=True) for _ in range(m)])
-        errors[is_kink] = 0.0  # the remainder of a kink covers rounding
         truncation = torch.zeros(values.shape[1], dtype=torch.float64)
-        for part, factor in zip(parts, factors, strict=True):
-            truncation = truncation + part.remainders * (part.half_width * factor)
-        rounding = weights @ (errors + rounding_factor(len(weights) + 32) * values.abs())
-        columns = (weights @ values, outward(truncation), outward(rounding))
+        for part, nodes in zip(discs, counts, strict=True):
+            truncation = truncation + part.remainders * (part.half_width * gauss_error(nodes))
+        integral = weights @ values
+        rounding = weights @ (errors + rounding_factor(len(weights) + len(kinks) + 32) * values.abs())
+        for kink in kinks:
+            integral = integral + 2 * kink.half_width * torch.as_tensor(kink.kink_values)
+            truncation = truncation + 2 * kink.half_width * kink.remainders
+        columns = (integral, outward(truncation), outward(rounding))
         attributions, bounds, roundings = (split_like(column, self.line.starts) for column in columns)
         return CertifiedAttributions(attributions, bounds, roundings, tol, tuple(parts), len(weights))
 

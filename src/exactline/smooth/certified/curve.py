@@ -143,22 +143,31 @@ class Outputs(LineFunction):
 
 def interpolate_pieces(outputs: Outputs, parts: Sequence[SubInterval], target: float) -> list[CurvePiece]:
     """Interpolate on each sub-interval with the fewest nodes that suffice; brackets of kinks get constants."""
-    counts = [1 if part.is_kink else choose_nodes(part, target) for part in parts]
-    alphas = torch.cat([p.center + p.half_width * chebyshev_nodes(n) for p, n in zip(parts, counts, strict=True)])
+    discs = [part for part in parts if not part.is_kink]
+    counts = [choose_nodes(part, target) for part in discs]
+    alphas = torch.cat([p.center + p.half_width * chebyshev_nodes(n) for p, n in zip(discs, counts, strict=True)])
     batches = [outputs.at_points(a) for a in alphas.split(MAX_POINTS_PER_PASS)]
     values = torch.cat([b.coefficients[0] for b in batches]).split(counts)
     errors = torch.cat([b.radius for b in batches]).split(counts)
-    pieces: list[CurvePiece] = []
-    for part, nodes, value, error in zip(parts, counts, values, errors, strict=True):
-        coefficients = chebyshev_transform(nodes) @ value
-        # the transform and a later evaluation add up to 2 nodes terms each, with weights of at most 2 in total
-        rounded = rounding_factor(8 * nodes) * nodes * value.abs().amax(0)
-        rounding = outward(lebesgue_constant(nodes) * error.amax(0) + rounded)
-        factor = 1.0 if part.is_kink else interpolation_error(nodes)
-        truncation = outward(part.remainders * factor).expand(value.shape[1])
-        arrays = (x.numpy() for x in (coefficients, truncation, rounding))
-        pieces.append(CurvePiece(part.left, part.right, *arrays))
-    return pieces
+    pieces = [make_constant(part, part.kink_values) for part in parts if part.kink_values is not None]
+    pieces += [interpolate_piece(*columns) for columns in zip(discs, values, errors, strict=True)]
+    return sorted(pieces, key=lambda piece: piece.left)
+
+
+def make_constant(part: SubInterval, values: Tensor) -> CurvePiece:  # (outputs,)
+    """The bracket of a kink, on which the outputs are within the remainders of constants."""
+    return CurvePiece(part.left, part.right, values.numpy()[None], part.remainders.numpy(), 0 * values.numpy())
+
+
+def interpolate_piece(part: SubInterval, values: Tensor, errors: Tensor) -> CurvePiece:  # (nodes, outputs) twice
+    """Interpolate values at Chebyshev points that have rounding errors."""
+    nodes = len(values)
+    coefficients = chebyshev_transform(nodes) @ values
+    # the transform and a later evaluation add up to 2 nodes terms each, with weights of at most 2 in total
+    rounded = rounding_factor(8 * nodes) * nodes * values.abs().amax(0)
+    rounding = outward(lebesgue_constant(nodes) * errors.amax(0) + rounded)
+    truncation = outward(part.remainders * interpolation_error(nodes)).expand(values.shape[1])
+    return CurvePiece(part.left, part.right, coefficients.numpy(), truncation.numpy(), rounding.numpy())
 
 
 def choose_nodes(part: SubInterval, target: float) -> int:

@@ -54,14 +54,15 @@ class LineFunction(ABC):
         models = self.evaluate(self.line.on_discs(centers, half * DISC_RATIO, ORDER), len(centers), observe)
         return torch.where(models.size.isfinite(), models.radius, torch.inf)
 
-    def on_interval(self, center: float, half: float) -> Tensor:  # (results,)
-        """Bounds on the distance of the results on a real interval from their values at its center."""
+    def on_interval(self, center: float, half: float) -> tuple[Tensor, Tensor]:  # (results,) twice
+        """Numbers for the results on a real interval, and bounds on the distance of the results from them."""
         at = torch.tensor([center], dtype=torch.float64)
         points = [
             model.with_error((half * change.abs())[None])
             for model, change in zip(self.line.at_points(at), self.line.changes, strict=True)
         ]
-        return self.evaluate(points, 1).radius[0]
+        results = self.evaluate(points, 1)
+        return results.coefficients[0, 0], results.radius[0]
 
     def check_finite(self) -> None:
         """Raise NumberError if a node overflows or is undefined at one of a few points of the line."""

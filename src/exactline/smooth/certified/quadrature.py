@@ -62,14 +62,12 @@ def gauss_nodes(nodes: int) -> tuple[Tensor, Tensor]:  # (nodes,) twice
 @functools.lru_cache
 def chebyshev_nodes(nodes: int) -> Tensor:  # (nodes,)
     """Chebyshev points of the second kind, ascending: -cos(j pi / n)."""
-    return torch.from_numpy(np.polynomial.chebyshev.chebpts2(nodes)) if nodes > 1 else torch.zeros(1).double()
+    return torch.from_numpy(np.polynomial.chebyshev.chebpts2(nodes))
 
 
 @functools.lru_cache
 def chebyshev_transform(nodes: int) -> Tensor:  # (nodes, nodes)
     """The matrix from values at `chebyshev_nodes` to coefficients of the interpolant."""
-    if nodes == 1:
-        return torch.ones(1, 1).double()
     degree = nodes - 1
     j = np.arange(nodes)
     matrix = np.cos(np.pi * np.outer(j, degree - j) / degree) * (2 / degree)

@@ -22,10 +22,15 @@ class SubInterval:
 
     left: float
     right: float
-    remainders: Tensor  # (results,) on the disc, or for a kink the distance from the center's values; may be infinite
+    remainders: Tensor  # (results,) on the disc, or for a kink the distance from kink_values; may be infinite
     is_certified: bool
-    is_kink: bool = False  # a narrow bracket around a kink, on which results are only known within bounds
+    kink_values: Tensor | None = None  # (results,) on a bracket of a kink, where results are only known within bounds
     reason: str = ""  # the node whose bound is infinite even at the center, where bisection cannot help
+
+    @property
+    def is_kink(self) -> bool:
+        """Whether this is a narrow bracket around a kink."""
+        return self.kink_values is not None
 
     @property
     def center(self) -> float:
@@ -84,8 +89,8 @@ def cover_line(function: LineFunction, is_usable: IsUsable, deadline: float) -> 
 
 def bound_kink(function: LineFunction, left: float, right: float) -> SubInterval:
     """Bound the results on a bracket around a kink."""
-    bounds = function.on_interval((left + right) / 2, (right - left) / 2)
-    return SubInterval(left, right, bounds, bool(bounds.isfinite().all()), is_kink=True)
+    values, bounds = function.on_interval((left + right) / 2, (right - left) / 2)
+    return SubInterval(left, right, bounds, bool(bounds.isfinite().all()), kink_values=values)
 
 
 def bisect(left: float, right: float) -> list[Interval]:

@@ -12,6 +12,9 @@ UNDERFLOW = 1e-290
 # Accuracy assumed of torch's exp, sin, cos, erf, log1p, sqrt and tanh for real float64 arguments, in units of roundoff
 # of the result. The vector libraries behind them document at most 2.
 ELEMENTARY_ROUNDINGS = 8.0
+# Distance of an exponential from 1 below which their difference is not used in a bound: its relative error stays below
+# 2^-39, far below that of OUTWARD_FACTOR.
+CANCELLATION_GAP = 2.0**-10
 # Ratios of the circle of Cauchy's estimate to the disc. The best one is chosen for every unit.
 CAUCHY_RATIOS = (1.2, 1.5, 2.0, 2.7, 4.0, 8.0)
 # Squarings of W^T W in the bound on a spectral norm: n^(1 / 256) is 1.03 for n = 1024.
