@@ -7,10 +7,10 @@ import pytest
 import torch
 
 from benchmarks.certified import fine_integrated_gradients, load_digits, train
+from benchmarks.certified_vision import FILE, VisionTransformer
 from exactline.smooth.certified.attributions import certified_integrated_gradients
 from exactline.smooth.certified.curve import certify_curve
 from exactline.smooth.certified.record import record_gradients
-from tests.smooth.certified.vision_transformer import VisionTransformer
 
 LINES = 100
 MAX_ROUNDING = 1e-13  # of the finer rule, relative to the L1 norm: some hundred roundings
@@ -35,7 +35,7 @@ def test_held_out_lines_contain_a_finer_rule(layers, lines):
 @pytest.mark.parametrize("step", [1e-4, 1e-3, 0.02])
 def test_a_vision_transformer_with_relu_is_certified(data, step):
     onnxruntime = pytest.importorskip("onnxruntime")
-    path = data / "vnncomp" / "2026r_vit_2023" / "ibp_3_3_8.onnx"
+    path = data / FILE
     model = VisionTransformer(path).double().eval()
     start = torch.rand(3, 32, 32, dtype=torch.float64)
     session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
