@@ -74,11 +74,6 @@ class SmoothModel:
             ) from problem
         return self._select(out, len(points[0]))
 
-    @property
-    def several_outputs(self) -> bool:
-        """Whether the model returns a tuple, of which no output was selected."""
-        return len(self.output_names) > 1 and self.output is None
-
     def _select(self, out: Any, count: int) -> tuple[Tensor, ...]:
         outputs: tuple[Any, ...] = tuple(out) if isinstance(out, (tuple, list)) else (out,)
         if any(not isinstance(o, Tensor) for o in outputs) or not outputs:
