@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 import exactline as xl
+from exactline.attr import IntegratedGradients
 
 
 def make_body() -> nn.Sequential:
@@ -144,3 +145,20 @@ def test_little_memory_gives_the_same_answer() -> None:
 def test_bad_tolerances(tol) -> None:
     with pytest.raises(xl.ArgumentError, match="tol"):
         xl.attr.IntegratedGradients(SMOOTH, tol=tol)
+
+
+def test_certified_attributions_contain_the_estimated_ones():
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(3, 8), nn.GELU(), nn.Linear(8, 2)).double().eval()
+    inputs = torch.tensor([[1.0, -2.0, 0.0], [0.5, 1.0, 2.0]], dtype=torch.float64)
+    proven, estimated = IntegratedGradients(model, tol=1e-8, certified=True), IntegratedGradients(model, tol=1e-12)
+    one, two = proven.attribute(inputs, target=[0, 1]), estimated.attribute(inputs, target=[0, 1])
+    assert proven.report.status == "certified"
+    assert float(proven.report.error.max()) <= 1e-8
+    assert ((one - two).abs().sum(1) <= (proven.report.error + 1e-12) * two.abs().sum(1)).all()
+
+
+@pytest.mark.parametrize("options", [{}, {"tol": 1e-6, "multiply_by_inputs": False}])
+def test_a_proven_bound_needs_a_tolerance_and_the_product_with_the_inputs(options):
+    with pytest.raises(xl.ArgumentError, match="certified"):
+        IntegratedGradients(nn.GELU(), certified=True, **options)

@@ -103,7 +103,6 @@ def test_a_missed_tolerance_is_a_note(run):
     ("arguments", "code", "word"),
     [
         (("--tol", "-1"), 2, "tol"),
-        (("--certified",), 5, "certified"),
         (("--max-evaluations", "0"), 2, "max_evaluations"),
         (("--output", "7"), 2, "output"),
     ],

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import warnings
 
 import numpy as np
 import pytest
@@ -258,9 +257,27 @@ def test_progress_and_memory_do_not_change_the_answer() -> None:
     assert (one.at(alphas) - two.at(alphas)).abs().max() <= one.error + two.error
 
 
-def test_certified_bounds_are_not_there_yet() -> None:
-    with pytest.raises(xl.MissingError), warnings.catch_warnings():
-        xl.approximate(nn.GELU(), [0.0], [1.0], certified=True)
+def test_a_certified_curve_contains_the_estimated_one() -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(3, 8), nn.GELU(), nn.Linear(8, 2)).eval()
+    points = torch.zeros(3), torch.ones(3)
+    proven, estimated = xl.approximate(model, *points, certified=True), xl.approximate(model, *points, tol=1e-12)
+    assert (proven.status, estimated.status) == ("certified", "estimated")
+    assert proven.error <= 1e-8
+    alphas = torch.linspace(0, 1, 50)
+    assert (proven.at(alphas) - estimated.at(alphas)).abs().max() <= proven.error + estimated.error
+    assert len(proven.decisions()) == len(estimated.decisions())
+
+
+def test_a_bound_that_rounding_forbids_is_a_warning() -> None:
+    with pytest.warns(xl.ToleranceWarning, match="proven to be at most"):
+        xl.approximate(nn.Tanh(), [0.0], [1.0], tol=1e-18, certified=True)
+
+
+@pytest.mark.parametrize("model", [torch.tanh, nn.Sequential(nn.Linear(2, 2), nn.Hardswish())])
+def test_what_cannot_be_certified_is_refused(model) -> None:
+    with pytest.raises((xl.ArgumentError, xl.UnsupportedError)):
+        xl.approximate(model, torch.zeros(2), torch.ones(2), certified=True)
 
 
 def test_the_kronrod_rule_is_exact_up_to_degree_31() -> None:

@@ -35,6 +35,7 @@ from .path_integrals import PathIntegral, path_integral
 from .to_tolerance import (
     ENDING_TOL,
     SmoothGroup,
+    certify_inputs,
     convergence_delta,
     has_known_ending,
     integrate_inputs,
@@ -60,8 +61,10 @@ class AttributionReport:
     pieces: int  # of all lines together
     ambiguous: int  # pairs of a piece and a unit that stays on a knot along it, where its gradient is a convention
     subgradient_range: Tensor  # (n,) how much attribution changes if each of them is taken on its other side
-    status: str = "exact"  # "estimated" for models that are not piecewise linear
-    # (n,) estimated L1 error of each example relative to the L1 norm of its attribution; None if exact
+    # "estimated" for models that are not piecewise linear; with certified=True "certified", "certified up to rounding"
+    # if only the error of the quadrature is proven, or "not certified"
+    status: str = "exact"
+    # (n,) estimated or proven L1 error of each example relative to the L1 norm of its attribution; None if exact
     error: Tensor | None = field(default=None, repr=False)
     gradients: int = field(default=0, repr=False)  # evaluations of the gradient, for all examples; 0 if exact
 
@@ -88,9 +91,9 @@ class ReportTotals:
         self.ambiguous += integral.ambiguous
         self.subgradient_range[rows] = subgradient_range
 
-    def add_estimate(self, found: LineIntegrals, rows: Tensor) -> None:  # (rows,)
+    def add_estimate(self, found: LineIntegrals, rows: Tensor, status: str = "estimated") -> None:  # (rows,)
         """Add integrals of some examples that were computed to a tolerance."""
-        self.status = "estimated"
+        self.status = status
         self.pieces += found.panels
         self.gradients += int(found.gradients.sum())
         self.error = torch.zeros_like(self.subgradient_range) if self.error is None else self.error
@@ -206,6 +209,7 @@ class IntegratedGradients(Attribution):
         output: Which output to attribute, by name or index, if the model returns several.
         tol: For models that are not piecewise linear: the largest L1 error of an example's attribution, relative to its
             L1 norm. ``report.error`` estimates what was reached; a ToleranceWarning says so if it is more.
+        certified: True proves the bound instead of estimating it, for small modules with common operators.
 
     >>> ig = IntegratedGradients(torch.nn.ReLU())
     >>> ig.attribute(torch.tensor([[3.0]]), baselines=-1.0, target=0)
@@ -228,14 +232,21 @@ class IntegratedGradients(Attribution):
         forward_func: ModelLike | None = None,
         output: str | int | None = None,
         tol: float | None = None,
+        certified: bool = False,
     ) -> None:
         model = forward_func if model_or_forward is None else model_or_forward
         if model is None:
             raise ArgumentError(
                 "There is no model.", where="argument model_or_forward", hint="Give a module, a callable or a Network."
             )
+        if certified and (tol is None or not multiply_by_inputs or output is not None):
+            raise ArgumentError(
+                "certified=True needs tol, multiply_by_inputs=True and a model with one output.",
+                where="argument certified",
+                hint="Give tol=1e-6, for instance.",
+            )
         super().__init__(model, multiply_by_inputs, tol)
-        self.output = output
+        self.output, self.certified = output, certified
 
     @overload
     def attribute(
@@ -308,8 +319,12 @@ class IntegratedGradients(Attribution):
         smooth, exact = self._find_groups(call, output)
         for group in smooth:
             targets, rows = parse_targets(group, target, count), group.rows
-            parts, found = integrate_inputs(group, targets, self._multiply, settings, self.tol or ENDING_TOL)
-            totals.add_estimate(found, rows)
+            status, tol = "estimated", self.tol or ENDING_TOL
+            if self.certified:
+                parts, found, status = certify_inputs(group, targets, settings, tol)
+            else:
+                parts, found = integrate_inputs(group, targets, self._multiply, settings, tol)
+            totals.add_estimate(found, rows, status)
             for total, part in zip(gradients, parts, strict=False):
                 total[rows] = part
             if return_convergence_delta:

@@ -12,7 +12,7 @@ import torch
 
 from ..api import restrict
 from ..arrays import Floats
-from ..errors import ArgumentError, MissingError
+from ..errors import ArgumentError
 from ..formats.points_range import RangeWarning, compare_ranges
 from ..fp_context import full_precision
 from ..lines import Lines, PointLike, as_lines, check_shapes
@@ -23,6 +23,7 @@ from ..progress import ProgressCallback, progress_reporter
 from ..results.restriction import Restriction
 from .approximation import Approximation
 from .batch_dimension import drop_batch_dimension
+from .certified import certify_curve
 from .line_function import LineFunction
 from .model import SmoothModel
 from .pieces import Piece, Subdivision
@@ -100,7 +101,7 @@ def approximate(model: Any, start: PointLike, end: PointLike, **options: Unpack[
         end: The last point, of the same shape as start.
         tol: The largest absolute error over all outputs, 1e-8 by default. If rounding errors or a limit do not permit
             it, a ToleranceWarning says what was reached.
-        certified: True asks for a proven bound instead of an estimate.
+        certified: True asks for a proven bound instead of an estimate; for modules with common operators only.
         max_evaluations: Stop after about so many evaluations of the model.
         seconds: Stop after so many seconds.
         progress: True shows a progress bar; a function is called with the share done and the number of pieces.
@@ -134,7 +135,8 @@ def approximate(model: Any, start: PointLike, end: PointLike, **options: Unpack[
 
 def _explain_tolerance(curve: Approximation) -> str:
     reason = f"{curve.stopped} was reached" if curve.stopped else "rounding errors do not permit more"
-    return f"The error is estimated as {curve.error:.1e}, not {curve.tol:.1e}: {reason}."
+    verb = "proven to be at most" if curve.status == "certified" else "estimated as"
+    return f"The error is {verb} {curve.error:.1e}, not {curve.tol:.1e}: {reason}."
 
 
 def _approximate(model: Any, lines: Lines, options: ApproximateOptions) -> Approximation:
@@ -168,16 +170,32 @@ def _approximate(model: Any, lines: Lines, options: ApproximateOptions) -> Appro
 
 
 def _certify(model: Any, lines: Lines, options: ApproximateOptions) -> Approximation:
-    """Hand over to the package of proven bounds, where it is installed."""
-    try:
-        from .certified import certify_curve  # pyright: ignore[reportMissingImports]
-    except ImportError as problem:
-        raise MissingError(
-            "Proven error bounds are not part of this version.",
+    """The curve with a proven error bound; where no bound was found, the error is infinite."""
+    began = time.perf_counter()
+    if not isinstance(model, torch.nn.Module):
+        raise ArgumentError(
+            "A proven bound needs a torch module.",
             where="argument certified",
             hint="Leave certified out for an error estimate.",
-        ) from problem
-    return certify_curve(model, lines, options)
+        )
+    found = certify_curve(model, *_end_points(lines), options.tol, seconds=options.seconds)
+    coeffs = [piece.coefficients for piece in found.pieces]
+    errors = torch.tensor([float(piece.error.max()) for piece in found.pieces], dtype=torch.float64)
+    is_bounded = bool(torch.isfinite(errors).all())
+    return Approximation(
+        breakpoints=torch.from_numpy(found.breakpoints),
+        degrees=torch.tensor([len(c) - 1 for c in coeffs]),
+        coefficients=torch.from_numpy(np.concatenate(coeffs)),
+        errors=errors,
+        lines=lines,
+        status="certified" if is_bounded else "estimated",
+        tol=options.tol,
+        output_shapes=(found.output_shape,),
+        evaluations=found.evaluations,
+        seconds=time.perf_counter() - began,
+        stopped="" if is_bounded or options.seconds is None else "seconds",
+        several_inputs=len(lines.starts) > 1,
+    )
 
 
 def find_prefix_breaks(model: SmoothModel, lines: Lines, memory: int | None = None) -> Floats:  # (n,) from 0 to 1

@@ -10,6 +10,8 @@ from torch import Tensor
 
 from ..errors import ArgumentError, CaptureError, NumberError, TrainingModeError, UnsupportedError
 from ..fp_context import full_precision
+from ..network import Network
+from ..network.smooth_network import SmoothNetwork
 from .model import SmoothModel, prepare_model
 
 
@@ -27,7 +29,8 @@ def drop_batch_dimension(
     True
     """
     prepared = _try_model(model, points, device, output)
-    if all(p.dim() > 1 and len(p) == 1 for p in points):
+    is_from_file = isinstance(model, (Network, SmoothNetwork))  # which says what shape it takes
+    if not is_from_file and all(p.dim() > 1 and len(p) == 1 for p in points):
         inner = _try_model(model, [p[0] for p in points], device, output)
         if isinstance(inner, SmoothModel) and (isinstance(prepared, CaptureError) or _agree(prepared, inner, points)):
             return inner, True
