@@ -1,7 +1,8 @@
 """Bounds on vectors of errors: for every element, and in the Euclidean norm along one axis.
 
 Radii alone grow by the row sums of |W| in every linear layer, although W hardly enlarges the Euclidean norm. Carrying
-both bounds and keeping the smaller one slows the growth from a factor of 1e6 for each transformer block to about 1e3.
+both bounds and keeping the smaller one slows the growth: at points of an encoder of width 32, from a factor of about
+2,000 for each layer to about 100.
 """
 
 from __future__ import annotations
@@ -56,11 +57,8 @@ class ErrorBound:
 
     def with_rank(self, rank: int) -> ErrorBound:
         """Insert dims of size 1 in front of the units."""
-        missing = [1] * (rank - self.elements.dim() + 1)
-        elements, norm = (
-            None if x is None else x.reshape(len(x), *missing, *x.shape[1:]) for x in (self.elements, self.norm)
-        )
-        return self if elements is None else ErrorBound(elements, norm, self.axis)
+        index = (slice(None), *[None] * (rank - self.elements.dim() + 1))
+        return ErrorBound(self.elements[index], None if self.norm is None else self.norm[index], self.axis)
 
     def __add__(self, other: ErrorBound) -> ErrorBound:
         elements = outward(self.elements + other.elements)
