@@ -170,7 +170,9 @@ def certify_inputs(
     errors = [f.error if status == "certified up to rounding" else f.error + f.rounding_error for f in found]
     gradients = torch.tensor([f.gradients for f in found])
     rows = torch.cat([p.reshape(len(p), -1) for p in parts], 1)
-    integrals = LineIntegrals(rows, torch.tensor(errors), gradients, sum(len(f.sub_intervals) for f in found))
+    integrals = LineIntegrals(
+        rows, torch.tensor(errors, dtype=torch.float64), gradients, sum(len(f.sub_intervals) for f in found)
+    )
     return parts, integrals, status
 
 
