@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from exactline.errors import ERRORS
-from exactline.formats import limits, load
+from exactline.formats import limits, load_network
 
 from .make import MANIFEST, make
 
@@ -37,7 +37,7 @@ def corpus(tmp_path_factory):
     folder = tmp_path_factory.mktemp("corpus")
     manifest = make(folder)
     for name in GOOD:
-        load(folder / name)  # imports are no part of the time
+        load_network(folder / name)  # imports are no part of the time
     return folder, manifest
 
 
@@ -48,10 +48,10 @@ def test_a_bad_file_gets_its_error(corpus, bad, monkeypatch):
     expected = manifest[bad]
     begun = time.process_time()
     if expected["error"] is None:
-        load(folder / bad)
+        load_network(folder / bad)
     else:
         with pytest.raises(KINDS[expected["error"]]) as caught:
-            load(folder / bad)
+            load_network(folder / bad)
         problem = caught.value
         assert type(problem) is KINDS[expected["error"]], problem
         assert expected["says"] in str(problem)
@@ -102,12 +102,12 @@ def memory(folder: str) -> None:
 
     manifest = json.loads((Path(folder) / MANIFEST).read_text())
     for name in GOOD:
-        load(Path(folder) / name)  # imports are no part of it
+        load_network(Path(folder) / name)  # imports are no part of it
     begun = last = peak()
     grown: dict[str, int] = {}
     for name in manifest:
         try:
-            load(Path(folder) / name)
+            load_network(Path(folder) / name)
         except tuple(ERRORS):
             pass
         now = peak()

@@ -11,7 +11,7 @@ import base64
 import json
 import shutil
 from collections.abc import Iterator
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -118,7 +118,9 @@ def test_a_saved_line_of_several_inputs_and_outputs_loads():
     computed = xl.restrict(model, start, end)
     assert len(computed) == 3
     path = FOLDER / "line_pair.safetensors"
-    assert_close_lines(xl.Restriction.load(path), computed)
+    counted = computed.origin_table.clone()
+    counted[1:-1, 2] -= 1  # version 1 did not count leaders that change exactly at the break of another unit
+    assert_close_lines(xl.Restriction.load(path), replace(computed, origin_table=counted))
     for a, b in zip(xl.Restriction.load(path, model).at(0.4), computed.at(0.4), strict=True):
         assert_close(a, b)
 
