@@ -22,14 +22,15 @@ demo: $(READY)
 	$(BIN)/exactline demo --out demo-out
 
 test: $(READY)
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadgroup --cov --cov-branch
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadgroup
 
-# the same tests as other processors round: without vector instructions, then with AVX2 at most
+# the same tests as other processors round: without vector instructions, with branch coverage of the core, then with AVX2
 test-portable: $(READY)
-	ATEN_CPU_CAPABILITY=default MKL_CBWR=COMPATIBLE OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadgroup
+	ATEN_CPU_CAPABILITY=default MKL_CBWR=COMPATIBLE OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadgroup \
+		--cov --cov-branch
 	ATEN_CPU_CAPABILITY=avx2 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadgroup
 
-# lines and branches of the whole package that the tests reach; `make test` measures the core alone
+# lines and branches of the whole package that the tests reach; `make test-portable` measures the core alone
 coverage: $(READY)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadgroup --cov=exactline --cov-branch --cov-fail-under=90 \
 		-W ignore::coverage.exceptions.CoverageWarning  # that the choice of the core is overridden

@@ -177,6 +177,6 @@ def test_tensors_keep_to_the_memory(name, engine):
 
 def test_too_little_memory_for_one_point_is_an_error():
     model = nn.Sequential(nn.Conv2d(1, 64, 3, padding=1), nn.ReLU(), nn.Conv2d(64, 1, 3)).double().eval()
-    start, end = torch.zeros(1, 1000, 1000), torch.ones(1, 1000, 1000)
+    start, end = torch.zeros(1, 400, 400), torch.ones(1, 400, 400)
     with pytest.raises(ArgumentError, match="memory"):
         xl.restrict(model, start, end, memory=256 * MIB)
