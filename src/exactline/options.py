@@ -14,6 +14,7 @@ from .errors import ArgumentError
 from .progress import ProgressCallback
 
 ENGINES = ("auto", "dense", "patches")
+RECORDS = ("layers",)
 CPU_MEMORY_DIVISOR, GPU_MEMORY_DIVISOR = 4, 2  # a sweep uses a quarter of the free memory on a CPU, half on a GPU
 FALLBACK_FREE_BYTES = 4 << 30  # free memory assumed where the system does not report it
 
@@ -43,6 +44,7 @@ class SweepKeywords(TypedDict, total=False):
     output: str | int | None
     seconds: float | None  # stop the sweep after this many seconds, with a partial answer
     engine: str  # "dense" (values at every break), "patches" (slope jumps in their receptive fields) or "auto"
+    record: str | None  # "layers" also counts crossings, dead and always-on units by layer
 
 
 class RestrictKeywords(SweepKeywords, total=False):
@@ -67,6 +69,7 @@ class RestrictOptions:
     max_breaks: int | None = None
     seconds: float | None = None
     engine: str = "auto"
+    record: str | None = None
 
     @property
     def memory_budget(self) -> int:
@@ -103,6 +106,12 @@ class RestrictOptions:
                 f"There is no engine {engine!r}.",
                 where="argument engine",
                 hint=f"Give one of {', '.join(repr(name) for name in ENGINES)}, or leave it out.",
+            )
+        if (record := options.get("record")) is not None and record not in RECORDS:
+            raise ArgumentError(
+                f"There is no record {record!r}.",
+                where="argument record",
+                hint='Give "layers", or leave it out.',
             )
         if until is not None and not isinstance(model, nn.Module) and hasattr(model, "nodes"):
             raise ArgumentError(

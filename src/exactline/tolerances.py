@@ -160,6 +160,14 @@ VNNCOMP_TOLERANCE = 1e-4
 # round the ranges to a few digits, and physical ranges are many times as wide as normalised ones.
 UNITS_SLACK = 0.05
 
+# --- metrics ---------------------------------------------------------------------------------------------------------
+# Relative error of the largest slope, from differences of values, above which it is computed from the affine map of its
+# piece. Empirical: above the rounding of ordinary pieces, far below what plots and reports show.
+MAX_SLOPE_ERROR = 1e-11
+# Roundings of the largest value that the error of a value is assumed to stay below when slopes are filtered. Empirical:
+# room for deep networks; a larger number only costs time.
+VALUE_ERROR_ROUNDINGS = 4096.0
+
 # --- points -----------------------------------------------------------------------------------------------------------
 # Widths of one point's range by which values of the other may lie outside it without a warning. Pixels of 0 to 255 lie
 # 254 widths outside those of 0 to 1, and about 50 outside normalised ones of -2.1 to 2.6.

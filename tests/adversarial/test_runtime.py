@@ -580,6 +580,8 @@ def large_convnet() -> tuple[nn.Module, torch.Tensor, torch.Tensor]:
     return model, torch.randn(3, 32, 32), torch.randn(3, 32, 32)
 
 
+# an interrupt that arrives in the callback of a weak reference is dropped by Python, with a warning, and sent again
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("engine", ["dense", "patches"])
 def test_an_interrupt_ends_a_sweep_within_half_a_second(engine):
     model, start, end = large_convnet()
@@ -589,6 +591,7 @@ def test_an_interrupt_ends_a_sweep_within_half_a_second(engine):
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("engine", ["dense", "patches"])
 def test_an_interrupt_ends_a_sweep_within_half_a_second_of_wall_time(engine):
     model, start, end = large_convnet()
@@ -598,6 +601,7 @@ def test_an_interrupt_ends_a_sweep_within_half_a_second_of_wall_time(engine):
         assert interrupt_after(seconds, call, time.CLOCK_MONOTONIC) < 0.5
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_an_interrupt_ends_a_capture_and_leaves_the_module_unchanged():
     class Storing(nn.Module):
         def __init__(self) -> None:

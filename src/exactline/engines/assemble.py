@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from .dense.sweep import SweepLimits, SweepPart
+from .layer_record import LayerRecorder, LayerTable
 
 MAX_PENDING_BYTES = 1 << 24  # bytes of values that wait to be appended to those before them
 
@@ -58,6 +59,7 @@ class Assembler:
     shapes: list[tuple[int, ...]] | None  # of the outputs; None: values are not kept
     max_breaks: int | None
     limits: SweepLimits
+    recorder: LayerRecorder | None = None  # of units that change their branch where two parts meet
     parts: list[SweepPart] = field(default_factory=list)
     breaks: int = 0
 
@@ -87,7 +89,7 @@ class Assembler:
 
     def _add(self, part: SweepPart) -> None:
         if part.continues and self.parts:
-            merge_shared_point(self.parts[-1], part)
+            merge_shared_point(self.parts[-1], part, self.recorder)
         part = trim(part, self.shapes is not None)
         count = len(part.alphas)
         if self.max_breaks is not None and self.breaks + count > self.max_breaks:
@@ -121,6 +123,7 @@ class BreakTable:
     values: tuple[Tensor, ...] | None  # (breaks, *out) each
     stopped: str  # why the sweep ended early; empty if it did not
     errors: Tensor | None = None  # (breaks,) estimated errors of the values, where the network is not known
+    layers: LayerTable | None = None  # what the units of every layer do, if it was recorded
 
 
 def trim(part: SweepPart, keep_values: bool) -> SweepPart:
@@ -133,31 +136,43 @@ def trim(part: SweepPart, keep_values: bool) -> SweepPart:
     return SweepPart(line, alphas, origins, ambiguous, values, False, part.edge_units)
 
 
-def merge_shared_point(last: SweepPart, part: SweepPart) -> None:
+def merge_shared_point(last: SweepPart, part: SweepPart, recorder: LayerRecorder | None = None) -> None:
     """Update the last point of one part, in place, with what the next part knows about that point.
 
     The piece that starts at the point and the crossings on its right side belong to the next part.
     """
     last.ambiguous[-1] = part.ambiguous[0].cpu()
-    last.origins[-1, 2] += (
-        int(part.origins[0, 2]) - part.shared_crossings + _count_passing_units(last.edge_units[1], part.edge_units[0])
-    )
+    passing = record_shared_point(last, part, recorder)
+    last.origins[-1, 2] += int(part.origins[0, 2]) - part.shared_crossings + passing
 
 
-def _count_passing_units(before: dict[int, Tensor], after: dict[int, Tensor]) -> int:
-    """Count units on a knot at a shared point that are on opposite sides of it before and after the point."""
+def record_shared_point(last: SweepPart, part: SweepPart, recorder: LayerRecorder | None = None) -> int:
+    """Count units on a knot at a shared point that are on opposite sides of it before and after the point.
+
+    The recorder collects all units that change their branch there.
+    """
+    line, alpha = int(part.line[0]), float(part.alphas[0])
     total = 0
-    for node, rows in before.items():
+    for node, rows in last.edge_units[1].items():
         side_before = {(knot, unit): side for knot, unit, side in rows.tolist()}
-        for knot, unit, side_after in after.get(node, rows[:0]).tolist():
-            total += side_before.get((knot, unit), 0) * side_after < 0
+        for knot, unit, after in part.edge_units[0].get(node, rows[:0]).tolist():
+            before = side_before.get((knot, unit))
+            if before is None:  # this member of a window leads on both sides
+                continue
+            total += before * after < 0
+            if recorder is not None and (before > 0) != (after > 0):
+                recorder.add(line, node, [unit], [alpha], before * after < 0)
+    if recorder is not None:
+        recorder.commit()
     return total
 
 
-def link_parts(parts: Iterator[SweepPart]) -> Iterator[SweepPart]:
+def link_parts(parts: Iterator[SweepPart], recorder: LayerRecorder | None = None) -> Iterator[SweepPart]:
     """Parts of one line, changed so that each starts with the last point of the previous one."""
     last: SweepPart | None = None
     for part in parts:
+        if last is not None and part.continues and recorder is not None:
+            record_shared_point(last, part, recorder)
         if last is not None and not part.continues:
             line, alphas, origins, ambiguous = (
                 torch.cat([getattr(last, name)[-1:], getattr(part, name)])

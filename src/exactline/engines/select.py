@@ -13,6 +13,7 @@ from ..network.graph import Network
 from ..numerics.plan import BYTES_PER_NUMBER, MIN_PART_POINTS, sweep_plan
 from ..numerics.point_errors import bytes_per_estimate
 from .dense.sweep import SweepLimits, SweepPart, sweep_lines
+from .layer_record import LayerRecorder
 from .patches.plan import patch_plan
 from .patches.segmentation import SegmentCounts
 from .patches.sweep import sweep_patches
@@ -35,6 +36,7 @@ class EngineChoice:
         memory: Memory budget in bytes.
         values: Whether the values of the outputs are wanted.
         is_memory_given: Whether the user has set the memory. Otherwise it is what makes sweeps fast, and no limit.
+        recorder: Collects the units that change their branch; None if they are not wanted.
     """
 
     def __init__(
@@ -46,7 +48,9 @@ class EngineChoice:
         *,
         values: bool,
         is_memory_given: bool = False,
+        recorder: LayerRecorder | None = None,
     ) -> None:
+        self.recorder = recorder
         self.network, self.limits, self.memory, self.values = network, limits, memory, values
         self.is_memory_given = is_memory_given
         self.counts = SegmentCounts()
@@ -102,7 +106,7 @@ class EngineChoice:
             float32_network: The network in float32, for patches in single precision; None for float64.
         """
         if not self.uses_patches:
-            return sweep_lines(self.network, lines, self.limits)
+            return sweep_lines(self.network, lines, self.limits, recorder=self.recorder)
         kept = patch_plan(self.network).weight_bytes if self.is_memory_given else 0
         return sweep_patches(
             self.network,
@@ -112,6 +116,7 @@ class EngineChoice:
             values=self.values,
             float32_network=float32_network,
             counts=self.counts,
+            recorder=self.recorder,
         )
 
     @property

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from ..budget import block_bytes, check_deadline
 from ..network.graph import Network
-from ..ops.base import Affine, Breaking, Input
+from ..ops.base import Affine, Breaking, Input, Op
 from ..ops.masks import is_on_host
 from ..tolerances import ERROR_SAMPLES, ERROR_WIDTH, SMALLEST_SUBNORMAL, SUMMATION_SHARE
 from .plan import sweep_plan
@@ -42,12 +42,19 @@ class PointErrors:
         errors: (k, *in) for each input: bounds on the rounding errors of the points themselves. Or (1, *in): then one
             error is propagated for all points, at least as large as that of each.
         samples: Number of error samples; 0 evaluates the values only.
+        kept_nodes: Nodes whose values stay in `kept_values` when no later node needs them.
     """
 
     def __init__(
-        self, network: Network, points: list[Tensor], errors: list[Tensor], samples: int = ERROR_SAMPLES
+        self,
+        network: Network,
+        points: list[Tensor],
+        errors: list[Tensor],
+        samples: int = ERROR_SAMPLES,
+        kept_nodes: frozenset[int] = frozenset(),
     ) -> None:
         self.network, self.samples = network, samples
+        self.kept_nodes, self.kept_values = kept_nodes, dict[int, Tensor]()  # (k, *shape)
         self.node = max(network.inputs)  # the last node that was evaluated
         self.values = dict(zip(network.inputs, points, strict=True))  # by live node, (k, *shape)
         # by live node, (1 + samples, k or 1, *shape): the standard deviation, then the samples
@@ -102,10 +109,7 @@ class PointErrors:
         """Evaluate node ``i``: its values, the propagated errors, and its own rounding added to them."""
         node = self.network.nodes[i]
         op, xs, errors = node.op, [self.values[j] for j in node.inputs], [self.errors[j] for j in node.inputs]
-        value = op.evaluate(*xs)
-        if isinstance(op, Affine) and is_on_host(value) and not bool(torch.isfinite(value.sum())):
-            value = op.evaluate_scaled(*xs)
-        self.values[i] = value
+        value = self.values[i] = self._evaluate_kept(i, op, xs) if i in self.kept_nodes else _evaluate_op(op, xs)
         if not self.samples:
             self.errors[i] = value[None, :0]
         elif isinstance(op, Breaking):
@@ -118,6 +122,11 @@ class PointErrors:
         else:
             raise TypeError(f"{node.name} is neither affine nor breaking")
 
+    def _evaluate_kept(self, i: int, op: Op, xs: list[Tensor]) -> Tensor:
+        """The values of node ``i``, (k, *shape), which are also kept for the sweep."""
+        self.kept_values[i] = value = _evaluate_op(op, xs)
+        return value
+
     def _propagate_through_affine(
         self, i: int, op: Affine, xs: list[Tensor], value: Tensor, errors: list[Tensor]
     ) -> Tensor:
@@ -125,10 +134,12 @@ class PointErrors:
         count, value, xs = errors[0].shape[1], value.abs(), [x.abs() for x in xs]
         if count < len(value):
             value, xs = value.amax(0, keepdim=True), [x.amax(0, keepdim=True) for x in xs]
-        samples = op.linear(*(e[1:].flatten(0, 1) for e in errors)).unflatten(0, (self.samples, count))
+        samples = [e[1:].flatten(0, 1) for e in errors]
         if not op.rounding_terms:  # values are moved, not computed
-            return torch.cat([op.error_spread(*(e[0] for e in errors))[None], samples])
-        both = op.error_spread(*(torch.cat([e[0], x]) for e, x in zip(errors, xs, strict=True)))
+            deviation, samples = op.propagate_errors([e[0] for e in errors], samples)
+            return torch.cat([deviation[None], samples.unflatten(0, (self.samples, count))])
+        sizes = [torch.cat([e[0], x]) for e, x in zip(errors, xs, strict=True)]
+        both, samples = op.propagate_errors(sizes, samples)
         deviation, terms = both[:count], both[count:]  # `terms`: the root of the sum of squares of all products
         own = value * 0.5
         if op.rounding_terms > 1:  # a single operation rounds its result only; a sum rounds every partial sum
@@ -138,8 +149,16 @@ class PointErrors:
         own = own * torch.finfo(value.dtype).eps + SMALLEST_SUBNORMAL
         largest = torch.finfo(value.dtype).max / 64
         deviation = torch.hypot(deviation, own).clamp_(max=largest)
-        samples = samples + random_signs(self.network, i, self.samples, own) * own
+        samples = samples.unflatten(0, (self.samples, count)) + random_signs(self.network, i, self.samples, own) * own
         return torch.cat([deviation[None], samples.nan_to_num_(largest, largest, -largest)])
+
+
+def _evaluate_op(op: Op, xs: list[Tensor]) -> Tensor:
+    """The output (k, *out) of an operator; huge values of affine ones are scaled on the way."""
+    value = op.evaluate(*xs)
+    if isinstance(op, Affine) and is_on_host(value) and not bool(torch.isfinite(value.sum())):
+        return op.evaluate_scaled(*xs)
+    return value
 
 
 def points_per_estimate(network: Network, samples: int = ERROR_SAMPLES) -> int:

@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ..budget import check_deadline
+from . import error_products
 from .base import Affine, root_sum_squares
 
 MAX_KEPT_SQUARES = 1 << 23  # weights of all layers whose squares a CPU keeps for error estimates: 64 MiB of float64
@@ -88,6 +89,21 @@ class Product(Affine):
 
     def error_spread(self, *errors: Tensor) -> Tensor:
         return root_sum_squares(self._multiply_by_squares, errors[0], self._largest_weight)
+
+    def propagate_errors(self, deviations: list[Tensor], samples: list[Tensor]) -> tuple[Tensor, Tensor]:
+        if not self._suits_single_precision:
+            return super().propagate_errors(deviations, samples)
+        return error_products.propagate(
+            self,
+            self._largest_weight,
+            deviations[0],
+            samples[0],
+            in_blocks=self.call is F.linear,
+        )
+
+    @cached_property
+    def _suits_single_precision(self) -> bool:
+        return error_products.is_suited(self.weight, self._largest_weight)
 
     def _multiply_by_squares(self, x: Tensor) -> Tensor:
         """The product with the squares of the weights relative to the largest."""

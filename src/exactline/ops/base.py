@@ -67,6 +67,10 @@ class Affine(Op):
     def error_spread(self, *errors: Tensor) -> Tensor:
         """Error size of the output, (points, *out), for inputs with independent errors of size ``errors``."""
 
+    def propagate_errors(self, deviations: list[Tensor], samples: list[Tensor]) -> tuple[Tensor, Tensor]:
+        """`error_spread` of deviations (n, *in) and `linear` of samples (m, *in), to a few digits."""
+        return self.error_spread(*deviations), self.linear(*samples)
+
     def constant_part(self, *zeros: Tensor) -> Tensor:
         """The constant, broadcastable to (points, *out); ``zeros`` are zero inputs, (1, *in) each."""
         return self.evaluate(*zeros)
@@ -122,8 +126,16 @@ class Breaking(Op):
     def crossings(self, snapped: SnappedInput, errors: ErrorBounds) -> Crossings:
         """Find every crossing between neighbouring points of the same line."""
 
-    def knot_passes(self, snapped: SnappedInput, errors: ErrorBounds) -> KnotPasses | None:
-        """Find crossings that fall on existing points; None where there are none or they are not counted."""
+    def knot_passes(
+        self, snapped: SnappedInput, errors: ErrorBounds, *, with_switches: bool = False
+    ) -> KnotPasses | None:
+        """Find crossings that fall on existing points; None where there are none or they are not counted.
+
+        Args:
+            snapped: The input.
+            errors: Its error bounds.
+            with_switches: Whether `KnotPasses.switches` are wanted.
+        """
         return None
 
     @abstractmethod
@@ -152,6 +164,10 @@ class Breaking(Op):
     @abstractmethod
     def apply_affine(self, pattern: Tensor, x: Tensor) -> Tensor:
         """Apply the affine map of an activation pattern to any points (pieces, *in)."""
+
+    @abstractmethod
+    def is_flat(self, pattern: Tensor) -> Tensor:
+        """Whether the output of every unit is constant in an activation pattern, (pieces, units)."""
 
     def other_side(self, before: Tensor, after: Tensor) -> Tensor | None:
         """The activation pattern with the other branch wherever a unit stays on a knot along a piece.
@@ -207,12 +223,14 @@ class KnotPasses:
     """Units that pass a knot, or whose leader changes, exactly at an existing point.
 
     At the first and the last point only one side is known: the engine compares it with the neighbouring part's. Units
-    count there whose sides have opposite signs.
+    count there whose sides have opposite signs; they switch if one side is positive and the other one is not.
     """
 
     counts: Tensor  # (points,) how many units pass a knot at each inner point
     first: Tensor  # (k, 3) knot or member of a window, unit, and the side after the first point
     last: Tensor  # (k, 3) knot or member of a window, unit, and the side before the last point
+    # (k, 3) inner point, unit, and 1 if it passes a knot there, 0 if it only leaves or reaches one; None if not wanted
+    switches: Tensor | None = None
 
 
 @dataclass(frozen=True, eq=False)

@@ -82,7 +82,9 @@ class Maximum(Breaking):
         ]
         return Crossings.join(parts)
 
-    def knot_passes(self, snapped: SnappedInput, errors: ErrorBounds) -> KnotPasses | None:
+    def knot_passes(
+        self, snapped: SnappedInput, errors: ErrorBounds, *, with_switches: bool = False
+    ) -> KnotPasses | None:
         if len(snapped.x) < 2:
             return None
         flat, last, windows = snapped.x.reshape(len(snapped.x), -1), len(snapped.x) - 1, len(self.table)
@@ -97,11 +99,22 @@ class Maximum(Breaking):
         after = self._leads_beside(flat, row, window, 1, tied, errors)
         is_inner = (row > 0) & (row < last)
         counts = torch.zeros(len(flat), dtype=torch.int64, device=flat.device)
-        counts.index_add_(0, row, (is_inner & ~(before & after).any(1)).to(torch.int64))
+        passes = (is_inner & ~(before & after).any(1)).to(torch.int64)
+        counts.index_add_(0, row, passes)
         leads_first, at_first = after.to(torch.int8).argmax(1), torch.nonzero(row == 0)[:, 0]
         first = torch.stack([leads_first, window, torch.ones_like(window)], 1)[at_first]
         which, member = torch.nonzero((row == last)[:, None] & tied & ~before, as_tuple=True)
-        return KnotPasses(counts, first, torch.stack([member, window[which], torch.full_like(which, -1)], 1))
+        ends = [first, torch.stack([member, window[which], torch.full_like(which, -1)], 1)]
+        if not with_switches:
+            return KnotPasses(counts, *ends)
+        switches = passes > 0
+        if self.floor:  # along a piece on which no element is positive, the floor leads
+            switches |= is_inner & (before[:, -1] != after[:, -1])
+            above = [(~side[:, -1]).to(torch.int64) for side in (after, before)]
+            for end, (at, side) in enumerate(zip((row == 0, row == last), above, strict=True)):
+                floor = torch.stack([torch.full_like(window, -1), window, side], 1)[at]
+                ends[end] = torch.cat([ends[end], floor])
+        return KnotPasses(counts, ends[0], ends[1], torch.stack([row, window, passes], 1)[switches])
 
     def _find_ties(
         self, flat: Tensor, row: Tensor, window: Tensor, errors: ErrorBounds
@@ -150,6 +163,9 @@ class Maximum(Breaking):
         if self.floor:
             pattern = torch.where(best > 0, pattern, torch.full_like(pattern, self.table.shape[1]))
         return pattern
+
+    def is_flat(self, pattern: Tensor) -> Tensor:
+        return pattern == self.table.shape[1]  # only the floor is constant
 
     def branch_at(self, x: Tensor) -> Tensor:
         return self._leaders(x)[1]

@@ -58,6 +58,9 @@ class Order(Breaking):
         middle = self._window_values(before / 2 + after / 2)
         return middle.sort(dim=-1, descending=True, stable=True).indices[..., self.ranks]
 
+    def is_flat(self, pattern: Tensor) -> Tensor:
+        return torch.zeros(pattern.shape[:2], dtype=torch.bool, device=pattern.device)
+
     def apply_affine(self, pattern: Tensor, x: Tensor) -> Tensor:
         return self._window_values(x).gather(-1, pattern).reshape(len(x), *self.shape)
 

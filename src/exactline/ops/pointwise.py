@@ -137,11 +137,13 @@ class Pointwise(Breaking):
             parts.append(Crossings(piece, unit, before, after, unit, torch.full_like(unit, -1), level))
         return Crossings.join(parts)
 
-    def knot_passes(self, snapped: SnappedInput, errors: ErrorBounds) -> KnotPasses | None:
+    def knot_passes(
+        self, snapped: SnappedInput, errors: ErrorBounds, *, with_switches: bool = False
+    ) -> KnotPasses | None:
         if all(below is None for _, below in snapped.sides):
             return None
         counts = torch.zeros(len(snapped.x), dtype=torch.int64, device=snapped.x.device)
-        first, last = [counts.new_zeros(0, 3)], [counts.new_zeros(0, 3)]
+        first, last, switches = [counts.new_zeros(0, 3)], [counts.new_zeros(0, 3)], [counts.new_zeros(0, 3)]
         for knot, (above, below) in enumerate(snapped.sides):
             if below is None:
                 continue
@@ -154,9 +156,12 @@ class Pointwise(Breaking):
             is_inner = (rows > 0) & (rows < len(above) - 1)
             rows, units = rows[is_inner], units[is_inner]
             same_line = errors.same_line[rows - 1] & errors.same_line[rows]
-            passes = _side(above, below, rows - 1, units) * _side(above, below, rows + 1, units) < 0
-            counts.index_add_(0, rows, (same_line & passes).to(torch.int64))
-        return KnotPasses(counts, torch.cat(first), torch.cat(last))
+            before, after = _side(above, below, rows - 1, units), _side(above, below, rows + 1, units)
+            passes = (same_line & (before * after < 0)).to(torch.int64)
+            counts.index_add_(0, rows, passes)
+            if with_switches:
+                switches.append(torch.stack([rows, units, passes], 1)[same_line & ((before > 0) != (after > 0))])
+        return KnotPasses(counts, torch.cat(first), torch.cat(last), torch.cat(switches) if with_switches else None)
 
     def activation_pattern(self, before: Tensor, after: Tensor) -> Tensor:
         if _shared_numbers(self.knots) == [0] and self.flat_slope is None:
@@ -188,6 +193,15 @@ class Pointwise(Breaking):
                 flat = (x - flat_knot) * float(self.flat_slope) + knot_value
                 out = torch.where(pattern == len(self.slopes) + j, flat, out)
         return out
+
+    def is_flat(self, pattern: Tensor) -> Tensor:
+        flat = torch.zeros(pattern.shape, dtype=torch.bool, device=pattern.device)
+        for j, slope in enumerate(self.slopes):
+            is_zero = slope == 0 if isinstance(slope, Tensor) else bool(slope == 0)
+            flat |= (pattern == j) & is_zero
+        if self.flat_slope is not None and self.flat_slope == 0:
+            flat |= pattern >= len(self.slopes)
+        return flat.flatten(1)
 
     def other_side(self, before: Tensor, after: Tensor) -> Tensor | None:
         pattern, any_on_knot = self.activation_pattern(before, after), False

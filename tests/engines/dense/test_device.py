@@ -123,6 +123,23 @@ def test_the_same_bits(name, memory, lines, pretend_device):
     assert all(on_device) or name == "overlapping"
 
 
+@pytest.mark.parametrize("memory", [None, 1 << 17])
+@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.every(5)
+def test_the_same_counts_by_layer(name, memory, pretend_device):
+    model, shape = build(name)
+    starts, ends = torch.randn(2, 4, *shape, dtype=torch.float64) * 2
+
+    def run() -> xl.Restrictions:
+        return xl.restrict_many(model, starts, ends, engine="dense", memory=memory, record="layers")
+
+    expected = run()
+    with pretend_device():
+        found = run()
+    for column in ("node", "units", "crossings", "dead", "always_on"):
+        assert torch.equal(getattr(found.breaks.layers, column), getattr(expected.breaks.layers, column))
+
+
 @pytest.mark.parametrize("name", NETWORKS)
 @pytest.mark.every(3)
 def test_the_same_in_single_precision(name, pretend_device):

@@ -7,7 +7,7 @@ from torch import nn
 
 import exactline as xl
 from exactline.engines.patches import leader_changes, pointwise
-from exactline.engines.patches.combine import AddRule
+from exactline.engines.patches.combine import AddRule, ConcatRule
 from exactline.engines.patches.convolve import ConvolutionRule
 from exactline.engines.patches.patch import (
     BreakSource,
@@ -95,6 +95,18 @@ def test_breaks_that_a_branch_does_not_have_are_zero_there():
     assert torch.equal(_whole_maps(patches, MAP_SHAPE), expected)
 
 
+def test_whole_maps_start_at_the_corner_of_the_map():
+    """Also where breaks that a branch does not have have smaller patches in another branch."""
+    known, other = BreakSource(1, 2), BreakSource(3, 1)
+    whole = PatchGroup(torch.zeros(2, 2, dtype=torch.int64), torch.randn(2, 9, 11, 3, dtype=torch.float64))
+    more = PatchGroup(torch.tensor([[2, 3], [6, 1], [7, 8]]), torch.randn(3, 2, 2, 3, dtype=torch.float64))
+    concat = ConcatRule((MAP_SHAPE, MAP_SHAPE), MapShape(6, 9, 11))
+    (patches,) = concat.apply({(known,): whole}, {(known, other): more}).values()
+    assert isinstance(patches, PatchGroup)
+    assert patches.size == (9, 11)
+    assert not patches.corner.any()
+
+
 def _count_blocks_and_reads(monkeypatch, model, start, end):
     """For each breaking node of a segment: the number of blocks, and of synchronizations with a device."""
     counts = []
@@ -124,7 +136,10 @@ def _count_blocks_and_reads(monkeypatch, model, start, end):
 
 
 def test_a_node_synchronizes_three_times():
-    """The depth of its pixels; per block, drift, distances and number of crossings; whether breaks are close."""
+    """The depth of its pixels; per block, drift, distances and number of crossings; whether breaks are close.
+
+    A node that no break reaches asks in addition whether one arises there.
+    """
     torch.manual_seed(0)
     body = (
         nn.Conv2d(3, 6, 3, 2, 1),
@@ -140,7 +155,7 @@ def test_a_node_synchronizes_three_times():
     with pytest.MonkeyPatch.context() as monkeypatch:
         counts = _count_blocks_and_reads(monkeypatch, model, start, end)
     assert len(counts) == 4
-    assert [reads - blocks for blocks, reads in counts] == [2] * 4
+    assert [reads - blocks for blocks, reads in counts] == [3, 2, 2, 2]
 
 
 def test_a_maximum_synchronizes_once_for_each_leader():

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Protocol, TypeAlias
 
 import torch
@@ -54,21 +55,25 @@ class BackwardSweep:
     other_side: bool = False  # take units that stay on a knot along a piece on their other side
     pieces: int = 0
     ambiguous: int = 0  # pairs of a piece and a unit that stays on a knot along it
+    report_share: Callable[[float], None] | None = None  # called with the share that is done of a batch of lines
 
     def run(
-        self, lines: Lines, progress: Callable[[int, int], None] | None = None
+        self, lines: Lines, progress: Callable[[float, int], None] | None = None
     ) -> Iterator[tuple[int, list[Tensor]]]:
         """Yield for each batch of lines the index of the first, and the gradients at every input, (lines, *in) each.
 
         Args:
             lines: The lines, on the network's device.
-            progress: Called after each batch with the number of lines done and of pieces so far.
+            progress: Called after each node of a sweep with the number of lines done, fractions of a batch included,
+                and of pieces so far.
         """
         step = max(1, self.limits.max_points // 2)
         for first in range(0, len(lines), step):
             last = min(first + step, len(lines))
             state = start_state(lines, first, last, self.network.inputs)
             state.records_patterns = True
+            if progress is not None:
+                self.report_share = partial(self._report_lines, progress, first, last)
             gradients = self._backpropagate(state)
             shapes = [self.network.nodes[i].shape for i in self.network.inputs]
             zeros = [lines.starts[0].new_zeros(2 * (last - first), *s) for s in shapes]
@@ -76,18 +81,30 @@ class BackwardSweep:
             if progress is not None:
                 progress(last, self.pieces)
 
-    def _backpropagate(self, state: SweepState) -> NodeGradients:
-        """Sweep to the outputs and back; return the gradients of the state's live tensors on its pieces."""
+    def _report_lines(self, progress: Callable[[float, int], None], first: int, last: int, share: float) -> None:
+        progress(first + share * (last - first), self.pieces)
+
+    def _backpropagate(self, state: SweepState, low: float = 0.0, high: float = 1.0) -> NodeGradients:
+        """Sweep to the outputs and back; return the gradients of the state's live tensors on its pieces.
+
+        Args:
+            state: The points, and the values of the live tensors there.
+            low: The share of the batch of lines that is done before.
+            high: The share that is done afterwards.
+        """
         nodes, plan = self.network.nodes, sweep_plan(self.network)
+        step = (high - low) / (2 * max(1, len(nodes) - state.node))  # one for each node, on both ways
         passed: list[tuple[int, SweepState, PatternRecord | None]] = []  # each node with the points after it
         hooked: dict[int, Tensor] = {}  # values of nodes with a hook
         gradients: NodeGradients | None = None
         while state.node < len(nodes):
             i = state.node
+            self._report(low + step * len(passed))
             if isinstance(nodes[i].op, Breaking) and i in plan.last_use:
                 after = insert_breaks(self.network, plan, state, self.limits)
                 if not isinstance(after, SweepState):
-                    gradients = self._backpropagate_parts(i, after)
+                    before, last = low + step * len(passed), high - step * len(passed)
+                    gradients = self._backpropagate_parts(i, after, _extent(state), before, last)
                     break
                 passed.append((i, after, after.record))
                 state = after
@@ -99,18 +116,37 @@ class BackwardSweep:
         if gradients is None:
             self.pieces += int(_same_line(state).sum())
             gradients = self.cotangent(state, _piece_widths(state))
-        for i, after, record in reversed(passed):
+        for k, (i, after, record) in reversed(list(enumerate(passed))):
+            self._report(high - step * (k + 1))
             self._call_hook(i, after, hooked.get(i), gradients)
             gradients = self._step_back(i, after, record, gradients)
         return gradients
 
-    def _backpropagate_parts(self, i: int, parts: Iterator[SweepState]) -> NodeGradients:
-        """Backpropagate the parts into which memory limits split the points at node ``i``, and sum the results."""
+    def _report(self, share: float) -> None:
+        if self.report_share is not None:
+            self.report_share(share)
+
+    def _backpropagate_parts(
+        self, i: int, parts: Iterator[SweepState], extent: tuple[float, float], low: float, high: float
+    ) -> NodeGradients:
+        """Backpropagate the parts into which memory limits split the points at node ``i``, and sum the results.
+
+        Args:
+            i: The node.
+            parts: The parts, in the order of alpha.
+            extent: Where all parts together start and end; see `_extent`.
+            low: The share of the batch of lines that is done before.
+            high: The share that is done afterwards.
+        """
         total: NodeGradients = {}
+        done = low
         for part in parts:
+            here = (_extent(part)[1] - extent[0]) / max(extent[1] - extent[0], torch.finfo(torch.float64).tiny)
+            until = min(max(done, low + (high - low) * here), high)
             values, record = part.live.get(i), part.record
             whole = SweepState(part.lines, part.node, part.table, dict(part.live), records_patterns=True)
-            gradients = self._backpropagate(part)
+            gradients = self._backpropagate(part, done, until)
+            done = until
             self._call_hook(i, whole, values, gradients)
             before = self._step_back(i, whole, record, gradients)
             accumulate(total, list(before), list(before.values()))
@@ -156,6 +192,12 @@ def accumulate(gradients: NodeGradients, nodes: Sequence[int], contributions: Se
     """Add one contribution to the gradient of each node, in place."""
     for node, contribution in zip(nodes, contributions, strict=True):
         gradients[node] = gradients[node] + contribution if node in gradients else contribution
+
+
+def _extent(state: SweepState) -> tuple[float, float]:
+    """Where the points of a state start and end: the index of the line plus alpha."""
+    table = state.point_tensors()
+    return float(table.line[0] + table.alpha[0]), float(table.line[-1] + table.alpha[-1])
 
 
 def _piece_widths(state: SweepState) -> Tensor:  # (points,)

@@ -7,6 +7,7 @@ many small updates, or on the device as long as nothing there is ambiguous.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -17,6 +18,9 @@ from ...lines import Lines
 from ...numerics.point_errors import PointErrors
 from ...numerics.static_filter import Magnitude, StaticFilter
 from .points import PointTable, to_device
+
+if TYPE_CHECKING:
+    from ..layer_record import LayerRecorder
 
 
 @dataclass(frozen=True)
@@ -43,6 +47,7 @@ class SweepState:
     point_errors: PointErrors | None = None  # errors at all points, kept once most points are ambiguous
     records_patterns: bool = False  # whether breaking nodes fill in `record`
     record: PatternRecord | None = None  # of the last breaking node
+    recorder: LayerRecorder | None = None  # collects units that change their branch, if they are wanted
     is_unambiguous: bool = False  # whether no unit of the current node is on a knot
     continues: bool = False  # whether the first point repeats the last point of the previous part
     shared_crossings: int = 0  # crossings at that point that the previous part has counted

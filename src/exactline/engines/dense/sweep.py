@@ -7,6 +7,7 @@ from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -29,6 +30,9 @@ from .fused_relu import insert_relu_breaks
 from .insert import Insertion
 from .points import to_device
 from .state import PatternRecord, SweepState, start_state
+
+if TYPE_CHECKING:
+    from ..layer_record import LayerRecorder
 
 FIRST_BATCH_LINES = 256  # lines that are swept together before their number of breaks is known
 FIRST_PART_POINTS = 16  # points of the first part if there is a deadline
@@ -111,7 +115,11 @@ Observer = Callable[[SweepState], None]  # called with the state after every nod
 
 
 def sweep_lines(
-    network: Network, lines: Lines, limits: SweepLimits, observer: Observer | None = None
+    network: Network,
+    lines: Lines,
+    limits: SweepLimits,
+    observer: Observer | None = None,
+    recorder: LayerRecorder | None = None,
 ) -> Iterator[SweepPart]:
     """Sweep all lines, batch by batch; yields finished parts in order and ends early at a limit."""
     if not len(lines):
@@ -120,7 +128,7 @@ def sweep_lines(
     first, step, points = 0, max(1, min(FIRST_BATCH_LINES, limits.max_points // 2)), 0
     while first < len(lines):
         state = start_state(lines, first, min(first + step, len(lines)), network.inputs)
-        state.filter = StaticFilter(sample=sample)
+        state.filter, state.recorder = StaticFilter(sample=sample), recorder
         for part in sweep_from(network, state, limits, observer):
             points += len(part.alphas)
             yield part
@@ -168,8 +176,13 @@ def _advance_or_split(
     backup = _snapshot(state)
     try:
         with limits.enforced():
-            return _advance(network, plan, state, limits, observer)
+            advanced = _advance(network, plan, state, limits, observer)
+            if state.recorder is not None:
+                state.recorder.commit()
+            return advanced
     except torch.cuda.OutOfMemoryError:
+        if state.recorder is not None:
+            state.recorder.discard()
         limits.halve_max_points()
         return _split_in_half(backup) if len(backup) > limits.max_points else iter([backup])
     return None
@@ -270,6 +283,8 @@ def insert_breaks(
         raise TypeError(f"{node.name} does not break")
     fused = insert_relu_breaks(plan, state, op, source, limits.max_points)
     if fused is not None:
+        if fused.recorder is not None:
+            _record_new_points(fused.recorder, fused)
         return fused
     x = state.live[source]
     summary = None if is_on_host(x) else summarize_input(state, op, source)
@@ -278,17 +293,23 @@ def insert_breaks(
     state.bounds[i] = Magnitude(largest * plan.value_gain[i], state.bounds[source].errors * plan.error_gain[i])
     state.magnitudes[source] = largest
     snapped = op.snap_to_knots(x, errors)
-    crossings, passes = op.crossings(snapped, errors), op.knot_passes(snapped, errors)
+    crossings = op.crossings(snapped, errors)
+    passes = op.knot_passes(snapped, errors, with_switches=state.recorder is not None)
     snapped_x = snapped.x.view(len(snapped.x), *x.shape[1:])
     state.is_unambiguous = bool(snapped.sides) and all(below is None for _, below in snapped.sides)
     try_device = summary is not None and snapped.ambiguous is None and passes is None and state.point_errors is None
     on_device = place_on_device(crossings, errors, state.device_points) if try_device else None
     if on_device is not None:
         breaks = DeviceInsertion(state, on_device)
+        if state.recorder is not None:
+            line = state.device_points.line[on_device.piece]
+            state.recorder.add(line, i, on_device.unit, on_device.alpha)
     else:
         breaks = place_breaks(crossings, errors)
         if snapped.ambiguous is not None:
             state.points.ambiguous[:-1] += snapped.ambiguous.cpu().numpy()
+        if state.recorder is not None:
+            _record_switches(state.recorder, state, breaks, passes)
         _count_known_crossings(state, breaks, passes)
     insertion = NodeInsertion(network, plan, state, breaks, snapped_x)
     if insertion.total <= max(limits.max_points, 2):
@@ -303,6 +324,24 @@ def _count_known_crossings(state: SweepState, breaks: NewBreaks, passes: KnotPas
     if passes is not None:
         state.points.count[:] += passes.counts.cpu().numpy()
         state.first_on_knot[state.node], state.last_on_knot[state.node] = passes.first, passes.last
+
+
+def _record_new_points(recorder: LayerRecorder, state: SweepState) -> None:
+    """Record the crossings of a node each of which has a point of its own."""
+    new = np.flatnonzero(state.points.node == state.node)
+    recorder.add(state.points.line[new], state.node, state.points.unit[new], state.points.alpha[new])
+
+
+def _record_switches(recorder: LayerRecorder, state: SweepState, breaks: NewBreaks, passes: KnotPasses | None) -> None:
+    """Record the crossings of a node, and the units that change their branch at existing points."""
+    found, points = breaks.crossings, state.points
+    alpha = np.where(
+        breaks.break_of >= 0, np.append(breaks.alpha, 0.0)[breaks.break_of], points.alpha[breaks.old_point]
+    )
+    recorder.add(points.line[found.piece], state.node, found.unit, alpha)
+    if passes is not None and passes.switches is not None:
+        point, unit, is_pass = passes.switches.cpu().numpy().T
+        recorder.add(points.line[point], state.node, unit, points.alpha[point], is_pass > 0)
 
 
 @dataclass(frozen=True)

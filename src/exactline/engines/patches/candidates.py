@@ -14,7 +14,16 @@ import torch
 from torch import Tensor
 
 from .pointwise import gather_rows
-from .timeline import NodeInput, SegmentTooLarge, check_drift, correct_drift, cumulative_sum, to_host, values_at_entries
+from .timeline import (
+    NodeInput,
+    SegmentTooLarge,
+    check_drift,
+    correct_drift,
+    cumulative_sum,
+    max_straight_drift,
+    to_host,
+    values_at_entries,
+)
 
 if TYPE_CHECKING:
     from .maxpool import MaximumPatchRule
@@ -89,6 +98,10 @@ def _value_ranges(node_input: NodeInput, sign: int) -> tuple[Tensor, Tensor]:
 
     Between breaks values are affine, so that their ranges are found at the breaks.
     """
+    if not node_input.groups:
+        check_drift(node_input, float(max_straight_drift(node_input)))
+        low, high = torch.aminmax(torch.stack([node_input.left, node_input.right]), dim=0)
+        return (low, high) if sign > 0 else (-high, -low)
     rows, timeline, _ = gather_rows(node_input)
     channels = node_input.map_shape.channels
     low, high = torch.empty_like(node_input.left), torch.empty_like(node_input.left)

@@ -131,8 +131,8 @@ def _assemble_group(
             slices[source] = PatchGroup(corner, like.new_zeros(source.count, *size, map_shape.channels))
     parts = [slices[source] for source in sources]
     if covers(size, map_shape):
-        parts = [as_whole_maps(p, map_shape) for p in parts]
-        return PatchGroup(torch.cat([p.corner for p in parts]), torch.cat([p.jump for p in parts]))
+        jump = torch.cat([as_whole_maps(p, map_shape).jump for p in parts])
+        return PatchGroup(torch.zeros(len(jump), 2, dtype=torch.int64, device=jump.device), jump)
     jumps = [p.jump if p.size == size else crop(p, p.corner, size) for p in parts]
     return PatchGroup(torch.cat([p.corner for p in parts]), torch.cat(jumps))
 

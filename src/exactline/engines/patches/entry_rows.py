@@ -28,9 +28,8 @@ class EntryRows:
     table: Tensor | None = None  # (entries + 1, window size) the rows of all members of an entry's window
 
     @staticmethod
-    def of(boxes: list[Tensor], source_shape: MapShape, zero_row: int) -> EntryRows:
+    def of(boxes: list[Tensor], source_shape: MapShape, zero_row: int, device: torch.device) -> EntryRows:
         """For the boxes (n, 5) of all entries, on a map."""
-        device = boxes[0].device if boxes else None
         padding = torch.zeros(1, 5, dtype=torch.int64, device=device)
         return EntryRows(torch.cat([*boxes, padding]), source_shape.columns, zero_row)
 

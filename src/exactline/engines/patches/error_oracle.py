@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from math import prod
 
 import torch
 from torch import Tensor
@@ -10,7 +11,7 @@ from torch import Tensor
 from ...budget import block_bytes
 from ...lines import Lines
 from ...network.graph import Network
-from ...numerics.plan import sweep_plan
+from ...numerics.plan import BYTES_PER_NUMBER, sweep_plan
 from ...numerics.point_errors import PointErrors, bytes_per_estimate, points_per_estimate, random_signs
 from ...numerics.static_filter import StaticFilter
 from ...ops.base import Breaking, flatten_units
@@ -31,6 +32,7 @@ from .patch import MapShape
 from .timeline import NeedsDenseFallback, to_host
 
 PIXEL_TABLES_DIVISOR = 8  # cached tables by pixel may take one part in so many of the memory
+MIN_EXPENSIVE_TERMS = 16  # terms of a sum from which on its value is kept rather than computed again
 MAX_REFINED_UNITS = 256  # values refined at one node; more need the dense fallback
 
 
@@ -46,6 +48,7 @@ class ErrorOracle:
     ends: dict[int, Tensor]  # by node: error bounds (2, elements) at both ends of the line; see `end_bounds`
     filter: StaticFilter  # for parts of the line that are swept densely
     pattern_changes: float  # units whose activation differs between neighbouring sample points: a forecast of breaks
+    end_values: dict[int, Tensor]  # by node, (2, *shape): values at both ends of a short line, where they are kept
     pixel_tables: dict[int, Tensor] = field(default_factory=dict)  # by node: see `margins_by_pixel`
 
     @staticmethod
@@ -55,11 +58,14 @@ class ErrorOracle:
         nodes = [i for i in network.breaking_nodes if i in sweep_plan(network).last_use]
         samples, changes = {i: _NodeSamples() for i in nodes}, torch.zeros((), device=points[0].device)
         is_shared = len(input_errors[0]) < len(points[0])
+        kept_nodes = _expensive_nodes(network, first_dense_node) if is_shared else frozenset[int]()
+        kept_values = dict[int, Tensor]()
         step = len(points[0]) if is_shared else points_per_estimate(network, SEGMENT_ERROR_SAMPLES)
         for first in range(0, len(points[0]), step):
             part = slice(first, first + step)
             some_errors = input_errors if is_shared else [e[part] for e in input_errors]
-            estimate = PointErrors(network, [p[part] for p in points], some_errors, SEGMENT_ERROR_SAMPLES)
+            some_points = [p[part] for p in points]
+            estimate = PointErrors(network, some_points, some_errors, SEGMENT_ERROR_SAMPLES, kept_nodes)
             for i in nodes:
                 op, source = network.nodes[i].op, network.nodes[i].inputs[0]
                 errors, values = flatten_units(estimate.advance_to(source)), estimate.values[source]
@@ -67,6 +73,7 @@ class ErrorOracle:
                 if isinstance(op, Breaking):
                     pattern = op.branch_at(values)
                     changes += (pattern[1:] != pattern[:-1]).sum()
+            kept_values = estimate.kept_values
         largest_errors = {i: _max_or_zero(found.error) for i, found in samples.items()}
         largest, margins, ends = dict[int, Tensor](), dict[int, Tensor](), dict[int, Tensor]()
         for i in nodes:
@@ -81,7 +88,7 @@ class ErrorOracle:
         changed = changed if step >= len(points[0]) else float("inf")  # points were not compared with each other
         thresholds = dict(zip(largest, numbers[: len(largest)], strict=True))
         static_filter = StaticFilter(dict(zip(largest_errors, numbers[len(largest) :], strict=True)))
-        return ErrorOracle(network, lines, line, thresholds, margins, ends, static_filter, changed)
+        return ErrorOracle(network, lines, line, thresholds, margins, ends, static_filter, changed, kept_values)
 
     def margins_by_pixel(self, node: int, map_shape: MapShape) -> tuple[Tensor, Tensor]:
         """Both margins of the input of a breaking node, (pixels, channels) each."""
@@ -191,6 +198,17 @@ def _sample_points(lines: Lines, line: int) -> tuple[list[Tensor], list[Tensor]]
     if length > SHORT_LINE_SHARE * max(float(a[line].abs().amax()) for a in lines.starts):
         return points, errors
     return [p[[0, -1]] for p in points], [e.amax(0, keepdim=True) for e in errors]
+
+
+def _expensive_nodes(network: Network, first_dense_node: int) -> frozenset[int]:
+    """Products with many terms, whose values at both ends of a line are kept if there is memory for them."""
+    nodes = [
+        i
+        for i in sweep_plan(network).last_use
+        if i < first_dense_node and network.nodes[i].op.rounding_terms >= MIN_EXPENSIVE_TERMS
+    ]
+    size = 2 * BYTES_PER_NUMBER * sum(prod(network.nodes[i].shape) for i in nodes)
+    return frozenset(nodes if size <= block_bytes() else ())
 
 
 def _by_pixel(numbers: Tensor, map_shape: MapShape) -> Tensor:

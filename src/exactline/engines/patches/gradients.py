@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -30,7 +31,7 @@ def patch_integral(
     output: int,
     limits: SweepLimits,
     memory: int,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Callable[[float, int], None] | None = None,
 ) -> tuple[tuple[Tensor, ...], int] | None:
     """Integrate the gradient of one output element over every line, by patches.
 
@@ -44,7 +45,7 @@ def patch_integral(
         output: Index of the output.
         limits: When to stop; ``max_points`` bounds the parts that are swept densely.
         memory: Memory budget in bytes.
-        progress: Called after each line with the number of lines done and of pieces so far.
+        progress: Called after each segment with the number of lines done, fractions included, and of pieces so far.
     """
     plan, counts = patch_plan(network), SegmentCounts()
     reaches_outputs = plan.first_dense_node == len(network.nodes)
@@ -53,7 +54,8 @@ def patch_integral(
     totals, pieces = [torch.zeros_like(t) for t in lines.starts], 0
     for line in range(len(lines)):
         segmentation = Segmentation(network, plan, lines, line, limits=limits, memory=memory, counts=counts)
-        integral = _integrate_line(segmentation, int(targets[line]), output)
+        report = None if progress is None else partial(_report_segment, progress, line, pieces)
+        integral = _integrate_line(segmentation, int(targets[line]), output, report)
         if integral is None:
             return None
         gradients, line_pieces = integral
@@ -65,7 +67,13 @@ def patch_integral(
     return tuple(totals), pieces
 
 
-def _integrate_line(segmentation: Segmentation, target: int, output: int) -> tuple[list[Tensor], int] | None:
+def _report_segment(progress: Callable[[float, int], None], line: int, pieces: int, alpha: float, breaks: int) -> None:
+    progress(line + alpha, pieces + breaks)
+
+
+def _integrate_line(
+    segmentation: Segmentation, target: int, output: int, report: Callable[[float, int], None] | None = None
+) -> tuple[list[Tensor], int] | None:
     """The integral over one line for each input, and its number of pieces; None if a gradient is a convention."""
     network, lines, line = segmentation.network, segmentation.lines, segmentation.line
     node = network.outputs[output]
@@ -82,6 +90,8 @@ def _integrate_line(segmentation: Segmentation, target: int, output: int) -> tup
             backward = _BackwardPass(network, segmentation.plan, segment)
             parts, count = backward.run(node, cotangent), len(segment_breaks.alphas)
         breaks += count
+        if report is not None:
+            report(float(segment.stop), breaks)
         for total, part in zip(totals, parts, strict=True):
             total += part
     return totals, breaks + 1

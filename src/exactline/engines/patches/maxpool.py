@@ -27,6 +27,7 @@ from .timeline import (
     NeedsDenseFallback,
     NewPatchBreaks,
     NodeInput,
+    PatchSwitches,
     SegmentTooLarge,
     Timeline,
     check_drift,
@@ -89,9 +90,11 @@ class MaximumPatchRule:
 
     def apply(self, node_input: NodeInput) -> ActivationOutput:
         """Evaluate the maxima along a segment."""
+        candidates = find_candidates(node_input, self)
+        if (straight := self._apply_to_straight(node_input, candidates)) is not None:
+            return straight
         rows, timeline, entry_rows, layouts = self._gather_rows(node_input)
         channels = node_input.map_shape.channels
-        candidates = find_candidates(node_input, self)
         depth = int(timeline.counts.max()) if len(timeline.pixel) else 0
         if depth * channels * candidates.count * COPIES_PER_BLOCK > node_input.max_numbers:
             raise SegmentTooLarge  # even for a single window
@@ -109,7 +112,23 @@ class MaximumPatchRule:
         parts, slope = evaluation.new_breaks, evaluation.slope
         new_breaks = NewPatchBreaks.join(parts) if parts else NewPatchBreaks.empty(slope)
         groups = regroup(evaluation.out, layouts, timeline.pixel, self.map_shape)
-        return ActivationOutput(groups, slope * self.sign, new_breaks)
+        switches = PatchSwitches.join(evaluation.switches)
+        return ActivationOutput(groups, slope * self.sign, new_breaks, switches=switches)
+
+    def _apply_to_straight(self, node_input: NodeInput, candidates: Candidates) -> ActivationOutput | None:
+        """Evaluate the maxima where no break reaches the node and no window has a second candidate; None otherwise."""
+        if node_input.groups or candidates.count > 1:
+            return None
+        pixels, leads = self.windows.gather(1, candidates.members[:, 0]), candidates.can_lead[:, 0]
+        left, right, slope, threshold = (
+            t.gather(0, pixels) for t in (node_input.left, node_input.right, node_input.slope, node_input.thresholds)
+        )
+        if self.floor:
+            above = torch.minimum(left * self.sign, right * self.sign) > 4 * threshold
+            if bool((leads & ~above).any()):
+                return None
+            slope = slope * leads
+        return ActivationOutput({}, slope, NewPatchBreaks.empty(slope))
 
     def _gather_rows(self, node_input: NodeInput) -> tuple[Tensor, Timeline, EntryRows, list[PatchLayout]]:
         """All jumps as rows, the timeline of the windows they reach, and the layouts of the output patches.
@@ -134,7 +153,7 @@ class MaximumPatchRule:
         rows = torch.cat([*jumps, node_input.slope.new_zeros(1, channels)])
         parts = [(layout.pixels, node_input.break_alphas.of(layout.sources)) for layout in layouts]
         timeline = Timeline(parts, len(self.windows), node_input.start, node_input.stop, device)
-        entry_rows = EntryRows.of(boxes, self.source_shape, zero_row=len(rows) - 1)
+        entry_rows = EntryRows.of(boxes, self.source_shape, len(rows) - 1, device)
         if self.window_size <= MAX_TABLE_MEMBERS:
             entry_rows.tabulate(self.windows, timeline.pixel)
         return rows * self.sign, timeline, entry_rows, layouts
@@ -155,6 +174,7 @@ class _MaximumEvaluation:
     out: Tensor  # (entries + 1, channels) written: jumps of the output
     slope: Tensor  # (output pixels, channels) written: slope of the leader just after the start
     new_breaks: list[NewPatchBreaks] = field(default_factory=list[NewPatchBreaks])
+    switches: list[PatchSwitches] = field(default_factory=list[PatchSwitches])
 
     def run(self, block: Block) -> None:
         """Evaluate the windows of one block."""
@@ -170,6 +190,8 @@ class _MaximumEvaluation:
             jumps = slopes[:, 1:, :size] = self._jumps(block, members, window)
             slopes = cumulative_sum(slopes)
         values, leader, tied, changes = self._leaders(block, slopes, window)
+        if rule.floor and x.records_switches:
+            self._record_floor(block, values, leader)
         self.slope[block.pixels] = slopes[:, 0].gather(1, leader[:, :1])[:, 0]
         if jumps is not None:
             leader_at_entry = leader[:, 1:-1]
@@ -180,6 +202,15 @@ class _MaximumEvaluation:
             self.new_breaks += LeaderChanges(
                 rule.sign, rule.source_shape.pixels, block, values, slopes, leader, window
             ).find(tied, changes)
+
+    def _record_floor(self, block: Block, values: Tensor, leader: Tensor) -> None:
+        """Record the windows that leave the floor, or fall to it; on a piece without a positive value it leads."""
+        positive = (values.amax(2) > 0) & (leader < self.candidates.count)  # (p, depth + 2, channels)
+        above = positive[:, 1:] | positive[:, :-1]  # on pieces
+        changes = torch.zeros_like(above)
+        stays = ~leader_changes(leader)  # where the leader changes, that is a crossing
+        changes[:, :-1] = (above[:, 1:] != above[:, :-1]) & stays[:, 1:] & stays[:, :-1]
+        self.switches.append(PatchSwitches.find(block, changes, self.node_input.stop, self.rule.map_shape.pixels))
 
     def _jumps(
         self,

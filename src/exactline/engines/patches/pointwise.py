@@ -14,10 +14,12 @@ from .timeline import (
     Block,
     NewPatchBreaks,
     NodeInput,
+    PatchSwitches,
     Timeline,
     check_drift,
     correct_drift,
     cumulative_sum,
+    max_straight_drift,
     min_or_inf,
     nonzero,
     to_host,
@@ -48,6 +50,8 @@ class PointwisePatchRule:
 
     def apply(self, node_input: NodeInput) -> ActivationOutput:
         """Evaluate the function along a segment."""
+        if (straight := self._apply_to_straight(node_input)) is not None:
+            return straight
         rows, timeline, layouts = gather_rows(node_input)
         slope = torch.empty_like(node_input.slope)
         pattern = torch.empty_like(node_input.slope) if node_input.records_patterns else None
@@ -57,7 +61,26 @@ class PointwisePatchRule:
         groups = regroup(rows, layouts, timeline.pixel, node_input.map_shape)
         parts = evaluation.new_breaks
         new_breaks = NewPatchBreaks.join(parts) if parts else NewPatchBreaks.empty(slope)
-        return ActivationOutput(groups, slope, new_breaks, pattern)
+        return ActivationOutput(groups, slope, new_breaks, pattern, PatchSwitches.join(evaluation.switches))
+
+    def _apply_to_straight(self, node_input: NodeInput) -> ActivationOutput | None:
+        """Evaluate the function where no break reaches the node and none arises; None otherwise."""
+        if node_input.groups:
+            return None
+        left, right = node_input.left, node_input.right
+        drift = max_straight_drift(node_input)
+        sides = [(left > knot, right > knot) for knot in self.knots]
+        distances = (min_or_inf((side - knot).abs()) for knot in self.knots for side in (left, right))
+        crossed = ((before != after).any() for before, after in sides)
+        drift, *numbers = to_host(drift, *distances, *crossed)
+        distance, crossings = min(numbers[: 2 * len(sides)]), sum(numbers[2 * len(sides) :])
+        if crossings or not distance > node_input.threshold or not drift <= node_input.max_drift:
+            return None
+        unit_slopes: Tensor | float = self.slopes[0]
+        for k, (is_above, _) in enumerate(sides):
+            unit_slopes = unit_slopes + is_above.to(left.dtype) * self.slope_step(k)
+        pattern = torch.as_tensor(unit_slopes, dtype=left.dtype) if node_input.records_patterns else None
+        return ActivationOutput({}, node_input.slope * unit_slopes, NewPatchBreaks.empty(left), pattern)
 
 
 def gather_rows(node_input: NodeInput) -> tuple[Tensor, Timeline, list[PatchLayout]]:
@@ -87,6 +110,7 @@ class _PointwiseEvaluation:
     slope: Tensor  # (pixels, channels) written: slope of the output just after the start
     pattern: Tensor | None  # (pixels, channels) written: slope of every unit just after the start
     new_breaks: list[NewPatchBreaks] = field(default_factory=list[NewPatchBreaks])
+    switches: list[PatchSwitches] = field(default_factory=list[PatchSwitches])
 
     def run(self, block: Block) -> None:
         """Evaluate the pixels of one block."""
@@ -127,6 +151,9 @@ class _PointwiseEvaluation:
             if min_distances[k] <= x.threshold:
                 side, crossing = refine_sides(x, block, distances[k], slopes, left - knot, right - knot, knot)
                 count = None
+                if x.records_switches:
+                    changes = (side[:, 1:] != side[:, :-1]) & ~crossing
+                    self.switches.append(PatchSwitches.find(block, changes, x.stop, x.map_shape.pixels))
             if count != 0:
                 self.new_breaks.append(self._new_breaks(block, distances[k], slopes, nonzero(crossing, count), k))
             is_above = side[:, :-1]

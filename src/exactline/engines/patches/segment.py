@@ -37,6 +37,7 @@ from .timeline import (
     BreakAlphas,
     NewPatchBreaks,
     NodeInput,
+    PatchSwitches,
     SegmentTooLarge,
     ValueOverflow,
     cumulative_sum,
@@ -82,6 +83,7 @@ class Segment:
         max_breaks: Crossings above which it is raised too.
         float32_plan: The plan of the network in float32, for patches in single precision; otherwise ``plan``.
         records_patterns: Whether `patterns` are recorded.
+        records_switches: Whether `switches` are recorded.
     """
 
     def __init__(
@@ -96,6 +98,7 @@ class Segment:
         max_breaks: float,
         float32_plan: PatchPlan,
         records_patterns: bool = False,
+        records_switches: bool = False,
     ) -> None:
         self.network, self.plan, self.errors, self.float32_plan = network, plan, errors, float32_plan
         self.start, self.stop, self.max_numbers, self.max_breaks = start, stop, max_numbers, max_breaks
@@ -103,9 +106,11 @@ class Segment:
         self.break_alphas = BreakAlphas()
         self.new_breaks: dict[int, NewPatchBreaks] = {}  # by node
         self.ties = TieResolver(errors, start, stop, self.uses_float32)
-        self.records_patterns = records_patterns
+        self.records_patterns, self.records_switches = records_patterns, records_switches
+        self.switches: dict[int, PatchSwitches] = {}  # by node: units that change their branch without a crossing
         self.patterns: dict[int, Tensor] = {}  # by node: slopes (pixels, channels) of its units just after the start
         self.tensors: dict[int, TensorOnSegment] = {}  # by node
+        self.known_ends = errors.end_values if (start, stop) == (0.0, 1.0) else {}  # by node, (2, *shape)
 
     def run(self) -> SegmentBreaks:
         """Sweep all nodes that have patch rules."""
@@ -141,7 +146,8 @@ class Segment:
         if len(inputs) == 1:
             self._require_room(_count_output_numbers(rule, inputs[0].groups))
         groups = rule.apply(*(t.groups for t in inputs))
-        return TensorOnSegment(op.evaluate(*(t.ends for t in inputs)), op.linear(*(t.slope for t in inputs)), groups)
+        ends = self.known_ends[i] if i in self.known_ends else op.evaluate(*(t.ends for t in inputs))
+        return TensorOnSegment(ends, op.linear(*(t.slope for t in inputs)), groups)
 
     def _apply_activation(self, i: int, op: Breaking) -> TensorOnSegment:
         node, rule = self.network.nodes[i], self.plan.activation_rules[i]
@@ -150,6 +156,8 @@ class Segment:
         new_breaks = output.new_breaks
         if output.pattern is not None:
             self.patterns[i] = output.pattern
+        if output.switches is not None:
+            self.switches[i] = output.switches
         groups = {sources: self._in_patch_dtype(group) for sources, group in output.groups.items()}
         if len(new_breaks.alpha):
             self.new_breaks[i] = self.ties.place(i, new_breaks)
@@ -199,6 +207,7 @@ class Segment:
             refine=partial(self.errors.classify, i),
             max_numbers=self.max_numbers,
             records_patterns=self.records_patterns,
+            records_switches=self.records_switches,
             end_bounds=partial(self.errors.end_bounds, i, map_shape),
         )
 

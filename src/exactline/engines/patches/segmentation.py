@@ -24,6 +24,7 @@ from ...numerics.plan import BYTES_PER_NUMBER, sweep_plan
 from ...ops.base import Breaking
 from ..dense.points import to_device
 from ..dense.sweep import SweepLimits
+from ..layer_record import LayerRecorder
 from .error_oracle import ErrorOracle
 from .plan import PatchPlan
 from .segment import Segment, SegmentBreaks
@@ -85,6 +86,7 @@ class Segmentation:
         memory: Memory budget in bytes.
         counts: Counts the segments.
         values: Whether the values of the outputs are wanted.
+        recorder: Collects the units that change their branch; None if they are not wanted.
     """
 
     def __init__(
@@ -98,7 +100,9 @@ class Segmentation:
         memory: int,
         counts: SegmentCounts,
         values: bool = False,
+        recorder: LayerRecorder | None = None,
     ) -> None:
+        self.recorder = recorder
         self.network, self.plan, self.lines, self.line = network, plan, lines, line
         self.limits, self.counts = limits, counts
         self.errors = ErrorOracle.sample(network, lines, line, plan.first_dense_node)
@@ -143,6 +147,7 @@ class Segmentation:
                 max_breaks=self.max_breaks,
                 float32_plan=float32_plan,
                 records_patterns=records_patterns,
+                records_switches=self.recorder is not None,
             )
             breaks = None
             try:

@@ -15,8 +15,9 @@ from ..assemble import merge_shared_point
 from ..dense.points import PointTable, to_device
 from ..dense.state import SweepState, input_magnitudes
 from ..dense.sweep import SweepLimits, SweepPart, sweep_from
+from ..layer_record import LayerRecorder
 from .plan import PatchPlan, patch_plan
-from .segment import SegmentBreaks, values_at
+from .segment import Segment, SegmentBreaks, values_at
 from .segmentation import Segmentation, SegmentCounts
 
 
@@ -29,6 +30,7 @@ def sweep_patches(
     values: bool,
     float32_network: Network | None,
     counts: SegmentCounts,
+    recorder: LayerRecorder | None = None,
 ) -> Iterator[SweepPart]:
     """Sweep lines one after another; yields finished parts in order and ends early at a limit.
 
@@ -40,6 +42,7 @@ def sweep_patches(
         values: Whether the values of the outputs are wanted.
         float32_network: The network in float32, for patches in single precision; None for float64.
         counts: Counts the segments.
+        recorder: Collects the units that change their branch; None if they are not wanted.
     """
     plan = patch_plan(network)
     float32_plan = plan if float32_network is None else patch_plan(float32_network)
@@ -47,7 +50,15 @@ def sweep_patches(
         segmentation = None
         with limits.enforced():
             segmentation = Segmentation(
-                network, plan, lines, line, limits=limits, memory=memory, counts=counts, values=values
+                network,
+                plan,
+                lines,
+                line,
+                limits=limits,
+                memory=memory,
+                counts=counts,
+                values=values,
+                recorder=recorder,
             )
         if segmentation is not None:
             yield from _sweep_line(segmentation, values, float32_plan)
@@ -57,10 +68,12 @@ def sweep_patches(
 
 def _sweep_line(segmentation: Segmentation, values: bool, float32_plan: PatchPlan) -> Iterator[SweepPart]:
     """Sweep one line; every part is held back until the next one has updated its last break."""
-    limits = segmentation.limits
+    limits, recorder = segmentation.limits, segmentation.recorder
     held: SweepPart | None = None
     for segment, breaks in segmentation.segments(float32_plan):
         parts: Iterator[SweepPart] = iter(())
+        if recorder is not None and breaks is not None:
+            _record_segment(recorder, segmentation.line, segment)
         if breaks is None:
             parts = _sweep_densely(segmentation, segment.start, segment.stop)
         elif segmentation.plan.first_dense_node < len(segmentation.network.nodes):
@@ -71,7 +84,7 @@ def _sweep_line(segmentation: Segmentation, values: bool, float32_plan: PatchPla
         del segment, breaks  # they hold the patches
         for part in parts:
             segmentation.counts.breaks += int((part.origins[:, 0] >= 0).sum())
-            held = yield from _hold_back(held, part)
+            held = yield from _hold_back(held, part, recorder)
         if held is not None and segmentation.has_enough_breaks():
             yield held
             held = None
@@ -81,10 +94,22 @@ def _sweep_line(segmentation: Segmentation, values: bool, float32_plan: PatchPla
         yield held
 
 
-def _hold_back(held: SweepPart | None, part: SweepPart) -> Generator[SweepPart, None, SweepPart | None]:
+def _record_segment(recorder: LayerRecorder, line: int, segment: Segment) -> None:
+    """Record the units of a segment that change their branch."""
+    for node, new in segment.new_breaks.items():
+        pixels = segment.plan.activation_rules[node].map_shape.pixels
+        recorder.add(line, node, new.channel * pixels + new.pixel, new.alpha)
+    for node, switches in segment.switches.items():
+        recorder.add(line, node, switches.unit, switches.alpha, is_crossing=False)
+    recorder.commit()
+
+
+def _hold_back(
+    held: SweepPart | None, part: SweepPart, recorder: LayerRecorder | None
+) -> Generator[SweepPart, None, SweepPart | None]:
     """Yield the part that was held back, updated by the next one; returns the part to hold back now."""
     if held is not None and part.continues:
-        merge_shared_point(held, part)
+        merge_shared_point(held, part, recorder)
     part, ambiguous = _drop_segment_ends(part)
     if held is not None:
         # the last piece of one part and the first of the next are one: most of their ambiguous units are the same
@@ -153,7 +178,7 @@ def _continue_densely(segmentation: Segmentation, breaks: SegmentBreaks) -> Iter
             return
         state = SweepState(lines, segmentation.plan.first_dense_node, some, live, input_magnitudes(live))
         state.continues, state.shared_crossings = first > 0, int(some.count[0]) if first > 0 else 0
-        state.filter = replace(segmentation.errors.filter)
+        state.filter, state.recorder = replace(segmentation.errors.filter), segmentation.recorder
         yield from sweep_from(network, state, limits)
         first = stop - 1
 
@@ -166,5 +191,5 @@ def _sweep_densely(segmentation: Segmentation, start: float, stop: float) -> Ite
     points, _ = lines.at(to_device(device, line), to_device(device, alphas))
     live = dict(zip(network.inputs, points, strict=True))
     state = SweepState(lines, 0, PointTable.without_origins(line, alphas), live, input_magnitudes(live))
-    state.filter = replace(segmentation.errors.filter)
+    state.filter, state.recorder = replace(segmentation.errors.filter), segmentation.recorder
     yield from sweep_from(network, state, segmentation.limits)

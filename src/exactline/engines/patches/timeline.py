@@ -68,6 +68,7 @@ class NodeInput:
     refine: RefineDifferences
     max_numbers: float  # numbers of a block above which `SegmentTooLarge` is raised
     records_patterns: bool  # whether the activation pattern is recorded; a unit that stays on a knot then has none
+    records_switches: bool  # whether units are recorded that change their branch without a crossing
     end_bounds: Callable[[], tuple[Tensor, Tensor]]  # error bounds (pixels, channels) at both ends of the line
 
 
@@ -102,6 +103,29 @@ class NewPatchBreaks:
 
 
 @dataclass(frozen=True, eq=False)
+class PatchSwitches:
+    """Units that change their branch without a crossing, such as one that leaves a knot it has stayed on."""
+
+    alpha: Tensor  # (n,)
+    unit: Tensor  # (n,) flat index
+
+    @staticmethod
+    def find(block: Block, changes: Tensor, stop: float, pixels: int) -> PatchSwitches:
+        """The units that change at the end of a piece, (p, depth + 1, channels), before the end of the segment."""
+        row, piece, channel = changes.nonzero(as_tuple=True)
+        alpha = block.alphas[row, piece + 1]
+        inside = alpha < stop  # padding is at the stop
+        return PatchSwitches(alpha[inside], (channel * pixels + block.pixels[row])[inside])
+
+    @staticmethod
+    def join(parts: list[PatchSwitches]) -> PatchSwitches | None:
+        """Concatenate several sets of switches; None if there are none."""
+        if not parts:
+            return None
+        return PatchSwitches(torch.cat([p.alpha for p in parts]), torch.cat([p.unit for p in parts]))
+
+
+@dataclass(frozen=True, eq=False)
 class ActivationOutput:
     """The output of a breaking node along a segment."""
 
@@ -109,6 +133,7 @@ class ActivationOutput:
     slope: Tensor  # (pixels, channels) just after the start
     new_breaks: NewPatchBreaks
     pattern: Tensor | None = None  # (pixels, channels) slope of every unit just after the start, if recorded
+    switches: PatchSwitches | None = None  # if recorded
 
 
 class ActivationPatchRule(Protocol):
@@ -256,6 +281,13 @@ def correct_drift(
         fraction = (block.alphas - node_input.start) / (node_input.stop - node_input.start)
         values += fraction.view(*fraction.shape, *[1] * (values.dim() - 2)) * drift[:, None]
     return drift.abs().amax() if drift.numel() else drift.new_zeros(())
+
+
+def max_straight_drift(node_input: NodeInput) -> Tensor:
+    """The largest drift of an input that no break reaches."""
+    width = node_input.stop - node_input.start
+    drift = torch.add(node_input.left, node_input.slope, alpha=width).sub_(node_input.right)
+    return drift.abs_().amax() if drift.numel() else drift.new_zeros(())
 
 
 def check_drift(node_input: NodeInput, drift: float) -> None:
