@@ -122,9 +122,13 @@ def test_attributions_of_several_outputs_name_them(heads):
     assert "output=" in error.value.hint
 
 
-def test_methods_that_do_not_know_outputs_refuse_the_argument(heads):
-    with pytest.raises(TypeError, match="output"):
-        LayerConductance(heads, heads.trunk).attribute(torch.ones(1, 3), target=0, output=0)
+def test_layers_attribute_one_of_several_outputs(heads):
+    x = torch.ones(1, 3, dtype=next(heads.parameters()).dtype)
+    for output in (0, 1):
+        wrapped = LayerConductance(lambda t, k=output: heads(t)[k], heads.trunk).attribute(x, target=0)
+        method = LayerConductance(heads, heads.trunk)
+        assert torch.equal(method.attribute(x, target=0, output=output), wrapped)
+        assert torch.equal(method.attribute(x, target=(output, 0)), wrapped)
 
 
 def test_decisions_extrema_and_levels_take_the_name_of_an_output(heads):

@@ -46,8 +46,8 @@ class TorchNumbers:
         return x.transpose(1, 2)
 
     @staticmethod
-    def concatenate(xs):
-        return torch.cat(xs, -1)
+    def concatenate(xs, dim=-1):
+        return torch.cat(xs, dim)
 
 
 class ExtendedNumbers:
@@ -121,5 +121,5 @@ class ExtendedNumbers:
         return np.swapaxes(x, 1, 2)
 
     @staticmethod
-    def concatenate(xs):
-        return np.concatenate(xs, -1)
+    def concatenate(xs, dim=-1):
+        return np.concatenate(xs, dim)

@@ -286,3 +286,35 @@ def test_the_kronrod_rule_is_exact_up_to_degree_31() -> None:
         exact = 0.0 if degree % 2 else 2 / (degree + 1)
         assert abs(kronrod @ nodes**degree - exact) < 1e-14
         assert degree > 19 or abs(gauss @ nodes**degree - exact) < 1e-14
+
+
+def test_ticks_of_a_picture_of_decisions_are_the_breakpoints():
+    pytest.importorskip("matplotlib")
+    from matplotlib import pyplot
+    from matplotlib.collections import LineCollection
+
+    curve = xl.approximate(torch.nn.Tanh(), [-30.0, 0.0], [30.0, 0.5], tol=1e-10)
+    axes = curve.decisions().plot()
+    drawn = [c for c in axes.collections if isinstance(c, LineCollection)]
+    ticks = [segment[0][0] for collection in drawn for segment in collection.get_segments()]
+    pyplot.close("all")
+    assert len(curve) > 2
+    assert set(curve.breakpoints[1:-1].tolist()) <= set(ticks)
+    assert len(set(ticks)) < 2 * len(curve)
+
+
+@pytest.mark.parametrize("limit", [200, 500, 3000])
+def test_a_limit_of_evaluations_is_kept_while_pieces_are_finished(limit: int) -> None:
+    with pytest.warns(xl.ToleranceWarning, match="max_evaluations was reached"):
+        curve = xl.approximate(lambda x: torch.sin(3000 * x), [0.0], [1.0], tol=1e-14, max_evaluations=limit)
+    assert curve.stopped == "max_evaluations"
+    assert curve.evaluations <= limit + 100
+    alphas = torch.linspace(0, 1, 999, dtype=torch.float64)
+    assert float((curve.at(alphas)[:, 0] - torch.sin(3000 * alphas)).abs().max()) <= curve.error
+
+
+def test_a_jump_of_a_comparison_is_announced_with_its_place() -> None:
+    model = lambda x: torch.where(torch.tanh(x) > 0.25, x, -x)  # noqa: E731
+    with pytest.warns(xl.ToleranceWarning, match=r"jumps, or is too steep to follow, near alpha 0\.255"):
+        curve = xl.approximate(model, [0.0], [1.0])
+    assert curve.error > 0.5  # the jump is that of x at atanh(1/4) = 0.2554

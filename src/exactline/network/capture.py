@@ -17,6 +17,7 @@ from torch.export import ExportedProgram
 
 from ..errors import CaptureError, TrainingModeError
 from .aten import RULES, UNSUPPORTED_REASONS
+from .example_batch import make_example_batch
 from .fingerprint import GLOBAL_HOOKS
 from .forward_check import (
     differs_on_single_points,
@@ -28,9 +29,9 @@ from .graph import Network, WeakModule
 from .preserve import StateRecorder, preserve_state
 from .reader import IGNORED_OPERATORS, read_program
 from .sequential import read_sequential
+from .static_constants import replace_static_constants
 from .traced_node import is_overload, operator_name
 
-EXAMPLE_BATCH_POINTS = 3  # torch.export specializes on 0 and 1, and 2 may be a size in the model
 MAX_BATCH_POINTS = 1024  # the upper bound of the dynamic batch: some kernels have a limit, and the graph is never run
 STOCHASTIC_MODULES = (nn.modules.dropout._DropoutNd, nn.RReLU)  # pyright: ignore[reportPrivateUsage]
 
@@ -81,7 +82,7 @@ def _check_one_function(
     Torch calls are compared first, which is quick. Where they differ, the answers decide: a module may fill a cache in
     its first forward pass, or have a shorter way for a single point.
     """
-    examples = [_make_example_batch(model, point) for point in points]
+    examples = [make_example_batch(model, point) for point in points]
     differences = find_forward_differences(model, examples)
     state.restore()
     for passes in REPEATED_PASSES if differences.repeated else ():
@@ -135,7 +136,7 @@ def export_module(model: nn.Module, points: Sequence[Tensor]) -> ExportedProgram
 
     Raises CaptureError with the first line of torch's own message.
     """
-    examples = tuple(_make_example_batch(model, point) for point in points)
+    examples = tuple(make_example_batch(model, point) for point in points)
     batch = torch.export.Dim("batch", max=MAX_BATCH_POINTS)
     shapes: Any = tuple({0: batch} for _ in examples)
     try:
@@ -147,7 +148,9 @@ def export_module(model: nn.Module, points: Sequence[Tensor]) -> ExportedProgram
                 if "dynamic_shapes" not in str(problem) or not varargs:
                     raise
                 program = torch.export.export(model, examples, dynamic_shapes=(shapes,), strict=False)
-            return decompose_unknown(program)
+            program = decompose_unknown(program)
+            replace_static_constants(program)
+            return program
     except (KeyboardInterrupt, MemoryError):
         raise
     except Exception as problem:
@@ -177,14 +180,6 @@ def _is_known(target: Any) -> bool:
     name = operator_name(target)
     names = (target._schema.name, name, f"{name}.{target._overloadname}")
     return any(n in RULES or n in UNSUPPORTED_REASONS or n in IGNORED_OPERATORS for n in names) or name == "sym_size"
-
-
-def _make_example_batch(model: nn.Module, point: Tensor) -> Tensor:
-    """A batch of zeros in the dtype and on the device of the module's first floating-point weight."""
-    weight = next((p for p in (*model.parameters(), *model.buffers()) if p.is_floating_point()), None)
-    dtype = weight.dtype if weight is not None else torch.get_default_dtype()
-    device = weight.device if weight is not None else torch.device("cpu")
-    return torch.zeros(EXAMPLE_BATCH_POINTS, *point.shape, dtype=dtype, device=device)
 
 
 def _takes_varargs(model: nn.Module) -> bool:

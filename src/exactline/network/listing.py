@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields
 from torch import Tensor
 
 from ..ops.base import Breaking, Input
+from ..ops.smooth import Smooth
 from .graph import Network
 
 
@@ -16,7 +17,7 @@ class LayerSummary:
 
     name: str
     operator: str
-    kind: str  # input, affine, breaking, tail
+    kind: str  # input, affine, breaking, smooth, tail
     shape: tuple[int, ...]  # of the output for one point
     units: int  # that can break
 
@@ -30,6 +31,8 @@ def list_layers(network: Network) -> list[LayerSummary]:
             summaries.append(LayerSummary(node.name, node.op.title, "breaking", node.shape, units))
         elif isinstance(node.op, Input):
             summaries.append(LayerSummary(node.name, node.op.title.lower(), "input", node.shape, 0))
+        elif isinstance(node.op, Smooth):
+            summaries.append(LayerSummary(node.name, node.op.title, "smooth", node.shape, 0))
         else:
             summaries.append(LayerSummary(node.name, node.op.title, "affine", node.shape, 0))
     for index, tail in zip(network.outputs, network.tails, strict=True):

@@ -10,18 +10,32 @@ from torch.export import ExportedProgram
 
 from ..errors import UnsupportedError
 from ..ops.base import Breaking, Input
-from .builder import NodeOutput, SmoothOutput, UnusableValue
+from .builder import MIXES_BATCH, MOVES_BATCH, READS_BATCH_SIZE, NodeOutput, SmoothOutput, UnusableValue
 from .graph import Network, Node
+from .graph_check import DIFFERS
 from .reader import ProgramReader
 from .simplify import simplify_network
 from .traced_node import is_overload, operator_name
 
-# Operators of endings after a piecewise-linear body: smooth functions of one number, softmax, and moves of elements.
+# Operators of endings after a piecewise-linear body: smooth functions of one number, softmax, losses of each example,
+# and moves of elements.
 ENDING_OPERATORS = {
     *("sigmoid", "tanh", "softmax", "_softmax", "log_softmax", "_log_softmax", "log", "log_sigmoid", "softplus", "exp"),
     *("squeeze", "unsqueeze", "select", "slice", "view", "reshape", "flatten", "index", "gather", "alias", "clone"),
+    *("logsumexp", "log1p", "pow", "square", "sqrt", "rsqrt", "reciprocal", "linalg_vector_norm", "clamp", "clamp_min"),
+    *(
+        "cross_entropy_loss",
+        "nll_loss",
+        "nll_loss_nd",
+        "nll_loss_forward",
+        "nll_loss2d_forward",
+        "binary_cross_entropy",
+    ),
+    *("binary_cross_entropy_with_logits", "l1_loss", "smooth_l1_loss", "huber_loss", "abs", "relu", "max", "amax"),
+    *("binary_cross_entropy", "maximum", "minimum"),
     *("mul", "div", "add", "sub", "rsub", "neg", "_to_copy", "sum", "mean", "getitem", "expand", "permute"),
 }
+BATCH_REASONS = (MIXES_BATCH, MOVES_BATCH, READS_BATCH_SIZE, DIFFERS)  # why an operator is not one of each point
 
 
 @dataclass(frozen=True)
@@ -51,7 +65,8 @@ def read_prefix(program: ExportedProgram) -> Prefix:
         own = find_own_nodes(reader.graph.nodes, inputs)
         ending = [node for node in program.graph.nodes if _is_outside(reader, node, own)]
         known = all(operator_name(node.target) in ENDING_OPERATORS for node in ending)
-        return Prefix(prefix, is_whole=False, has_known_ending=known and bool(ending))
+        mixes = any(line.endswith(BATCH_REASONS) for line in reader.rejections)
+        return Prefix(prefix, is_whole=False, has_known_ending=known and bool(ending) and not mixes)
     has_tail = any(network.tails)
     return Prefix(simplify_network(network), is_whole=not has_tail, has_tail=has_tail)
 

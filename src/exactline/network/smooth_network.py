@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -12,6 +11,23 @@ from torch import Tensor
 from ..errors import UnsupportedError
 from .graph import Network, Shape
 from .prefix import Prefix
+
+
+class GraphFunction(Protocol):
+    """A graph that can be evaluated and copied to a device."""
+
+    @property
+    def network(self) -> Network:
+        """The nodes, those of smooth operators included."""
+        ...
+
+    def __call__(self, *xs: Tensor) -> tuple[Tensor, ...]:
+        """Evaluate one batch (n, *in) for each input."""
+        ...
+
+    def to(self, device: torch.device | str) -> GraphFunction:
+        """Copy the graph to a device."""
+        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,7 +38,7 @@ class SmoothNetwork:
     `exactline.restrict` refuses it and names the smooth operators.
     """
 
-    function: Callable[..., tuple[Tensor, ...]]  # takes one batch (n, *in) for each input
+    function: GraphFunction  # takes one batch (n, *in) for each input
     shapes: tuple[Shape, ...]  # of one point, for each input
     output_shapes: tuple[Shape, ...]
     output_names: tuple[str, ...]
@@ -57,12 +73,16 @@ class SmoothNetwork:
 
     def to(self, device: torch.device | str) -> SmoothNetwork:
         """Copy the network to a device."""
-        function: Any = self.function
-        return replace(self, function=function.to(device))
+        return replace(self, function=self.function.to(device))
 
     def __repr__(self) -> str:
         counts = ", ".join(f"{count} {name}" for name, count in sorted(self.operators.items()))
         return f"<SmoothNetwork {self.input_shape} -> {self.output_shape}: {counts}>"
+
+
+def list_nodes(network: Network | SmoothNetwork) -> Network:
+    """The nodes of a network, those of smooth operators included: for listings, not for restrictions."""
+    return network.function.network if isinstance(network, SmoothNetwork) else network
 
 
 def require_piecewise_linear(network: Network | SmoothNetwork) -> Network:

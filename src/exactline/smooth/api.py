@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypedDict, Unpack
 
@@ -23,13 +24,14 @@ from ..progress import ProgressCallback, progress_reporter
 from ..results.restriction import Restriction
 from .approximation import Approximation
 from .batch_dimension import drop_batch_dimension
-from .certified import certify_curve
+from .certified import NetworkModule, certify_curve
 from .line_function import LineFunction
 from .model import SmoothModel
 from .pieces import Piece, Subdivision
 
 DEFAULT_TOL = 1e-8
 MAX_EVALUATIONS = 200_000  # of the model, by default
+UNRESOLVED_WIDTH = 1e-12  # of a piece relative to its position, at which float64 hardly resolves it
 
 
 class ToleranceWarning(UserWarning):
@@ -70,6 +72,18 @@ class ApproximateOptions:
     device: torch.device | str | None = None
     output: str | int | None = None
 
+    @staticmethod
+    def check(given: Mapping[str, Any], keywords: type) -> ApproximateOptions:
+        """Check options, of which only those of some keywords are allowed; raises ArgumentError."""
+        unknown = [name for name in given if name not in keywords.__annotations__]
+        if unknown:
+            raise ArgumentError(
+                f"There is no option {unknown[0]!r}.",
+                where=f"argument {unknown[0]}",
+                hint=f"Options are {', '.join(keywords.__annotations__)}.",
+            )
+        return ApproximateOptions(**given)
+
     def __post_init__(self) -> None:
         check_tolerance(self.tol)
         object.__setattr__(self, "max_evaluations", check_count("max_evaluations", self.max_evaluations))
@@ -101,7 +115,7 @@ def approximate(model: Any, start: PointLike, end: PointLike, **options: Unpack[
         end: The last point, of the same shape as start.
         tol: The largest absolute error over all outputs, 1e-8 by default. If rounding errors or a limit do not permit
             it, a ToleranceWarning says what was reached.
-        certified: True asks for a proven bound instead of an estimate; for modules with common operators only.
+        certified: True asks for a proven bound instead of an estimate; for small modules and files only.
         max_evaluations: Stop after about so many evaluations of the model.
         seconds: Stop after so many seconds.
         progress: True shows a progress bar; a function is called with the share done and the number of pieces.
@@ -116,25 +130,24 @@ def approximate(model: Any, start: PointLike, end: PointLike, **options: Unpack[
 
     Raises LineError, ArgumentError, CaptureError, TrainingModeError, UnsupportedError, NumberError.
     """
-    unknown = [name for name in options if name not in ApproximateKeywords.__annotations__]
-    if unknown:
-        raise ArgumentError(
-            f"There is no option {unknown[0]!r}.",
-            where=f"argument {unknown[0]}",
-            hint=f"Options are {', '.join(ApproximateKeywords.__annotations__)}.",
-        )
+    checked = ApproximateOptions.check(options, ApproximateKeywords)
     lines = as_lines(start, end, ("start", "end"), many=False)
     for pair in zip(lines.starts, lines.ends, strict=True):
         if problem := compare_ranges(*pair, ("start", "end")):
             warnings.warn(f"{problem.capitalize()} Is one of them scaled?", RangeWarning, stacklevel=2)
-    curve = _approximate(model, lines, ApproximateOptions(**options))
+    curve = _approximate(model, lines, checked)
     if curve.error > curve.tol:
-        warnings.warn(_explain_tolerance(curve), ToleranceWarning, stacklevel=2)
+        warnings.warn(explain_tolerance(curve), ToleranceWarning, stacklevel=2)
     return curve
 
 
-def _explain_tolerance(curve: Approximation) -> str:
+def explain_tolerance(curve: Approximation) -> str:
+    """Say why a curve has not reached its tolerance."""
+    worst = int(curve.errors.argmax())
+    left, right = curve.breakpoints[worst : worst + 2].tolist()
     reason = f"{curve.stopped} was reached" if curve.stopped else "rounding errors do not permit more"
+    if not curve.stopped and curve.status == "estimated" and right - left <= UNRESOLVED_WIDTH * right:
+        reason = f"the network jumps, or is too steep to follow, near alpha {left:.6g}"
     verb = "proven to be at most" if curve.status == "certified" else "estimated as"
     return f"The error is {verb} {curve.error:.1e}, not {curve.tol:.1e}: {reason}."
 
@@ -146,11 +159,7 @@ def _approximate(model: Any, lines: Lines, options: ApproximateOptions) -> Appro
     deadline = float("inf") if options.seconds is None else time.monotonic() + options.seconds
     device = select_device(model, options.device)
     if isinstance(model, (Network, SmoothNetwork)):
-        shapes = [model.nodes[i].shape for i in model.inputs] if isinstance(model, Network) else list(model.shapes)
-        squeezed = Lines(*(tuple(t.squeeze(1) for t in side) for side in (lines.starts, lines.ends)))
-        fits = [tuple(t.shape[1:]) for t in squeezed.starts] == [tuple(s) for s in shapes]
-        lines = squeezed if fits else lines
-        check_shapes(lines, shapes)
+        lines = _fit_lines(model, lines)
     prepared, has_batch_dimension = drop_batch_dimension(model, [t[0] for t in lines.starts], device, options.output)
     if has_batch_dimension:
         lines = Lines(*(tuple(t.squeeze(1) for t in side) for side in (lines.starts, lines.ends)))
@@ -169,12 +178,23 @@ def _approximate(model: Any, lines: Lines, options: ApproximateOptions) -> Appro
     return replace(curve, kinks=torch.from_numpy(kinks), seconds=time.perf_counter() - began)
 
 
+def _fit_lines(model: Network | SmoothNetwork, lines: Lines) -> Lines:
+    """The lines without a batch dimension of one, if the network takes such points; raises LineError if it does not."""
+    shapes = [model.nodes[i].shape for i in model.inputs] if isinstance(model, Network) else list(model.shapes)
+    squeezed = Lines(*(tuple(t.squeeze(1) for t in side) for side in (lines.starts, lines.ends)))
+    fits = [tuple(t.shape[1:]) for t in squeezed.starts] == [tuple(s) for s in shapes]
+    check_shapes(squeezed if fits else lines, shapes)
+    return squeezed if fits else lines
+
+
 def _certify(model: Any, lines: Lines, options: ApproximateOptions) -> Approximation:
     """The curve with a proven error bound; where no bound was found, the error is infinite."""
     began = time.perf_counter()
-    if not isinstance(model, torch.nn.Module):
+    if isinstance(model, (Network, SmoothNetwork)):
+        lines, model = _fit_lines(model, lines), NetworkModule(model, options.output)
+    elif not isinstance(model, torch.nn.Module):
         raise ArgumentError(
-            "A proven bound needs a torch module.",
+            "A proven bound needs a torch module or a network from a file.",
             where="argument certified",
             hint="Leave certified out for an error estimate.",
         )

@@ -149,6 +149,9 @@ class Approximation:
     ) -> Decisions:
         """The output that leads on every point of the line: intervals with their boundaries and boundary errors.
 
+        Of a certified curve, labels are proven outside of the boundaries plus and minus their errors. Where no label
+        can be proven, the interval is tied between the outputs that may lead.
+
         Args:
             order: "max" if the largest output decides, "min" for the smallest.
             output: Which output tensor decides, by its name or index, if the network has several.

@@ -17,6 +17,8 @@ from ..decide.extrema import Extrema, LevelSet, parse_weights
 from ..decide.intervals import Decisions, IntervalTable
 from ..errors import ArgumentError
 from ..tolerances import ALPHA_RESOLUTION
+from .certified.curve import CurvePiece
+from .certified.decisions import label_pieces
 from .chebyshev import chebyshev_points, derivative, real_roots
 
 if TYPE_CHECKING:
@@ -40,6 +42,11 @@ class SampledCurve:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.curve, name)
+
+    @property
+    def breaks(self) -> torch.Tensor:
+        """The breakpoints of the curve, (pieces + 1,)."""
+        return self.curve.breakpoints
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,7 +94,10 @@ def decide_curve(
         labels = np.array([0, 1])
     elif comparison.rivals is not None:
         labels = np.array(comparison.rivals)
-    table = _build_table(curve, select, labels, comparison.class_count)
+    if curve.status == "certified":
+        table = _build_proven_table(curve, select, labels, comparison.class_count)
+    else:
+        table = _build_table(curve, select, labels, comparison.class_count)
     return CurveDecisions(table, 0, curve, order, 1, 0, comparison, columns)  # pyright: ignore[reportArgumentType]
 
 
@@ -142,6 +152,44 @@ def _build_table(
         margins_at=at,
         start_errors=errors,
         stop_errors=stop_errors,
+    )
+
+
+def _build_proven_table(
+    curve: Approximation, select: Callable[[Floats], Floats], labels: Ints, class_count: int
+) -> IntervalTable:
+    """Intervals with proven labels; a boundary is the middle of a proven bracket, its error half the width of that.
+
+    A bracket that does not lie between two different labels is an interval of its own, tied between all candidates.
+    """
+    ends, pieces = curve.breakpoints.numpy(), list[CurvePiece]()
+    for i in range(len(curve)):
+        coeffs = _select_coefficients(curve.piece_coefficients(i), select)
+        errors = np.full(coeffs.shape[1], float(curve.errors[i]))
+        pieces.append(CurvePiece(float(ends[i]), float(ends[i + 1]), coeffs, errors, np.zeros_like(errors)))
+    found = label_pieces(pieces)
+    cuts: list[tuple[float, float, int, tuple[int, ...]]] = []  # start, its error, leading column, tied columns
+    boundary: tuple[float, float] | None = None  # of the next interval, and its error
+    for k, interval in enumerate(found):
+        middle, half = (interval.left + interval.right) / 2, (interval.right - interval.left) / 2
+        if interval.is_certain:
+            start, error = boundary or (interval.left, 0.0)
+            cuts.append((start, error, interval.labels[0], ()))
+            boundary = None
+        elif 0 < k < len(found) - 1 and found[k - 1].labels != found[k + 1].labels:
+            boundary = middle, half + ALPHA_RESOLUTION * middle
+        else:
+            leader = int(select(curve.rows_at(np.array([middle])))[0].argmax())
+            cuts.append((interval.left, 0.0, leader, interval.labels))
+    starts, errors = (np.array([c[i] for c in cuts]) for i in (0, 1))
+    columns, stops = np.array([c[2] for c in cuts]), np.append(starts[1:], 1.0)
+    margins, at = _find_margins(curve, select, starts, stops, columns)
+    tied = np.zeros((len(cuts), class_count), dtype=bool)
+    for row, cut in zip(tied, cuts, strict=True):
+        row[labels[list(cut[3])]] = True
+    stop_errors = np.append(errors[1:], 0.0)
+    return IntervalTable(
+        np.array([0, len(cuts)]), starts, stops, labels[columns][:, None], tied, margins, at, errors, stop_errors
     )
 
 

@@ -88,21 +88,29 @@ class Subdivision:
         degree = FIRST_DEGREE if len(breakpoints) <= MANY_PIECES else FIRST_DEGREE_OF_MANY
         pending = [Piece(a, b, degree) for a, b in pairwise(breakpoints.tolist())]
         while pending:
-            self._check_limits()
+            spare = self.max_evaluations - self.function.evaluations - _count_evaluations(pending)
+            self._check_limits(spare)
             count = max(1, self.function.batch_points // (MAX_DEGREE if self.stopped else 2 * FIRST_DEGREE))
+            if not self.stopped:
+                count = max(1, min(count, spare // (2 * _count_evaluations([Piece(0.0, 1.0, FIRST_DEGREE)]))))
             batch, pending = pending[:count], pending[count:]
             pending = [*self._advance(batch), *pending]
             if self.report is not None:
                 self.report(min(sum(p.width for p in self.done), 1.0), len(self.done))
         self.done.sort(key=lambda p: p.left)
 
-    def _check_limits(self) -> None:
+    def _check_limits(self, spare: int) -> None:
+        """Stop while there are enough evaluations left to finish the pending pieces."""
         if self.stopped:
             return
-        if self.function.evaluations >= self.max_evaluations:
+        if spare <= 0:
             self.stopped = "max_evaluations"
         elif time.monotonic() > self.deadline:
             self.stopped = "seconds"
+
+    def _is_over(self) -> bool:
+        """Whether a limit is reached already, so that kinks are not located any more."""
+        return self.function.evaluations >= self.max_evaluations or time.monotonic() > self.deadline
 
     def _advance(self, batch: list[Piece]) -> list[Piece]:
         """Sample pieces at new points; returns the pieces that need more work."""
@@ -134,7 +142,7 @@ class Subdivision:
             values = self.function.values(flat)
         split: dict[int, list[Piece]] = {}
         for number, (piece, span) in enumerate(zip(batch, spans, strict=True)):
-            if brackets is not None and len(brackets[number]):
+            if brackets is not None and len(brackets[number]) and not self._is_over():
                 children = self._split(piece, brackets[number])
                 if children:
                     split[id(piece)] = children
@@ -213,6 +221,11 @@ class Subdivision:
     def _halve(self, piece: Piece) -> list[Piece]:
         middle = (piece.left + piece.right) / 2
         return [Piece(piece.left, middle, FIRST_DEGREE), Piece(middle, piece.right, FIRST_DEGREE)]
+
+
+def _count_evaluations(pieces: Sequence[Piece]) -> int:
+    """The number of evaluations that complete pieces: at their points, and to measure their errors."""
+    return sum(p.degree + 1 - len(p.values) + 2 * len(FRESH_POSITIONS) for p in pieces)
 
 
 def _interleave(old: Floats, new: Floats) -> Floats:

@@ -18,6 +18,13 @@ SUMS = (
     *("native_layer_norm", "native_group_norm", "native_batch_norm", "_native_batch_norm_legit_no_training"),
     *("linalg_vector_norm", "avg_pool2d", "_adaptive_avg_pool2d", "add", "sub", "rsub"),
 )
+# Operators whose results are constants, not rounded.
+CONSTANTS = ("ones", "ones_like", "new_ones", "full", "full_like", "new_full", "arange", "scalar_tensor", "fill")
+# Operators that are defined on an interval: noise must not leave it.
+DOMAINS = {
+    **dict.fromkeys(("binary_cross_entropy", "logit"), (0.0, 1.0)),
+    **dict.fromkeys(("asin", "acos", "atanh", "erfinv"), (-1.0, 1.0)),
+}
 
 
 class RoundingNoise(TorchDispatchMode):
@@ -36,10 +43,14 @@ class RoundingNoise(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        is_inplace = func._schema.is_mutable
-        if operator_name(func).removesuffix("_") in SUMS and not is_inplace:
+        is_inplace, name = func._schema.is_mutable, operator_name(func).removesuffix("_")
+        if name in SUMS and not is_inplace:
             args = tuple(self._perturb(a) for a in args)
+        if name in DOMAINS:
+            args = (args[0].clamp(*DOMAINS[name]), *args[1:])
         out = func(*args, **kwargs)
+        if name in CONSTANTS:
+            return out
         if is_inplace:
             if isinstance(out, Tensor) and out.is_floating_point() and not out.requires_grad:
                 out.mul_(self._factors(out))

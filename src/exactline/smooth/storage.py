@@ -43,7 +43,7 @@ def load_curve(path: Path) -> Approximation:
             output_names=tuple(str(n) for n in facts["output_names"]),
             **{name: facts[name] for name in FACTS},
         )
-        problem = _find_problem(curve)
+        problem = find_problem(curve)
     except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
         raise FileError(f"The file is not a valid curve: {error}", where=str(path), hint=hint) from error
     if problem:
@@ -51,7 +51,7 @@ def load_curve(path: Path) -> Approximation:
     return curve
 
 
-def _find_problem(curve: Approximation) -> str:
+def find_problem(curve: Approximation) -> str:
     """What is wrong with the arrays of a curve; empty if nothing is."""
     breakpoints, degrees = curve.breakpoints, curve.degrees
     outputs = sum(int(torch.Size(shape).numel()) for shape in curve.output_shapes)

@@ -72,7 +72,7 @@ class NetworkFunction:
         out = self.network(*xs)
         return out if isinstance(out, tuple) else (out,)
 
-    def to(self, device: torch.device) -> NetworkFunction:
+    def to(self, device: torch.device | str) -> NetworkFunction:
         """Copy the graph to a device."""
         return NetworkFunction(self.network.to(device))
 

@@ -27,7 +27,14 @@ from .rule_table import as_model
 from .subdivide import SubInterval, cover_line
 from .tape import Observer, Tape
 from .taylor_model import TaylorModel, rounding_factor
-from .tolerances import MAX_NODES, MAX_POINTS_PER_PASS, TRUNCATION_SHARE
+from .tolerances import (
+    CHECKED_POINTS,
+    MAX_NODES,
+    MAX_POINTS_PER_PASS,
+    TRUNCATION_SHARE,
+    UNDERFLOW,
+    UNIT_ROUNDOFF,
+)
 
 
 @dataclass(frozen=True)
@@ -121,7 +128,8 @@ def certify_curve(
     tape = model if isinstance(model, Tape) else record_values(model, line.starts)
     outputs = Outputs(tape, line)
     outputs.check_finite()
-    target = TRUNCATION_SHARE * tol
+    # below the rounding of the outputs, bisection would gain nothing
+    target = max(TRUNCATION_SHARE * tol, UNIT_ROUNDOFF * outputs.estimate_size(), UNDERFLOW)
 
     def is_usable(remainders: Tensor, half: Tensor) -> Tensor:
         return remainders.amax(1) * interpolation_error(MAX_NODES) <= target
@@ -133,6 +141,11 @@ def certify_curve(
 
 class Outputs(LineFunction):
     """The outputs of a network along a line."""
+
+    def estimate_size(self) -> float:
+        """The largest output at a few points of the line."""
+        alphas = torch.linspace(0, 1, CHECKED_POINTS, dtype=torch.float64)
+        return float(self.at_points(alphas).coefficients[0].abs().max())
 
     def evaluate(self, points: Sequence[TaylorModel], count: int, observe: Observer | None = None) -> TaylorModel:
         """All outputs in one row."""

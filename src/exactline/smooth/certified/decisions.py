@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -48,7 +49,12 @@ def certify_decisions(curve: CertifiedCurve) -> tuple[LabelledInterval, ...]:
         raise ArgumentError(
             "A single output has no decisions.", where="argument curve", hint="Give a model with several outputs."
         )
-    leaves = [leaf for piece in curve.pieces for leaf in _decide_piece(piece)]
+    return label_pieces(curve.pieces)
+
+
+def label_pieces(pieces: Sequence[CurvePiece]) -> tuple[LabelledInterval, ...]:
+    """Divide pieces with two outputs or more into intervals with a certain label and brackets between them."""
+    leaves = [leaf for piece in pieces for leaf in _decide_piece(piece)]
     merged: list[LabelledInterval] = []
     for leaf in leaves:
         if (
