@@ -1,6 +1,6 @@
 """Exact integrated gradients against a restriction of the same lines, and against captum's sums over samples.
 
-    python benchmarks/attribution.py [--peak]
+    python benchmarks/attribution.py [--peak | --drop-in]
 
 Everything is in float64. Every time is the best of several runs after a warm-up; calls that are compared take turns.
 """
@@ -15,6 +15,7 @@ from importlib.util import find_spec
 from typing import Any
 
 import torch
+from drop_in import measure_drop_in
 from rich.console import Console
 from rich.table import Table
 from shapes import CASES, Case, Model, noises
@@ -145,10 +146,17 @@ def main() -> None:
     """Print both tables, or the peak memory of the largest network."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--peak", action="store_true", help="only print the peak memory of exact IG of convBig")
-    if parser.parse_args().peak:
+    parser.add_argument("--drop-in", action="store_true", help="only compare scripts of five networks with captum")
+    arguments = parser.parse_args()
+    if arguments.peak:
         print_peak(BIG)
         return
-    console = Console(width=max(Console().width, 110))
+    console = Console(width=max(Console().width, 150))
+    if arguments.drop_in:
+        torch.set_num_threads(1)
+        console.print(f"torch {torch.__version__}, one thread, processor time", highlight=False)
+        console.print(measure_drop_in())
+        return
     console.print(f"torch {torch.__version__}, {torch.get_num_threads()} threads", highlight=False)
     console.print(against_restrict())
     console.print(against_captum(SMALL))

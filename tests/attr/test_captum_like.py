@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 import exactline as xl
-from exactline.attr import inputs as attr_inputs
+from exactline.attr import sampling_options
 
 QUICK, SLOW = 5_000, 50_000
 
@@ -167,7 +167,8 @@ def test_without_multiplication_gradients_come_back():
     assert local.has_convergence_delta()
     grads, delta = local.attribute(X, Y, 1, return_convergence_delta=True)
     assert torch.allclose(grads * (X - Y), xl.attr.IntegratedGradients(model).attribute(X, Y, 1), atol=1e-13)
-    assert float(delta.abs().max()) < 1e-12
+    change = (model(X) - model(Y))[:, 1].detach()
+    assert torch.allclose(delta, grads.sum(1) - change, atol=1e-13)  # as captum defines it: not 0 here
 
 
 def test_results_have_the_inputs_precision():
@@ -198,7 +199,7 @@ def test_masks_are_filled_in_example_by_example():
 
 
 def test_sampling_options_warn_once(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(attr_inputs, "_warned_options", set())
+    monkeypatch.setattr(sampling_options, "_warned_options", set())
     ig = xl.attr.IntegratedGradients(build(dense))
     with pytest.warns(xl.attr.ExactWarning) as warned:
         ig.attribute(X, target=1, n_steps=50, method="gausslegendre", internal_batch_size=4)
@@ -345,13 +346,6 @@ def test_models_and_layers_that_cannot_be_used_are_refused():
     pair = nn.Sequential(nn.ReLU(), Pair())
     with pytest.raises(xl.ArgumentError, match="has 2 outputs"):
         xl.attr.LayerConductance(pair, pair[0]).attribute(X, target=1)
-    smooth = seeded(lambda: dense(nn.Softmax(-1)))
-    with pytest.raises(xl.UnsupportedError, match="smooth"):
-        xl.attr.LayerConductance(smooth, smooth[5]).attribute(X, target=1)
-    twice = nn.ReLU()
-    often = nn.Sequential(nn.Linear(3, 3), twice, nn.Linear(3, 3), twice).double()
-    with pytest.raises(xl.UnsupportedError, match="more than once"):
-        xl.attr.LayerIntegratedGradients(often, twice).attribute(X, target=1)
     for unit in (8, (0, 1), "a", ()):
         with pytest.raises(xl.ArgumentError) as error:
             xl.attr.NeuronConductance(model, model[1]).attribute(X, unit, target=1)

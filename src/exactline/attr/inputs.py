@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import operator
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias, TypedDict
@@ -11,20 +10,21 @@ from typing import Any, TypeAlias, TypedDict
 import torch
 from torch import Tensor, nn
 
-from ..errors import ArgumentError, CaptureError, LineError
+from ..errors import CaptureError, LineError
 from ..fp_context import full_precision
 from ..lines import Lines, as_points, check_shapes
 from ..network import Network, unwrap_model
 from ..network.outputs import describe_outputs
 from ..options import check_count, check_seconds, select_device
 from ..progress import ProgressCallback
+from .argument_errors import AttributionArgumentError, AttributionLineError
+from .refusals import explain_refusals
 
 Tensors: TypeAlias = Tensor | tuple[Tensor, ...]
 ModelLike: TypeAlias = Any  # a module, any callable of batches, or a Network
 CaptureFunction: TypeAlias = Callable[[ModelLike, Sequence[Tensor], torch.device], Network]
 BATCHED = object()  # stands for a batched tensor among the additional arguments
 MAX_EVALUATED_EXAMPLES = 256  # in one batch
-_warned_options: set[str] = set()
 
 
 class AttributionKeywords(TypedDict, total=False):
@@ -35,11 +35,6 @@ class AttributionKeywords(TypedDict, total=False):
     progress: bool | ProgressCallback  # True shows a bar; a function is called with the share done and the pieces
     max_gradients: int | None  # with tol: stop after so many gradients of an example
     seconds: float | None  # with tol: stop after so many seconds
-
-
-class IntegratedGradientsKeywords(AttributionKeywords, total=False):
-    """Keyword arguments of `IntegratedGradients.attribute` that captum does not have."""
-
     output: str | int | None  # which output to attribute, by name or index, if the model returns several
 
 
@@ -52,37 +47,12 @@ class AttributionOptions:
     progress: bool | ProgressCallback = False
     max_gradients: int | None = None
     seconds: float | None = None
+    output: str | int | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "memory", check_count("memory", self.memory))
         object.__setattr__(self, "max_gradients", check_count("max_gradients", self.max_gradients))
         object.__setattr__(self, "seconds", check_seconds(self.seconds))
-
-
-@dataclass(frozen=True)
-class IntegratedGradientsOptions(AttributionOptions):
-    """The `IntegratedGradientsKeywords` of one call, checked."""
-
-    output: str | int | None = None
-
-
-class ExactWarning(UserWarning):
-    """An option of a sampling method was given that exact attributions ignore.
-
-    >>> from exactline.attr import IntegratedGradients
-    >>> with warnings.catch_warnings():
-    ...     warnings.simplefilter("ignore", ExactWarning)  # a script written for captum can keep its n_steps
-    ...     IntegratedGradients(torch.nn.ReLU()).attribute(torch.tensor([[3.0]]), target=0, n_steps=50)
-    tensor([[3.]])
-    """
-
-
-def warn_unused(**options: Any) -> None:
-    """Warn about options that have no effect, once for each option and process."""
-    for name, value in options.items():
-        if value is not None and name not in _warned_options:
-            _warned_options.add(name)
-            warnings.warn(f"{name} has no effect: the attributions are exact.", ExactWarning, stacklevel=3)
 
 
 class PartialModel(nn.Module):
@@ -120,6 +90,8 @@ class AttributionCall:
     extra_args: tuple[Any, ...]  # additional arguments, with BATCHED in place of the batched ones
     batched_args: tuple[Tensor, ...]  # (n, *shape) each
     device: torch.device
+    model: ModelLike = None  # with one output only, if it returns a dict or a tuple of which one is meant
+    output: str | int | None = None  # which output is meant, if the model returns several and has names for them
 
     @property
     def change(self) -> tuple[Tensor, ...]:
@@ -150,7 +122,7 @@ class AttributionCall:
             yield self._group(rows, partial, Lines(starts, ends), capture)
 
     def _group(self, rows: Tensor, model: ModelLike, lines: Lines, capture: CaptureFunction) -> ExampleGroup:
-        with full_precision(kernels=False):
+        with full_precision(kernels=False), explain_refusals():
             network = capture(model, example_points(lines), self.device)
         check_shapes(lines, [network.nodes[i].shape for i in network.inputs])
         return ExampleGroup(rows, model, network, lines.to(self.device, torch.float64))
@@ -184,9 +156,12 @@ def parse_call(inputs: Any, baselines: Any, extra: Any, device: torch.device | s
     """
     single_input = not isinstance(inputs, tuple)
     given: tuple[Any, ...] = (inputs,) if single_input else inputs
-    tensors = tuple(x if isinstance(x, Tensor) else as_points((x,), "inputs")[0] for x in given)
+    try:
+        tensors = tuple(x if isinstance(x, Tensor) else as_points((x,), "inputs")[0] for x in given)
+    except LineError as error:
+        raise AttributionLineError(error.problem, where=error.where, hint=error.hint) from None
     if not tensors or any(x.dim() == 0 for x in tensors) or len({len(x) for x in tensors}) > 1:
-        raise LineError(
+        raise AttributionLineError(
             "The number of examples is missing or differs between inputs.",
             where="argument inputs",
             hint="Give tensors of shape (n, *in), a tuple of them for several inputs.",
@@ -195,7 +170,7 @@ def parse_call(inputs: Any, baselines: Any, extra: Any, device: torch.device | s
     several: tuple[Any, ...] = baselines if isinstance(baselines, tuple) else (baselines,)
     several = several * len(ends) if baselines is None else several
     if len(several) != len(ends):
-        raise LineError(
+        raise AttributionLineError(
             f"There are {len(ends)} inputs and {len(several)} baselines.",
             where="argument baselines",
             hint="Give a tuple with one baseline for each input, or leave them out for zero.",
@@ -216,7 +191,7 @@ def parse_call(inputs: Any, baselines: Any, extra: Any, device: torch.device | s
 def _parse_baseline(baseline: Any, x: Tensor) -> Tensor:  # (n, *in)
     (point,) = as_points((0.0 if baseline is None else baseline,), "baselines")
     if point.dim() and tuple(point.shape) not in (tuple(x.shape), (1, *x.shape[1:])):
-        raise LineError(
+        raise AttributionLineError(
             f"A baseline has shape {tuple(point.shape)}, its input {tuple(x.shape)}.",
             where="argument baselines",
             hint=f"Give a number, or a tensor of shape {tuple(x.shape)} or {(1, *x.shape[1:])}.",
@@ -249,10 +224,10 @@ def single_output_shape(network: Network) -> tuple[int, ...]:
     Raises ArgumentError if the model returns several tensors.
     """
     if network.several_outputs:
-        raise ArgumentError(
+        raise AttributionArgumentError(
             f"The model has {describe_outputs(network.list_output_names())}.",
             where="the model",
-            hint="IntegratedGradients takes output=, a name or an index; else wrap the model to return one tensor.",
+            hint="Give attribute output=, a name or an index, or put it first in the target: target=(0, 3).",
         )
     return network.nodes[network.outputs[0]].shape
 
@@ -299,8 +274,8 @@ def _flat_position(target: Any, shape: tuple[int, ...]) -> int:
     return flat
 
 
-def _target_error(problem: str, shape: tuple[int, ...]) -> ArgumentError:
-    return ArgumentError(
+def _target_error(problem: str, shape: tuple[int, ...]) -> AttributionArgumentError:
+    return AttributionArgumentError(
         f"{problem}; the output for one example has shape {shape}.",
         where="argument target",
         hint="Give an int, a tuple of ints if the output has more dims, or a list or tensor with one for each example.",

@@ -5,42 +5,61 @@ from __future__ import annotations
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
-from typing import Any, Literal, Unpack, overload
+from dataclasses import dataclass, replace
+from typing import Any, Literal, TypeAlias, Unpack, overload
 
 import torch
 from torch import Tensor, nn
 
 from ..engines.dense.gradients import LayerHook, LayerOnPieces
-from ..errors import ArgumentError, UnsupportedError
+from ..errors import UnsupportedError
 from ..network import Network, as_network, unwrap_model
-from ..smooth.api import DEFAULT_TOL
+from .attribution import Attribution
+from .captum_interface import expose_wrapped
 from .inputs import (
     AttributionCall,
     AttributionKeywords,
     AttributionOptions,
     ExampleGroup,
     ModelLike,
-    Tensors,
+    PartialModel,
     flatten_targets,
-    parse_call,
     select_first_output,
     single_output_shape,
-    warn_unused,
 )
-from .integrated_gradients import Attribution, ReportTotals, integrate_output
-from .layer_hook import HookedModel
-from .to_tolerance import SmoothLayer, integrate_to_tolerance, layer_integrand, open_at_layer, split_rows
+from .integrated_gradients import integrate_output
+from .layer_hook import HookedModel, Layers, LayerTensors, arrange_by_layers, layer_error
+from .report import ReportTotals
+from .sampling_options import ignore_sampling
+from .to_tolerance import (
+    ENDING_TOL,
+    SmoothLayer,
+    ending_groups,
+    integrate_to_tolerance,
+    layer_integrand,
+    open_at_layer,
+    split_rows,
+)
 
+LayerGroup: TypeAlias = tuple[ExampleGroup, list[int], HookedModel]  # with the nodes of the layer's tensors
 _first_output_networks: weakref.WeakKeyDictionary[Network, Network] = weakref.WeakKeyDictionary()
 
 
-class LayerAttribution(Attribution):
+@dataclass(frozen=True)
+class LayerSums:
+    """Results for the tensors of one or several layers."""
+
+    tensors: list[Tensor]  # (n, *shape) each
+    counts: Sequence[int]  # the number of tensors of each layer
+    dtype: torch.dtype | None = None  # of the model, if the inputs have none to return results in
+
+
+class InternalAttribution(Attribution):
     """Base class of methods that attribute to a layer, or through one.
 
     Args:
         forward_func: The model: a module, or a callable that calls the layer.
-        layer: A submodule that the model calls.
+        layer: A submodule that the model calls. None leaves it open: set the attribute ``layer`` before a call.
         device_ids: Ignored; for compatibility with captum.
         multiply_by_inputs: Whether gradients are multiplied by the change of the inputs.
         tol: For models that are not piecewise linear: the largest relative L1 error; see `IntegratedGradients`.
@@ -48,35 +67,48 @@ class LayerAttribution(Attribution):
     Raises ArgumentError if the layer is not a submodule of the model.
     """
 
+    takes_several_layers = False
+
     def __init__(
         self,
         forward_func: ModelLike,
-        layer: nn.Module,
+        layer: Layers | None,
         device_ids: list[int] | None = None,
         multiply_by_inputs: bool = True,
         *,
         tol: float | None = None,
     ) -> None:
         super().__init__(forward_func, multiply_by_inputs, tol)
-        if not isinstance(layer, nn.Module):
-            raise layer_error(f"Layer is {type(layer).__name__}, not a module")
-        whole = None if isinstance(forward_func, Network) else unwrap_model(forward_func)
-        if whole is None or (whole is forward_func and all(m is not layer for m in whole.modules())):
-            raise layer_error(f"{type(layer).__name__} is not a submodule of the model")
         self.layer, self.device_ids = layer, device_ids
-        self._hooked_models: dict[tuple[bool, int], HookedModel] = {}
+        self._hooked_models: dict[Any, HookedModel] = {}
+        if layer is not None:
+            self._check_layers()
 
-    def _hook_model(self, model: ModelLike, at_input: bool, substitutes: int = 0) -> HookedModel:
-        """Open the model at the layer; returns one object for the model itself, so that it is captured only once."""
-        if model is not self.forward_func or not isinstance(model, nn.Module):
-            return HookedModel(model, self.layer, at_input, substitutes)
-        return self._hooked_models.setdefault(
-            (at_input, substitutes), HookedModel(model, self.layer, at_input, substitutes)
-        )
+    def _check_layers(self) -> tuple[nn.Module, ...]:
+        """The layers, all of them modules of the model."""
+        layers = self.layer if self.takes_several_layers and isinstance(self.layer, (list, tuple)) else [self.layer]
+        is_network = isinstance(self.forward_func, Network)
+        whole = None if is_network else unwrap_model(self.forward_func)
+        known = whole is not None and isinstance(self.forward_func, nn.Module)  # the layers of a function are not
+        modules = {id(m) for m in whole.modules()} if whole is not None and known else set[int]()
+        for layer in layers:
+            if not isinstance(layer, nn.Module):
+                raise layer_error(f"Layer is {type(layer).__name__}, not a module")
+            if is_network or (known and id(layer) not in modules):
+                raise layer_error(f"{type(layer).__name__} is not a submodule of the model")
+        if not layers:
+            raise layer_error("The list of layers is empty")
+        return tuple(layers)  # pyright: ignore[reportReturnType]
 
-    def _layer_groups(
-        self, call: AttributionCall, at_input: bool
-    ) -> Iterator[tuple[ExampleGroup, list[int], HookedModel]]:
+    def _hook_model(self, model: ModelLike, at_input: bool, substitutes: Sequence[int] = ()) -> HookedModel:
+        """Open the model at the layers; returns one object for the model itself, so that it is captured only once."""
+        layers = self._check_layers()
+        if not isinstance(model, nn.Module) or isinstance(model, PartialModel):
+            return HookedModel(model, layers, at_input, substitutes)
+        key = (model, layers, at_input, tuple(substitutes))
+        return self._hooked_models.setdefault(key, HookedModel(model, layers, at_input, substitutes))
+
+    def _layer_groups(self, call: AttributionCall, at_input: bool) -> Iterator[LayerGroup]:
         """Yield groups of examples, each with the nodes of the layer's tensors and the hooked model."""
         hooked: HookedModel | None = None
 
@@ -85,7 +117,7 @@ class LayerAttribution(Attribution):
             hooked = self._hook_model(model, at_input)
             return as_network(hooked, points, rewrite=False, device=device)
 
-        for group in call.groups(self.forward_func, capture):
+        for group in call.groups(call.model, capture):
             network = group.network
             if hooked is None or hooked.trace.output_count > 1:
                 single_output_shape(network)
@@ -101,12 +133,49 @@ class LayerAttribution(Attribution):
                 _first_output_networks[network] = select_first_output(network)
             yield replace(group, network=_first_output_networks[network]), list(network.outputs[1:]), hooked
 
-    def _open_groups(self, call: AttributionCall, at_input: bool) -> list[SmoothLayer] | None:
-        """The groups of examples, opened at the layer, if attributions are computed to a tolerance; else None."""
-        groups = self._groups_without_exact(call)
-        if groups is None:
-            return None
-        return [open_at_layer(g, HookedModel(g.source, self.layer, at_input), call.device) for g in groups]
+    def _find_layer_groups(self, call: AttributionCall, at_input: bool) -> tuple[list[SmoothLayer], list[LayerGroup]]:
+        """The groups of examples to compute to a tolerance, opened at the layer, and those with exact attributions.
+
+        A model that is piecewise linear up to a known ending, such as ``sigmoid(m(x)).squeeze(1)``, needs no tolerance.
+        """
+        layers = self._check_layers()
+        smooth = self._groups_without_exact(call)
+        if smooth is None:
+            try:
+                return [], list(self._layer_groups(call, at_input))
+            except UnsupportedError:
+                smooth = ending_groups(call, call.model, call.output)
+                if smooth is None:
+                    raise
+        return [open_at_layer(g, HookedModel(g.source, layers, at_input), call.device) for g in smooth], []
+
+
+class LayerAttribution(InternalAttribution):
+    """Base class of methods that attribute to the units of a layer."""
+
+    def _shape_like_layer(self, call: AttributionCall, found: LayerSums) -> LayerTensors:
+        """Return a layer's results in the precision of the inputs, or of the model for token ids."""
+        cast = [call.cast_like_input(t) if found.dtype is None else t.to(found.dtype) for t in found.tensors]
+        is_list = self.takes_several_layers and isinstance(self.layer, (list, tuple))
+        return arrange_by_layers(cast, found.counts, is_list)
+
+    @staticmethod
+    def interpolate(
+        layer_attribution: Tensor,
+        interpolate_dims: int | tuple[int, ...],
+        interpolate_mode: str = "nearest",
+    ) -> Tensor:
+        """Resize the attributions of a layer, (n, channels, *size), to the size of the input, to draw them over it.
+
+        Args:
+            layer_attribution: The attributions, with one to three dims behind the channels.
+            interpolate_dims: The new size: one number for all dims, or one for each.
+            interpolate_mode: The mode of `torch.nn.functional.interpolate`.
+
+        >>> LayerAttribution.interpolate(torch.tensor([[[1.0, 2.0]]]), 4)
+        tensor([[[1., 1., 2., 2.]]])
+        """
+        return nn.functional.interpolate(layer_attribution, interpolate_dims, mode=interpolate_mode)
 
     def _integrate_flow(
         self,
@@ -116,37 +185,37 @@ class LayerAttribution(Attribution):
         at_input: bool,
         times_change: bool,
         options: AttributionOptions,
-    ) -> tuple[list[Tensor], bool]:
+    ) -> LayerSums:
         """Integrate the flow through a layer to the tolerance; see `_sum_over_pieces`."""
-        count, is_tuple, sums = len(call.lines), False, list[Tensor]()
+        count, counts, sums = len(call.lines), list[int](), list[Tensor]()
         totals = ReportTotals.for_examples(count)
         for part in opened:
             targets = flatten_targets(target, part.output_shape, count)[part.group.rows]
-            flow = layer_integrand(part, at_input, self.layer, targets, times_change)
+            flow = layer_integrand(part, at_input, self._check_layers(), targets, times_change)
             features = sum(torch.Size(shape).numel() for shape in part.shapes)
             weights = torch.ones(len(part.group.rows), features, dtype=torch.float64)
-            found = integrate_to_tolerance(flow, weights, options, self.tol or DEFAULT_TOL)
+            found = integrate_to_tolerance(flow, weights, options, self.tol or ENDING_TOL)
             totals.add_estimate(found, part.group.rows)
-            is_tuple = part.hooked.trace.is_tuple
+            counts = part.hooked.trace.counts
             sums = sums or [torch.zeros(count, *shape, dtype=torch.float64) for shape in part.shapes]
             for total, result in zip(sums, split_rows(found.integrals, part.shapes), strict=True):
                 total[part.group.rows] = result
         self.report = totals.report
-        return sums, is_tuple
+        return LayerSums(sums, counts)
 
     def _sum_over_pieces(
         self,
         call: AttributionCall,
+        groups: list[LayerGroup],
         target: Any,
-        at_input: bool,
         rule: Callable[[LayerOnPieces], Tensor],  # -> (points, *shape), summed over each line
         options: AttributionOptions,
-    ) -> tuple[list[Tensor], bool]:
-        """Sum a rule over all pieces: (n, *shape) for each of the layer's tensors, and whether these are a tuple."""
-        count, is_tuple = len(call.lines), False
+    ) -> LayerSums:
+        """Sum a rule over all pieces, for each of the layer's tensors."""
+        count, counts = len(call.lines), list[int]()
         sums: list[Tensor] = []
         report_totals = ReportTotals.for_examples(count)
-        for group, nodes, hooked in self._layer_groups(call, at_input):
+        for group, nodes, hooked in groups:
             network = group.network
             targets = flatten_targets(target, single_output_shape(network), count)[group.rows]
             totals, other_side = (
@@ -170,16 +239,18 @@ class LayerAttribution(Attribution):
                     (totals[i] - other_side[i]).abs().reshape(len(group.rows), -1).sum(1).cpu() for i in nodes
                 )
             report_totals.add(integral, group.rows, subgradient_range)
-            is_tuple = hooked.trace.is_tuple
+            counts = hooked.trace.counts
             sums = sums or [torch.zeros(count, *totals[i].shape[1:], dtype=torch.float64) for i in nodes]
             for total, i in zip(sums, nodes, strict=True):
                 total[group.rows] = totals[i].cpu()
         self.report = report_totals.report
-        return sums, is_tuple
+        return LayerSums(sums, counts)
 
 
 class CompleteLayerAttribution(LayerAttribution, ABC):
     """Base class of layer attributions that add up to the change of the output."""
+
+    extra_nodes = 0  # how many more nodes than steps captum's method samples
 
     @overload
     def attribute(
@@ -195,7 +266,7 @@ class CompleteLayerAttribution(LayerAttribution, ABC):
         attribute_to_layer_input: bool = False,
         grad_kwargs: dict[str, Any] | None = None,
         **options: Unpack[AttributionKeywords],
-    ) -> Tensors: ...
+    ) -> LayerTensors: ...
     @overload
     def attribute(
         self,
@@ -211,7 +282,8 @@ class CompleteLayerAttribution(LayerAttribution, ABC):
         attribute_to_layer_input: bool = False,
         grad_kwargs: dict[str, Any] | None = None,
         **options: Unpack[AttributionKeywords],
-    ) -> tuple[Tensors, Tensor]: ...
+    ) -> tuple[LayerTensors, Tensor]: ...
+    @expose_wrapped
     def attribute(
         self,
         inputs: Any,
@@ -225,7 +297,7 @@ class CompleteLayerAttribution(LayerAttribution, ABC):
         attribute_to_layer_input: bool = False,
         grad_kwargs: dict[str, Any] | None = None,
         **options: Unpack[AttributionKeywords],
-    ) -> Tensors | tuple[Tensors, Tensor]:
+    ) -> LayerTensors | tuple[LayerTensors, Tensor]:
         """Compute attributions of the shape of the layer's output or input.
 
         Args:
@@ -240,32 +312,24 @@ class CompleteLayerAttribution(LayerAttribution, ABC):
                 of the output.
             attribute_to_layer_input: True attributes to the layer's inputs instead of its outputs.
             grad_kwargs: Ignored.
-            **options: device, memory and progress; see `AttributionKeywords`.
+            **options: device, memory, progress and output; see `AttributionKeywords`.
 
         Raises LineError, ArgumentError, UnsupportedError, NumberError.
         """
-        warn_unused(n_steps=n_steps, method=method)
+        ignore_sampling(n_steps, method, extra_nodes=self.extra_nodes)
         settings = AttributionOptions(**options)
-        call = parse_call(inputs, baselines, additional_forward_args, settings.device)
-        sums, is_tuple = self._attribute_to_layer(call, target, attribute_to_layer_input, settings)
-        attributions = shape_like_layer(call, sums, is_tuple)
+        call, target = self._parse(inputs, baselines, additional_forward_args, settings.device, target, settings.output)
+        found = self._attribute_to_layer(call, target, attribute_to_layer_input, settings)
+        attributions = self._shape_like_layer(call, found)
         if not return_convergence_delta:
             return attributions
-        return attributions, self.compute_convergence_delta(
-            tuple(sums), baselines, inputs, target, additional_forward_args
-        )
+        return attributions, call.cast_like_input(self._compute_delta(call, found.tensors, target))
 
     @abstractmethod
     def _attribute_to_layer(
         self, call: AttributionCall, target: Any, at_input: bool, options: AttributionOptions
-    ) -> tuple[list[Tensor], bool]:
-        """Compute the attributions, (n, *shape) for each of the layer's tensors, and whether these are a tuple."""
-
-
-def shape_like_layer(call: AttributionCall, sums: list[Tensor], is_tuple: bool) -> Tensors:
-    """Return a layer's results in the precision of the inputs: one tensor, or a tuple if the layer has one."""
-    cast = tuple(call.cast_like_input(s) for s in sums)
-    return cast if is_tuple else cast[0]
+    ) -> LayerSums:
+        """Compute the attributions."""
 
 
 def _make_accumulator(total: Tensor, rule: Callable[[LayerOnPieces], Tensor]) -> LayerHook:
@@ -275,10 +339,3 @@ def _make_accumulator(total: Tensor, rule: Callable[[LayerOnPieces], Tensor]) ->
         total.index_add_(0, layer.line, rule(layer))
 
     return accumulate
-
-
-def layer_error(problem: str) -> ArgumentError:
-    """Make the error for a layer that cannot be attributed to."""
-    return ArgumentError(
-        f"{problem}.", where="argument layer", hint="Give a submodule that the model calls, such as model.conv1."
-    )

@@ -51,7 +51,7 @@ def path_integral(
     hooks: dict[int, LayerHook] | None = None,
     other_side_hooks: dict[int, LayerHook] | None = None,
     memory: int | None = None,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Callable[[float, int], None] | None = None,
     with_subgradient_range: bool = True,
     engine: str = "auto",
 ) -> PathIntegral:
@@ -67,7 +67,7 @@ def path_integral(
         other_side_hooks: The hooks of the second backward sweep, which takes ambiguous units on their other side; by
             default ``hooks``.
         memory: Bytes of the working set; by default a share of the free memory.
-        progress: Called with the number of lines done and of pieces so far.
+        progress: Called with the number of lines done, fractions of a line included, and of pieces so far.
         with_subgradient_range: False skips the second backward sweep.
         engine: "dense", "patches" or "auto"; see `restrict`.
 

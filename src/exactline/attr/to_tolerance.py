@@ -17,14 +17,16 @@ from ..arrays import Floats
 from ..errors import ArgumentError, CaptureError, UnsupportedError
 from ..fp_context import full_precision
 from ..lines import Lines
+from ..network import Network, SmoothNetwork
 from ..options import free_memory
 from ..progress import progress_reporter
 from ..smooth.api import ToleranceWarning
-from ..smooth.certified import certified_integrated_gradients, record_gradients
+from ..smooth.certified import NetworkModule, certified_integrated_gradients, record_gradients
 from ..smooth.gradients import Integrand, LayerFlow, NeuronFlow, OutputGradient
 from ..smooth.integrals import LineIntegrals, PanelQueue
 from ..smooth.line_function import inspect_model
 from ..smooth.model import SmoothModel, prepare_model
+from .argument_errors import AttributionArgumentError
 from .inputs import (
     BATCHED,
     AttributionCall,
@@ -35,10 +37,13 @@ from .inputs import (
     flatten_targets,
     group_equal_rows,
 )
-from .layer_hook import HookedModel
+from .last_call import RestAfterLastCall
+from .layer_hook import HookedModel, Layers
+from .refusals import BATCH_HINT
 
 PrepareFunction: TypeAlias = Callable[[ModelLike, Sequence[Tensor]], SmoothModel]
 MAX_GRADIENTS = 100_000  # of each example, by default
+INDEPENDENCE_TOLERANCE = 1e-6  # of a point's outputs alone and in a batch, relative: kernels differ by rounding only
 ENDING_TOL = 1e-10  # of models that are piecewise linear up to a known ending, where no tolerance is given
 
 
@@ -66,6 +71,7 @@ def smooth_groups(call: AttributionCall, model: ModelLike, prepare: PrepareFunct
             if not fixed:
                 raise
         else:
+            _check_independence(prepared, lines)
             yield SmoothGroup(torch.arange(len(lines)), whole, prepared, lines, len(call.inputs))
             return
     for rows in group_equal_rows(call.batched_args):
@@ -73,7 +79,26 @@ def smooth_groups(call: AttributionCall, model: ModelLike, prepare: PrepareFunct
         partial = PartialModel(model, len(call.inputs), call.extra_args, values)
         starts, ends = (tuple(t[rows] for t in side) for side in (call.lines.starts, call.lines.ends))
         lines = Lines(starts, ends)
-        yield SmoothGroup(rows, partial, prepare(partial, example_points(lines)), lines, len(call.inputs))
+        prepared = prepare(partial, example_points(lines))
+        _check_independence(prepared, lines)
+        yield SmoothGroup(rows, partial, prepared, lines, len(call.inputs))
+
+
+def _check_independence(model: SmoothModel, lines: Lines) -> None:
+    """Raise UnsupportedError for a model that mixes the points of a batch: others would change an attribution."""
+    points = [torch.cat([a[:2], b[:2]]) for a, b in zip(lines.starts, lines.ends, strict=True)]
+    with full_precision(), torch.no_grad():
+        together = model.evaluate(points)
+        single = [model.evaluate([p[i : i + 1] for p in points]) for i in range(len(points[0]))]
+    for k, values in enumerate(together):
+        alone = torch.cat([row[k] for row in single])
+        scale = float(values.abs().max()) if values.numel() else 0.0
+        if not bool(((values - alone).abs() <= INDEPENDENCE_TOLERANCE * scale).all()):
+            raise UnsupportedError(
+                "The model mixes the points of a batch.",
+                where="forward",
+                hint=BATCH_HINT,
+            )
 
 
 def prepare_for(
@@ -95,6 +120,14 @@ def is_exact(model: SmoothModel) -> bool:
 def has_known_ending(model: SmoothModel) -> bool:
     """Whether all but the last few operators, such as sigmoid and squeeze, are piecewise linear."""
     return model.prefix.has_known_ending
+
+
+def ending_groups(call: AttributionCall, model: ModelLike, output: str | int | None = None) -> list[SmoothGroup] | None:
+    """The groups of examples if the model is piecewise linear up to a known ending; else None."""
+    if not len(call.lines) or isinstance(model, (Network, SmoothNetwork)):
+        return None
+    groups = list(smooth_groups(call, model, prepare_for(call, output)))
+    return groups if all(has_known_ending(g.model) or g.model.prefix.has_tail for g in groups) else None
 
 
 def integrate_to_tolerance(
@@ -142,13 +175,14 @@ def certify_inputs(
 
     A gradient counts as 0 where input and baseline are equal: its product with their difference is 0.
     """
-    if not isinstance(group.source, nn.Module):
+    source = NetworkModule(group.source) if isinstance(group.source, SmoothNetwork) else group.source
+    if not isinstance(source, nn.Module):
         raise ArgumentError(
-            "A proven bound needs a torch module, without additional arguments.",
+            "A proven bound needs a torch module or a network from a file, without additional arguments.",
             where="argument certified",
             hint="Leave certified out for an error estimate.",
         )
-    tape = record_gradients(group.source, example_points(group.lines))
+    tape = record_gradients(source, example_points(group.lines))
     found = [
         certified_integrated_gradients(
             tape,
@@ -165,9 +199,15 @@ def certify_inputs(
         torch.where(change != 0, torch.stack([f.attributions[i] for f in found]) / change, 0.0)
         for i, change in enumerate(changes)
     ]
-    statuses = [f.status for f in found]
-    status = next((s for s in ("not certified", "certified up to rounding") if s in statuses), "certified")
-    errors = [f.error if status == "certified up to rounding" else f.error + f.rounding_error for f in found]
+    if any(f.uncertified for f in found):
+        status = "not certified"
+    else:
+        status = "certified" if all(f.status == "certified" for f in found) else "certified up to rounding"
+    errors = [f.error + (f.rounding_error if status == "certified" else 0.0) for f in found]
+    if (worst := max(errors, default=0.0)) > tol:
+        warnings.warn(
+            f"The relative error is proven to be at most {worst:.1e}, not {tol:.1e}.", ToleranceWarning, stacklevel=3
+        )
     gradients = torch.tensor([f.gradients for f in found])
     rows = torch.cat([p.reshape(len(p), -1) for p in parts], 1)
     integrals = LineIntegrals(
@@ -214,39 +254,53 @@ class SmoothLayer:
     shapes: list[tuple[int, ...]]  # of the layer's tensors for one point
     output_shape: tuple[int, ...]
 
-    def rest(self, at_input: bool, layer: nn.Module, points: Sequence[Tensor]) -> SmoothModel:
+    def rest(self, at_input: bool, layer: Layers, points: Sequence[Tensor]) -> SmoothModel:
         """The model from the layer on: it takes the layer's tensors, then the inputs."""
-        after = HookedModel(self.group.source, layer, at_input, len(self.shapes))
+        after = HookedModel(self.group.source, layer, at_input, self.hooked.trace.counts)
         return prepare_model(after, points, self.model.device)
 
 
 def open_at_layer(group: SmoothGroup, hooked: HookedModel, device: torch.device) -> SmoothLayer:
-    """Evaluate a model at its layer; raises UnsupportedError if the layer is called more than once."""
+    """Evaluate a model at its layer, in the last call of it; raises UnsupportedError if there is none."""
     model = prepare_model(hooked, example_points(group.lines), device)
     inspection = inspect_model(model, group.lines)
-    if hooked.trace.calls != 1:
+    if not hooked.trace.calls:
         raise UnsupportedError(
-            "The model calls the layer more than once." if hooked.trace.calls else "The model does not call the layer.",
-            where="argument layer",
-            hint="Use one module for each call.",
+            "The model does not call the layer.", where="argument layer", hint="Give a submodule that the model calls."
         )
     return SmoothLayer(group, hooked, model, list(inspection.shapes[1:]), inspection.shapes[0])
 
 
 def layer_integrand(
-    opened: SmoothLayer, at_input: bool, layer: nn.Module, targets: Tensor, times_change: bool
+    opened: SmoothLayer, at_input: bool, layer: Layers, targets: Tensor, times_change: bool
 ) -> LayerFlow:
     """The flow through all units of a layer, for conductance and internal influence."""
     lines = opened.group.lines
-    rest = opened.rest(at_input, layer, _layer_points(opened, lines))
+    rest = _rest_after_last_call(opened, at_input, layer)
     return LayerFlow(opened.model, rest, lines, targets, inspect_model(opened.model, lines), times_change)
 
 
-def neuron_integrand(opened: SmoothLayer, at_input: bool, layer: nn.Module, targets: Tensor, unit: int) -> NeuronFlow:
+def neuron_integrand(opened: SmoothLayer, at_input: bool, layer: Layers, targets: Tensor, unit: int) -> NeuronFlow:
     """The flow through one unit of a layer, for neuron conductance."""
     lines = opened.group.lines
-    rest = opened.rest(at_input, layer, _layer_points(opened, lines))
+    rest = _rest_after_last_call(opened, at_input, layer)
     return NeuronFlow(opened.model, rest, lines, targets, inspect_model(opened.model, lines), unit)
+
+
+def _rest_after_last_call(opened: SmoothLayer, at_input: bool, layer: Layers) -> SmoothModel:
+    """The model from the last call of a layer on: it takes the layer's tensors, then the inputs."""
+    points, calls = _layer_points(opened, opened.group.lines), opened.hooked.trace.calls
+    if calls == 1:
+        return opened.rest(at_input, layer, points)
+    first, *others = opened.hooked.layers
+    if others:
+        raise UnsupportedError(
+            "The model calls one of several layers more than once.",
+            where="argument layer",
+            hint="Give one layer at a time.",
+        )
+    after = RestAfterLastCall(opened.group.source, first, at_input, calls, len(opened.shapes))
+    return prepare_model(after, points, opened.model.device)
 
 
 def _layer_points(opened: SmoothLayer, lines: Lines) -> list[Tensor]:
@@ -270,21 +324,18 @@ def evaluate_targets(model: SmoothModel, points: Sequence[Tensor], targets: Tens
     return values.reshape(len(values), -1).gather(1, targets[:, None])[:, 0]
 
 
-def convergence_delta(group: SmoothGroup, attributions: Sequence[Tensor], targets: Tensor) -> Tensor:  # (rows,)
-    """The sum of the attributions minus the change of the output."""
-    change = evaluate_targets(group.model, group.lines.ends, targets) - evaluate_targets(
-        group.model, group.lines.starts, targets
-    )
-    return torch.stack([a.reshape(len(a), -1).sum(1) for a in attributions]).sum(0) - change
+def change_along(model: SmoothModel, lines: Lines, targets: Tensor) -> Tensor:  # (lines,)
+    """The change of each example's target along its line."""
+    return evaluate_targets(model, lines.ends, targets) - evaluate_targets(model, lines.starts, targets)
 
 
 def parse_targets(group: SmoothGroup, target: Any, count: int) -> Tensor:  # (rows,)
     """The flat position of each example's target."""
     shape, *others = inspect_model(group.model, group.lines).shapes
     if others:
-        raise ArgumentError(
+        raise AttributionArgumentError(
             "The model has several outputs.",
             where="the model",
-            hint="IntegratedGradients takes output=, a name or an index; else wrap the model to return one tensor.",
+            hint="Give attribute output=, a name or an index, or put it first in the target: target=(0, 3).",
         )
     return flatten_targets(target, shape, count)[group.rows]

@@ -1,0 +1,3 @@
+"""The tutorials are scripts that tests run, not modules to collect."""
+
+collect_ignore_glob = ["*.py"]
