@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from ..engines.layer_record import LayerTable
 from ..lines import Lines
 from .plane import PlaneRestriction
 from .restriction import Restriction
@@ -78,6 +79,7 @@ LINE_FACTS = (
     Fact("engine", "engine", (str,)),
     Fact("weights", "checksum", (str,)),
 )
+LAYER_ARRAYS = ("node", "units", "crossings", "dead", "always_on")  # the fields of `LayerTable`
 STORE_ORIGINS = ("break/node", "break/unit", "break/crossings")  # the columns of `Restriction.origin_table`
 PLANE_FACTS = (*_SHARED_FACTS, Fact("unresolved", "ambiguous", (int,)), Fact("checksum", "checksum", (str,)))
 
@@ -99,6 +101,8 @@ def encode_line(line: Restriction) -> tuple[Arrays, dict[str, Any]]:
     arrays |= pack_tensors("start", line.lines.starts) | pack_tensors("end", line.lines.ends)
     arrays |= pack_tensors("value", line.stored_values)
     arrays["errors"] = line.errors
+    if line.layers is not None:
+        arrays |= {f"layers.{name}": getattr(line.layers, name) for name in LAYER_ARRAYS}
     facts = _encode_facts(line, LINE_FACTS)
     facts["weights"] = line.checksum if line.network is None else line.network.checksum()
     return arrays, facts | {"values": line.stored_values is not None}
@@ -111,7 +115,9 @@ def decode_line(arrays: Mapping[str, Tensor], facts: Mapping[str, Any]) -> Restr
     values = unpack_tensors(arrays, "value") if facts["values"] else None
     errors = arrays["errors"] if "errors" in arrays else _errors_of_version_1(arrays["alphas"], facts)
     facts = _decode_facts(facts, LINE_FACTS)
-    return Restriction(lines=lines, stored_values=values, stored_errors=errors, **fields, **facts)
+    has_layers = any(name.startswith("layers.") for name in arrays)
+    layers = LayerTable(*(arrays[f"layers.{name}"] for name in LAYER_ARRAYS)) if has_layers else None
+    return Restriction(lines=lines, stored_values=values, stored_errors=errors, layers=layers, **fields, **facts)
 
 
 def _errors_of_version_1(alphas: Tensor, facts: Mapping[str, Any]) -> Tensor:

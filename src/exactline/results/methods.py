@@ -1,4 +1,4 @@
-"""Functions behind methods of results that need later modules: decisions, plots and files, imported on first use."""
+"""Functions behind methods of results that need later modules: decisions, metrics, plots and files."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from ..decide.extrema import Extrema, LevelSet
     from ..decide.intervals import Decisions, ManyDecisions
     from ..decide.regions import Regions
+    from ..measures.line_metrics import LineMetrics
+    from ..measures.plane_metrics import PlaneMetrics
     from .plane import PlaneRestriction
     from .restriction import Restriction
     from .restrictions import Restrictions
@@ -70,6 +72,20 @@ def decide_plane(
     from ..decide.regions import find_regions
 
     return find_regions(plane, order, output, threshold, rivals)
+
+
+def measure_line(line: Restriction, output: str | int | None) -> LineMetrics:
+    """`Restriction.metrics`."""
+    from ..measures.line_metrics import measure_line as measure
+
+    return measure(line, output)
+
+
+def measure_plane(plane: PlaneRestriction) -> PlaneMetrics:
+    """`PlaneRestriction.metrics`."""
+    from ..measures.plane_metrics import measure_plane as measure
+
+    return measure(plane)
 
 
 def plot_line(line: Restriction, ax: Axes | None, output: int, labels: Sequence[str] | None) -> Axes:

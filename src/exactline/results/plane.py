@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from ..decide.regions import Regions
+    from ..measures.plane_metrics import PlaneMetrics
 
 
 @dataclass(frozen=True, eq=False)
@@ -313,6 +314,19 @@ class PlaneRestriction:
         Raises ArgumentError, also for one output without a threshold; MissingError.
         """
         return methods.decide_plane(self, order, output, threshold, rivals)
+
+    def metrics(self) -> PlaneMetrics:
+        """Exact measures of the plane: regions, their areas and perimeters, boundaries, slopes and variation.
+
+        >>> import exactline as xl
+        >>> plane = xl.restrict_plane(torch.nn.ReLU(), [[-1.0, -1.0], [1.0, -1.0], [1.0, 1.0], [-1.0, 1.0]])
+        >>> found = plane.metrics()
+        >>> found.regions, found.areas.tolist(), found.perimeters.tolist(), found.boundary_lengths
+        (4, [1.0, 1.0, 1.0, 1.0], [4.0, 4.0, 4.0, 4.0], {'relu': 4.0})
+
+        Raises MissingError without values.
+        """
+        return methods.measure_plane(self)
 
     def check(self, samples: int = 1000, seed: int = 0) -> PlaneCheck:
         """The largest difference between this result and the network's own forward pass in float64.

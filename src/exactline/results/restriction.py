@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 from torch import Tensor
 
+from ..engines.layer_record import LayerTable
 from ..errors import ArgumentError
 from ..exact.certify import certify
 from ..fp_context import full_precision
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from ..decide.extrema import Extrema, LevelSet
     from ..decide.intervals import Decisions
     from ..exact.certify import Certificate
+    from ..measures.line_metrics import LineMetrics
 
 Values = Tensor | tuple[Tensor, ...]
 
@@ -67,6 +69,7 @@ class Restriction:
     until: str | None = None  # option of the sweep
     engine: str = "dense"  # the engine that ran, and why
     checksum: str = ""  # of the network's weights, where the network is not known
+    layers: LayerTable | None = None  # what the units of every layer do, if ``record="layers"``
 
     def __len__(self) -> int:
         return max(len(self.alphas) - 1, 0)
@@ -303,6 +306,27 @@ class Restriction:
         tensor([0.5000], dtype=torch.float64)
         """
         return methods.line_level(self, weights, c, output)
+
+    def metrics(self, *, output: str | int | None = None) -> LineMetrics:
+        """Exact measures of the line: regions, variation, slopes, the length of the curve, margins, and layers.
+
+        A sweep that was stopped early is measured up to where it came: ``reached`` says how far. Layers need
+        ``record="layers"``.
+
+        Args:
+            output: Which output tensor to measure, by its name or index; by default all of them side by side.
+
+        >>> import exactline as xl
+        >>> found = xl.restrict(torch.nn.ReLU(), [-1.0, 1.0], [2.0, 5.0], record="layers").metrics()
+        >>> found.pieces, found.region_density, found.total_variation.tolist()
+        (2, 0.4, [2.0, 4.0])
+        >>> found.layers
+        (LayerMetrics(node='relu', units=2, crossings=1, dead=0, always_on=1),)
+
+        Raises LineError for a line of length 0, ArgumentError for a minimal partition, MissingError without values or
+        before the first piece, NumberError.
+        """
+        return methods.measure_line(self, output)
 
     def check(self, samples: int = 1000, seed: int = 0) -> Check:
         """The largest difference between this result and the network's own forward pass in float64.

@@ -149,6 +149,7 @@ class Restrictions(Sequence[Restriction]):
             engine=self.engine,
             seconds=self.seconds / max(len(self), 1),
             stopped="" if is_complete else self.breaks.stopped,
+            layers=None if self.breaks.layers is None or stop - start < 2 else self.breaks.layers.line(index),
         )
 
     def __iter__(self) -> Iterator[Restriction]:

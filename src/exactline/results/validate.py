@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from ..tolerances import GEOMETRY_TOLERANCE, OFF_PLANE_TOLERANCE
-from .codec import LINE_ARRAYS, LINE_FACTS, PLANE_ARRAYS, PLANE_FACTS, Fact
+from .codec import LAYER_ARRAYS, LINE_ARRAYS, LINE_FACTS, PLANE_ARRAYS, PLANE_FACTS, Fact
 from .plane import PlaneRestriction
 from .restriction import Restriction
 
@@ -37,6 +37,7 @@ def check_line_arrays(line: Restriction) -> None:
     if not all(bool(torch.isfinite(t).all()) for t in (*starts, *ends, *(values or ()))):
         raise ValueError("values or end points are not finite")
     _check_origins(line, count)
+    _check_layers(line)
     _check_facts(line, LINE_FACTS)
 
 
@@ -83,6 +84,19 @@ def _check_origins(result: Restriction | PlaneRestriction, count: int) -> None:
     nodes = result.origin_table[:, 0]
     if count and (int(nodes.min()) < -1 or int(nodes.max()) >= len(result.names)):
         raise ValueError("births has node indices out of range")
+
+
+def _check_layers(line: Restriction) -> None:
+    if line.layers is None:
+        return
+    columns = [getattr(line.layers, name) for name in LAYER_ARRAYS]
+    count = len(columns[0]) if columns[0].dim() == 1 else -1
+    if any(c.shape != (count,) or c.dtype != torch.int64 or bool((c < 0).any()) for c in columns):
+        raise ValueError("layers are not columns of counts")
+    if count and int(line.layers.node.max()) >= len(line.names):
+        raise ValueError("layers has node indices out of range")
+    if bool((line.layers.dead + line.layers.always_on > line.layers.units).any()):
+        raise ValueError("layers has more units than there are")
 
 
 def _check_facts(result: Any, facts: tuple[Fact, ...]) -> None:
