@@ -1,0 +1,60 @@
+"""Pictures of a closed loop: the sets of states after some steps, and the largest angle over time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ...plot.figure import save_figures
+from ..drawing import new_figure
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from .reach import Reached, ReachStudy
+
+SHOWN_STEPS = (1, 2, 4, 7, 11, 20)  # whose sets of states are drawn, as far as there are so many
+COLOURS = ("#D55E00", "#E69F00", "#F0E442", "#009E73", "#56B4E9", "#0072B2")
+EDGE_COLOUR = "#333333"
+STYLE = {"font.size": 9.0, "axes.spines.top": False, "axes.spines.right": False}
+
+
+def draw_study(study: ReachStudy) -> Figure:
+    """Draw the sets of states in the plane of angle and velocity, and the largest angle after every step."""
+    figure = new_figure(10.0, 3.8)
+    left, right = figure.subplots(1, 2)
+    (low, high), (slow, fast) = study.box
+    left.plot([low, high, high, low, low], [slow, slow, fast, fast, slow], color=EDGE_COLOUR, label="start")
+    shown = [r for r in study.reached if r.steps in SHOWN_STEPS]
+    for reached, colour in zip(shown, COLOURS, strict=False):
+        _draw_states(left, reached, colour)
+    left.set(xlabel="angle (rad)", ylabel="velocity (rad/s)", title=study.name)
+    left.legend(frameon=False, fontsize="small", loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    steps = [r.steps for r in study.reached]
+    largest = [r.largest_angle for r in study.reached]
+    right.plot(steps, largest, color=COLOURS[-1], marker=".")
+    right.axhline(study.limit, color=COLOURS[0], linestyle="--")
+    right.annotate("limit", (steps[-1], study.limit), (0, 3), textcoords="offset points", ha="right", color=COLOURS[0])
+    right.set(xlabel="steps", ylabel="largest angle (rad)", ylim=(0, 1.1 * max(study.limit, *largest)))
+    right.xaxis.get_major_locator().set_params(integer=True)
+    return figure
+
+
+def _draw_states(ax: Axes, reached: Reached, colour: str) -> None:
+    from matplotlib.collections import PolyCollection
+
+    images = [image.numpy() for image in reached.images]
+    plural = "s" if reached.steps > 1 else ""
+    label = f"{reached.steps} step{plural}: {len(images):,} regions"
+    patches = PolyCollection(images, facecolors=colour, edgecolors=EDGE_COLOUR, linewidths=0.2, alpha=0.8, label=label)
+    ax.add_collection(patches)
+    ax.autoscale_view()
+
+
+def draw_figures(study: ReachStudy, folder: Path) -> list[Path]:
+    """Write the picture as PNG and SVG.
+
+    Raises MissingError if matplotlib is not installed, FileError if a file cannot be written.
+    """
+    return save_figures([("pendulum", lambda: draw_study(study))], folder, STYLE, "the closed loop")
