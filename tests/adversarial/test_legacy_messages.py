@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import exactline as xl
-from exactline.rpc.legacy.transform import read_request, transform
+from exactline.rpc.legacy.transform import transform
 from exactline.rpc.limits import Limits
 from exactline.rpc.protos import syrenn_server_pb2
 from tests.rpc import legacy_wire as wire
@@ -71,7 +71,7 @@ LAYERS = {
 
 def refuse(*messages: bytes) -> xl.ExactlineError:
     with pytest.raises(xl.ExactlineError) as caught:
-        list(transform(map(read_request, messages), Limits()))
+        list(transform(messages, Limits()))
     return caught.value
 
 
@@ -134,7 +134,6 @@ QUERIES = {
     "a NaN share": (wire.plane(wire.polytope(np.eye(3, 2), np.full((3, 3), NAN)), dims=2), "combinations hold NaN"),
     "shares that do not add up": (wire.plane(wire.polytope(np.eye(3, 2), np.eye(3) * 2), dims=2), "not convex"),
     "too few shares": (wire.plane(wire.polytope(np.eye(3, 2), np.ones(4)), dims=2), "4 shares for 3 vertices"),
-    "a solid": (wire.plane(wire.polytope(np.eye(4, 3)), dims=3), "not lie in one plane"),
     "not convex": (
         wire.plane(wire.polytope([[0, 0], [4, 0], [1, 1], [0, 4]]), dims=2),
         "not in the order of a convex polygon",
@@ -151,9 +150,15 @@ def test_an_invalid_line_or_plane_is_refused(name):
     assert isinstance(error, (xl.ArgumentError, xl.LineError, xl.PlaneError))
 
 
+def test_a_solid_is_refused():
+    error = refuse(wire.layer(wire.relu()), wire.plane(wire.polytope(np.eye(4, 3)), dims=3))
+    assert isinstance(error, xl.PlaneError)
+    assert "not lie in one plane" in str(error)
+
+
 def test_a_layer_after_a_line_is_refused_and_the_line_is_answered_first():
-    answers = transform(map(read_request, [wire.layer(EYE), LINE, wire.layer(EYE)]), Limits())
-    assert next(answers).WhichOneof("response_data") == "transformed_line"
+    answers = transform([wire.layer(EYE), LINE, wire.layer(EYE)], Limits())
+    assert wire.decode_response(next(answers)).ratios.tolist() == [0.0, 1.0]
     with pytest.raises(xl.ArgumentError, match="after a line"):
         next(answers)
 
@@ -163,12 +168,12 @@ def test_a_layer_after_a_line_is_refused_and_the_line_is_answered_first():
 )
 def test_invalid_bytes_are_refused(data):
     with pytest.raises(xl.ArgumentError, match=r"cannot be decoded|nested"):
-        list(transform(map(read_request, [data]), Limits()))
+        list(transform([data], Limits()))
 
 
 def test_sixteen_nested_concatenations_are_answered():
-    (found,) = transform(map(read_request, [wire.layer(nested_concat(16)), wire.line([-1], [1])]), Limits())
-    assert [end.preimage_ratio for end in found.transformed_line.endpoints] == [0.0, 0.5, 1.0]
+    (found,) = transform([wire.layer(nested_concat(16)), wire.line([-1], [1])], Limits())
+    assert wire.decode_response(found).ratios.tolist() == [0.0, 0.5, 1.0]
 
 
 def test_random_bytes_are_refused_or_answered():
@@ -185,8 +190,8 @@ def test_random_bytes_are_refused_or_answered():
         messages = [wire.layer(EYE), bytes(data), LINE]
         try:
             read += all(
-                isinstance(answer, syrenn_server_pb2.TransformResponse)
-                for answer in transform(map(read_request, messages), Limits(breaks_per_line=1000))
+                syrenn_server_pb2.TransformResponse.FromString(answer).WhichOneof("response_data")
+                for answer in transform(messages, Limits(breaks_per_line=1000))
             )
         except xl.ExactlineError:
             continue

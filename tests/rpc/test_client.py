@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import pickle
 from dataclasses import replace
 from typing import get_type_hints
 
@@ -328,14 +329,33 @@ def test_errors_keep_their_types_and_parts(client, ask, kind, word):
     assert "Traceback" not in str(caught.value)
 
 
-def test_the_clients_take_the_options_of_the_library_but_for_device_and_output():
+def test_the_clients_take_the_options_of_the_library_but_for_device_output_and_record():
     for ours, theirs in (
         (keywords.RemotePlaneKeywords, options.PlaneKeywords),
         (keywords.RemoteSweepKeywords, options.SweepKeywords),
         (keywords.RemoteRestrictKeywords, options.RestrictKeywords),
     ):
-        known = {n: hint for n, hint in get_type_hints(theirs).items() if n not in ("device", "output")}
-        assert get_type_hints(ours) == known
+        known = {n: hint for n, hint in get_type_hints(theirs).items() if n not in ("device", "output", "record")}
+        found = get_type_hints(ours)
+        assert found.pop("errors", bool) is bool  # which the library always computes when they are needed
+        assert found == known
+
+
+def test_errors_are_asked_for_when_they_are_needed(client, network):
+    net = network("plain")
+    starts, ends = random_lines(net, 5, seed=3)
+    many = client.restrict_many("plain", starts, ends)
+    assert many.breaks.errors is None
+    calls = client.stats().calls["Restrict OK"]
+    asked = client.restrict_many("plain", starts, ends, errors=True)
+    assert_same_tensor(many.errors, asked.errors)
+    assert_same_tensor(many[3].errors, asked[3].errors)
+    assert client.stats().calls["Restrict OK"] == calls + 2
+    copy = pickle.loads(pickle.dumps(client.restrict("plain", starts[0], ends[0])))
+    with pytest.raises(MissingError, match="not asked for"):
+        copy.error_at(0.5)
+    decided = client.decide("plain", starts[0], ends[0])
+    assert decided.line.error == client.decide("plain", starts[0], ends[0], errors=True).line.error > 0
     for option in ({"device": "cpu"}, {"output": 1}):
         with pytest.raises(ArgumentError, match=f"no option '{next(iter(option))}'"):
             Client("127.0.0.1:9").restrict("loan", [0.0, 0.0], [1.0, 1.0], **option)

@@ -31,6 +31,7 @@ def test_a_signal_ends_the_server_after_the_calls_in_flight(tmp_path, number):
     write_nnet(tmp_path / "small.nnet", random_layers(1, 3, 16, 16, 4))
     write_nnet(tmp_path / "tent12.nnet", tent_layers(12))
     token = "a-token-that-nobody-must-see"
+    (tmp_path / "tokens").touch(0o600)
     (tmp_path / "tokens").write_text(token)
     given = ["--models", str(tmp_path), "--token-file", str(tmp_path / "tokens"), "--max-lines", "10", "--json"]
     with subprocess.Popen([*COMMAND, *given], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
@@ -65,18 +66,22 @@ def test_a_signal_ends_the_server_after_the_calls_in_flight(tmp_path, number):
     (last,) = [entry for entry in log if entry.get("method") == "Sweep"]
     assert (last["code"], last["lines"]) == ("OK", 1)
     assert last["breaks"] >= 2**12 + 1
-    assert {"time", "event", "method", "code", "seconds", "peer", "lines", "breaks"} == set(last)
+    fields = {"time", "level", "event", "method", "code", "seconds", "queued", "peer", "client", "request"}
+    assert set(last) == fields | {"lines", "breaks"}
     text = json.dumps([first, *log])
     assert token not in text
     assert str(tmp_path) not in text
 
 
 def test_unsafe_or_invalid_options_are_refused_in_three_lines(tmp_path):
+    (tmp_path / "short").touch(0o600)
     (tmp_path / "short").write_text("secret")
     cases = [
         (["--host", "0.0.0.0"], 2, "Other machines"),
         (["--token-file", str(tmp_path / "short")], 2, "token"),
         (["--max-lines", "0"], 2, "lines_per_call"),
+        (["--max-seconds", "inf"], 2, "call_seconds"),
+        (["--memory", "1K"], 2, "worker_bytes"),
     ]
     for options, status, word in cases:
         done = run_serve(*options)

@@ -13,7 +13,6 @@ import torch
 import exactline as xl
 from exactline.rpc.legacy.transform import transform
 from exactline.rpc.limits import Limits
-from exactline.rpc.protos import syrenn_server_pb2
 from exactline.zoo import tent_network
 from tests.oracle.compare import mismatch
 from tests.oracle.decisions import exact_decisions
@@ -28,8 +27,7 @@ def transform_bytes(
     layers: list[bytes], *queries: bytes, limits: Limits | None = None
 ) -> Iterator[DecodedLine | DecodedPlane]:
     messages = [*map(wire.layer, layers), *queries]
-    requests = (syrenn_server_pb2.TransformRequest.FromString(data) for data in messages)
-    return (wire.decode_response(made.SerializeToString()) for made in transform(requests, limits or Limits()))
+    return (wire.decode_response(data) for data in transform(messages, limits or Limits()))
 
 
 def break_ratios(layers: list[bytes], start: object, end: object) -> list[float]:

@@ -35,11 +35,11 @@ LIMITS = {
     "legacy_message_bytes": 4096,
     "legacy_call_bytes": 10_000,
     "answer_bytes": 1000,
-    "concurrent_calls": 5,
     "queue_length": 2,
     "lines_per_call": 5,
     "breaks_per_line": 160,
     "polygons_per_plane": 7,
+    "corners_per_plane": 20,
     "legacy_layers": 6,
     "call_seconds": 5.0,
     "upload_bytes": 3000,
@@ -48,6 +48,11 @@ LIMITS = {
     "worker_bytes": 512 << 20,
 }
 OTHER_LIMITS = {"cache_bytes", "calls_per_connection", "drain_seconds", "connection_seconds"}  # tested at the end
+TESTED_ELSEWHERE = {  # in test_attacks.py and test_operation.py
+    *("front_bytes", "concurrent_calls", "waiting_calls", "connections", "connection_idle_seconds"),
+    *("keepalive_seconds", "fields_per_message", "first_message_seconds", "idle_seconds", "upload_seconds"),
+    *("write_seconds", "client_calls", "client_workers", "client_bytes", "client_upload_bytes"),
+}
 Code = grpc.StatusCode
 
 
@@ -93,7 +98,7 @@ def client(tight: ServerProcess) -> Iterator[Client]:
 
 
 def test_every_limit_has_a_test():
-    assert {field.name for field in fields(Limits)} == {*LIMITS, *OTHER_LIMITS}
+    assert {field.name for field in fields(Limits)} == {*LIMITS, *OTHER_LIMITS, *TESTED_ELSEWHERE}
 
 
 def check_limit(name: str, ask: Callable[[int], object], limit: int) -> None:
@@ -122,11 +127,14 @@ def test_lines_per_call(client: Client, call_name: str):
     )
 
 
-@pytest.mark.parametrize("call_name", ["restrict", "decide", "sweep"])
-@pytest.mark.every(3)
+@pytest.mark.parametrize("call_name", ["restrict", "decide", "sweep", "attribute"])
+@pytest.mark.every(2)
 def test_breaks_per_line(client: Client, call_name: str):
     def ask(breaks: int) -> None:
         end = [breaks - 1.5]
+        if call_name == "attribute":
+            client.attribute("kinks", [end])
+            return
         if call_name == "sweep":
             assert sum(len(part) for part in client.sweep("kinks", [0.0], end)) == breaks - 1
         elif call_name == "decide":
@@ -144,6 +152,14 @@ def test_polygons_per_plane(client: Client):
         assert len(client.plane("strips", [[0, 0], [right, 0], [right, 1], [0, 1]])) == polygons
 
     check_limit("polygons_per_plane", ask, LIMITS["polygons_per_plane"])
+
+
+def test_corners_per_plane(client: Client):
+    def ask(corners: int) -> None:
+        angles = np.linspace(0, 2 * np.pi, corners, endpoint=False)
+        client.plane("strips", np.stack([0.4 * np.cos(angles), 0.4 * np.sin(angles)], 1))
+
+    check_limit("corners_per_plane", ask, LIMITS["corners_per_plane"])
 
 
 def test_message_bytes(tight: ServerProcess):
@@ -336,46 +352,6 @@ def client_without_retries(tight: ServerProcess, timeout: float | None = 20.0) -
     return Client(tight.address, timeout=timeout, retries=0)
 
 
-def test_concurrent_calls(tight: ServerProcess):
-    limit = LIMITS["concurrent_calls"]
-    with client_without_retries(tight) as client:
-        for count in (limit - 2, limit - 1):
-            assert any(_are_all_accepted(tight, client, count) for _ in range(4))
-        with open_idle_calls(tight, limit):
-            wait_until(lambda: _is_refused(client, "concurrent_calls"), 10)
-        wait_until(lambda: not _is_refused(client, "concurrent_calls"), 10)
-
-
-def _are_all_accepted(tight: ServerProcess, client: Client, count: int) -> bool:
-    """Whether all calls are in flight at once. A call may be refused because the one before it has not ended yet."""
-    wait_until(lambda: client.stats().in_flight == 1, 10)
-    with open_idle_calls(tight, count), contextlib.suppress(AssertionError):
-        wait_until(lambda: client.stats().in_flight == count + 1, 5)
-        return True
-    return False
-
-
-def _is_refused(client: Client, name: str) -> bool:
-    try:
-        client.stats()
-    except LimitError as error:
-        return f"The limit {name} is" in str(error)
-    return False
-
-
-def test_many_more_concurrent_calls_are_refused(tight: ServerProcess):
-    with client_without_retries(tight) as client, open_idle_calls(tight, 30):
-        wait_until(lambda: _is_exhausted(client), 10)
-
-
-def _is_exhausted(client: Client) -> bool:
-    try:
-        client.stats()
-    except LimitError:
-        return True
-    return False
-
-
 def test_queue_length(tight: ServerProcess):
     """Two calls run and two wait; one more is refused at once, and the waiting ones are answered."""
     answers: list[int] = []
@@ -517,7 +493,6 @@ def _check_calls_per_connection(server: ServerProcess) -> None:
             grpc.insecure_channel(server.address, [("grpc.use_local_subchannel_pool", 1)]) as channel,
             open_idle_calls(server, count, channel),
         ):
-            wait_until(lambda: client.stats().in_flight == count + 1, 10)  # noqa: B023
             ask = channel.unary_unary("/exactline.v1.Exactline/Stats")
             if count < 3:
                 ask(b"", timeout=10)
@@ -525,7 +500,7 @@ def _check_calls_per_connection(server: ServerProcess) -> None:
             with pytest.raises(grpc.RpcError) as caught:
                 ask(b"", timeout=0.5)
             assert caught.value.code() == Code.DEADLINE_EXCEEDED
-            assert client.stats().in_flight == 4
+            assert client.stats().workers == 1
 
 
 @pytest.mark.slow

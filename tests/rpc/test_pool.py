@@ -1,32 +1,77 @@
-"""The worker pool: a queue in order, cancelled and expired calls, lost workers, and no process left over."""
+"""The worker pool: clients take turns, cancelled calls, lost workers, and no process left over."""
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
-import threading
 import time
+from collections.abc import Awaitable, Callable
 
 import psutil
 import pytest
 
 from exactline.errors import LimitError
 from exactline.rpc.limits import Limits
-from exactline.rpc.server.call import CallCancelled, CallExpired, JobFailed, WorkerLost
-from exactline.rpc.server.ipc import ModelKey, WorkerJob
+from exactline.rpc.server.call import JobFailed, WorkerCall, WorkerLost
+from exactline.rpc.server.clients import ClientUsage
+from exactline.rpc.server.ipc import LENGTH_BYTES, ModelKey, WorkerJob
 from exactline.rpc.server.pool import WorkerPool
 from tests.rpc.server_process import wait_until
 
 FORK_SERVER_MODULE = "exactline.rpc.server.forkserver"
 
 
+class PoolRunner:
+    """A pool, and an event loop in which the tests use it."""
+
+    def __init__(self, **limits: int) -> None:
+        self.loop = asyncio.new_event_loop()
+        self.pool = WorkerPool(2, Limits(queue_length=2, **limits), client_workers=1)
+        self.client = ClientUsage("one")
+        self.run(self.pool.start())
+
+    def run(self, work: Awaitable[object], seconds: float = 60.0) -> object:
+        return self.loop.run_until_complete(asyncio.wait_for(work, seconds))
+
+    def close(self) -> None:
+        self.run(self.pool.close())
+        self.run(self.loop.shutdown_default_executor())
+        self.loop.close()
+
+    async def sleep(self, seconds: float, client: ClientUsage | None = None) -> list[bytes]:
+        """Run a job that sleeps; returns its messages."""
+        messages: list[bytes] = []
+
+        async def keep(message: bytes) -> None:
+            messages.append(message)
+
+        job = WorkerJob("sleep", str(seconds).encode())
+        await WorkerCall(self.pool, client or self.client, job).run(keep)
+        return messages
+
+    async def until(self, condition: Callable[[], object], seconds: float = 20.0) -> None:
+        began = time.monotonic()
+        while not condition():
+            assert time.monotonic() - began < seconds
+            await asyncio.sleep(0.01)
+
+
 @pytest.fixture(scope="module")
-def pool():
+def shared():
     others = fork_servers()  # a server that other tests share has one too
-    found = WorkerPool(2, Limits(queue_length=2)).start()
-    yield found
-    found.close()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("EXACTLINE_TRACEBACK", "1")  # workers may write no file; tracebacks are sent with the error
+        found = PoolRunner()
+        yield found
+        found.close()
     wait_until(lambda: fork_servers() <= others, 10)
+
+
+@pytest.fixture
+def runner(shared):
+    shared.run(shared.until(lambda: shared.pool.stats().workers == 2 and shared.pool.stats().busy == 0))
+    return shared
 
 
 def fork_servers() -> set[int]:
@@ -41,32 +86,8 @@ def fork_servers() -> set[int]:
     return found
 
 
-@pytest.fixture(autouse=True)
-def _wait_for_workers(pool):
-    wait_until(lambda: pool.stats().workers == 2 and pool.stats().busy == 0, 10)
-
-
-def sleep_call(pool, seconds, limit=30.0):
-    return pool.new_call(WorkerJob("sleep", str(seconds).encode()), limit)
-
-
-def run_in_background(call):
-    """Run a call in a thread; returns the thread and a list of the messages, the last one the error if it fails."""
-    messages: list[object] = []
-
-    def run() -> None:
-        try:
-            messages.extend(call)
-        except Exception as problem:  # noqa: BLE001 the test checks it
-            messages.append(problem)
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    return thread, messages
-
-
-def test_a_job_is_run(pool):
-    assert list(sleep_call(pool, 0)) == [b"slept"]
+def test_a_job_is_run(runner):
+    assert runner.run(runner.sleep(0)) == [b"slept"]
 
 
 def test_decoding_a_job_inverts_encoding():
@@ -76,121 +97,151 @@ def test_decoding_a_job_inverts_encoding():
         WorkerJob("restrict", bytes(range(256)), model),
         WorkerJob("x", b"J", ModelKey("c")),
     ):
-        assert WorkerJob.decode(job.encode()) == job
+        assert WorkerJob.decode(b"".join(job.encode())) == job
+        assert int.from_bytes(job.encode()[0][:LENGTH_BYTES], "little") == len(job.encode()[0]) - LENGTH_BYTES
 
 
-def test_a_cancelled_call_ends_its_worker_which_is_replaced(pool):
+def test_a_cancelled_call_ends_its_worker_which_is_replaced(runner):
+    pool = runner.pool
     before, killed = set(pool.stats().pids), pool.counters.killed
-    call = sleep_call(pool, 60)
-    thread, messages = run_in_background(call)
-    wait_until(lambda: pool.stats().busy == 1)
-    call.cancel()
-    thread.join(5)
-    assert isinstance(messages[0], CallCancelled)
-    wait_until(lambda: pool.stats().workers == 2 and set(pool.stats().pids) != before, 5)
+
+    async def cancel() -> None:
+        task = asyncio.create_task(runner.sleep(60))
+        await runner.until(lambda: pool.stats().busy == 1)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        await runner.until(lambda: pool.stats().workers == 2 and set(pool.stats().pids) != before)
+
+    runner.run(cancel())
     assert pool.counters.killed == killed + 1
     (gone,) = before - set(pool.stats().pids)
     wait_until(lambda: not psutil.pid_exists(gone), 5)
 
 
-def test_a_call_ends_at_its_deadline(pool):
-    began = time.monotonic()
-    with pytest.raises(CallExpired):
-        list(sleep_call(pool, 60, limit=0.2))
-    assert time.monotonic() - began < 2
+def test_a_call_can_be_cancelled_while_it_waits(runner):
+    pool = runner.pool
+
+    async def cancel() -> None:
+        hogs = [asyncio.create_task(runner.sleep(60)) for _ in range(2)]
+        await runner.until(lambda: pool.stats().busy == 2)
+        waiting = asyncio.create_task(runner.sleep(0))
+        await runner.until(lambda: pool.stats().queued == 1)
+        waiting.cancel()
+        await runner.until(lambda: pool.stats().queued == 0)
+        for hog in hogs:
+            hog.cancel()
+        await asyncio.gather(waiting, *hogs, return_exceptions=True)
+
+    runner.run(cancel())
 
 
-def test_a_call_can_be_cancelled_before_it_begins_and_while_it_waits(pool):
-    call = sleep_call(pool, 0)
-    call.cancel()
-    with pytest.raises(CallCancelled):
-        list(call)
-    hogs = [sleep_call(pool, 60) for _ in range(2)]
-    threads = [run_in_background(hog)[0] for hog in hogs]
-    wait_until(lambda: pool.stats().busy == 2)
-    waiting = sleep_call(pool, 0)
-    thread, messages = run_in_background(waiting)
-    wait_until(lambda: pool.stats().queued == 1)
-    waiting.cancel()
-    thread.join(5)
-    assert isinstance(messages[0], CallCancelled)
-    assert pool.stats().queued == 0
-    for hog in hogs:
+def test_the_queue_is_bounded_and_in_order(runner):
+    pool, ended = runner.pool, []
+
+    async def ask(number: int) -> None:
+        await runner.sleep(0)
+        ended.append(number)
+
+    async def fill() -> None:
+        hogs = [asyncio.create_task(runner.sleep(60)) for _ in range(2)]
+        await runner.until(lambda: pool.stats().busy == 2)
+        waiting = [asyncio.create_task(ask(number)) for number in range(2)]
+        await runner.until(lambda: pool.stats().queued == 2)
+        with pytest.raises(LimitError, match="queue_length is 2"):
+            await runner.sleep(0)
+        hogs[0].cancel()
+        await asyncio.gather(*waiting)
+        hogs[1].cancel()
+        await asyncio.gather(*hogs, return_exceptions=True)
+
+    runner.run(fill())
+    assert ended == [0, 1]
+
+
+def test_clients_take_turns_and_one_with_a_quota_does_not_get_all_workers(runner):
+    pool, ended = runner.pool, []
+    greedy, other = ClientUsage("greedy", has_quota=True), ClientUsage("other", has_quota=True)
+
+    async def ask(client: ClientUsage) -> None:
+        await runner.sleep(0.05, client)
+        ended.append(client.name)
+
+    async def fill() -> None:
+        hog = asyncio.create_task(runner.sleep(60, greedy))
+        await runner.until(lambda: pool.stats().busy == 1)
+        queued = [asyncio.create_task(ask(greedy))]
+        await asyncio.sleep(0.3)
+        assert (pool.stats().busy, pool.stats().queued, greedy.workers) == (1, 1, 1)  # the second worker stays free
+        await ask(other)
         hog.cancel()
-    for hog in threads:
-        hog.join(5)
+        await asyncio.gather(hog, *queued, return_exceptions=True)
+
+    runner.run(fill())
+    assert ended == ["other", "greedy"]
+    assert greedy.workers == other.workers == 0
 
 
-def test_the_queue_is_bounded_and_in_order(pool):
-    hogs = [sleep_call(pool, 60) for _ in range(2)]
-    threads = [run_in_background(hog)[0] for hog in hogs]
-    wait_until(lambda: pool.stats().busy == 2)
-    waiting = []
-    for _ in range(2):
-        waiting.append(run_in_background(sleep_call(pool, 0)))
-        wait_until(lambda: pool.stats().queued == len(waiting))
-    with pytest.raises(LimitError, match="queue_length is 2"):
-        list(sleep_call(pool, 0))
-    for hog in hogs:
-        hog.cancel()
-    for thread, messages in waiting:
-        thread.join(10)
-        assert messages == [b"slept"]
-    for thread in threads:
-        thread.join(5)
-
-
-def test_a_job_whose_worker_dies_before_its_first_message_is_run_by_another(pool):
+def test_a_job_whose_worker_dies_before_its_first_message_is_run_by_another(runner):
+    pool = runner.pool
     retried = pool.counters.retried
-    thread, messages = run_in_background(sleep_call(pool, 0.5))
-    wait_until(lambda: pool.stats().busy == 1)
-    time.sleep(0.1)
-    busy = pool.stats().pids
-    for pid in busy:
-        if psutil.Process(pid).num_ctx_switches().voluntary:
+
+    async def kill() -> list[bytes]:
+        task = asyncio.create_task(runner.sleep(0.5))
+        await runner.until(lambda: pool.stats().busy == 1)
+        await asyncio.sleep(0.1)
+        for pid in pool.stats().pids:
             os.kill(pid, signal.SIGKILL)
-    thread.join(20)
-    assert messages == [b"slept"]
+        return await task
+
+    assert runner.run(kill()) == [b"slept"]
     assert pool.counters.retried > retried
 
 
-def test_a_job_whose_workers_keep_dying_fails(pool):
-    done = threading.Event()
-    call = sleep_call(pool, 30)
-    thread, messages = run_in_background(call)
+def test_a_job_whose_workers_keep_dying_fails(runner):
+    pool = runner.pool
 
-    def kill() -> None:
-        while not done.is_set():
+    async def kill() -> None:
+        task = asyncio.create_task(runner.sleep(30))
+        while not task.done():
             for pid in pool.stats().pids:
                 try:
                     os.kill(pid, signal.SIGKILL)
                 except ProcessLookupError:
                     continue
-            time.sleep(0.3)
+            await asyncio.sleep(0.3)
+        with pytest.raises(WorkerLost):
+            await task
 
-    killer = threading.Thread(target=kill)
-    killer.start()
-    thread.join(30)
-    done.set()
-    killer.join()
-    assert isinstance(messages[0], WorkerLost)
+    runner.run(kill())
 
 
-def test_errors_of_a_worker_end_only_the_job(pool):
+def test_errors_of_a_worker_end_only_the_job(runner):
+    async def ignore(_: bytes) -> None:
+        pass
+
+    async def fetch(_: ModelKey) -> bytes:
+        return b"not a model"
+
     with pytest.raises(JobFailed) as caught:
-        list(pool.new_call(WorkerJob("sleep", b"not a number"), 10))
-    assert caught.value.error == {"code": "internal", "problem": "ValueError"}
+        runner.run(WorkerCall(runner.pool, runner.client, WorkerJob("sleep", b"not a number")).run(ignore))
+    assert (caught.value.error["code"], caught.value.error["problem"]) == ("internal", "ValueError")
+    assert caught.value.error["traceback"].startswith("Traceback")
+    pids = runner.pool.stats().pids
+    job = WorkerJob("restrict", b"\xff", ModelKey("00"))
     with pytest.raises(JobFailed) as caught:
-        list(pool.new_call(WorkerJob("restrict", b"\xff", ModelKey("00")), 10, fetch=lambda model: b"not a model"))
-    assert caught.value.error["code"] in ("internal", "file")
-    assert list(sleep_call(pool, 0)) == [b"slept"]
+        runner.run(WorkerCall(runner.pool, runner.client, job, fetch).run(ignore))
+    assert caught.value.error["code"] == "argument"
+    assert runner.run(runner.sleep(0)) == [b"slept"]
+    assert set(runner.pool.stats().pids) == set(pids)
 
 
 @pytest.mark.slow
-def test_a_fork_server_that_dies_is_restarted(pool):
+def test_a_fork_server_that_dies_is_restarted(runner):
+    pool = runner.pool
     fork_server = next(p for p in psutil.Process().children() if FORK_SERVER_MODULE in p.cmdline())
     fork_server.kill()
     os.kill(pool.stats().pids[0], signal.SIGKILL)
-    assert list(sleep_call(pool, 0)) == [b"slept"]  # on the other worker
-    wait_until(lambda: pool.stats().workers == 2, 60)
-    assert list(sleep_call(pool, 0)) == [b"slept"]
+    assert runner.run(runner.sleep(0)) == [b"slept"]  # on the other worker
+    runner.run(runner.until(lambda: pool.stats().workers == 2, 60))
+    assert runner.run(runner.sleep(0)) == [b"slept"]

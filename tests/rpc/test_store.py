@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import os
+import time
 
 import pytest
 
@@ -111,6 +112,7 @@ def test_the_least_recently_used_uploads_are_dropped_first():
 
 def test_tokens_are_read_line_by_line(tmp_path):
     path = tmp_path / "tokens"
+    path.touch(0o600)
     path.write_text("# the first\n0123456789abcdef\n\n  fedcba9876543210  \n")
     assert read_tokens(path) == (b"0123456789abcdef", b"fedcba9876543210")
     for text in ("", "# nothing\n", "short\n", "0123456789abcdéf\n"):
@@ -119,6 +121,56 @@ def test_tokens_are_read_line_by_line(tmp_path):
             read_tokens(path)
     with pytest.raises(FileError):
         read_tokens(tmp_path / "nowhere")
+    path.write_text("0123456789abcdef")
+    for mode in (0o604, 0o602, 0o620, 0o644):
+        path.chmod(mode)
+        with pytest.raises(ArgumentError, match=f"mode is {mode:o}"):
+            read_tokens(path)
+    path.chmod(0o640)
+    assert read_tokens(path) == (b"0123456789abcdef",)
+
+
+def test_links_that_lead_out_of_the_folder_are_not_followed(folder, tmp_path_factory):
+    outside = tmp_path_factory.mktemp("outside")
+    (outside / "secret.onnx").write_bytes(b"secret")
+    (folder / "link.onnx").symlink_to(outside / "secret.onnx")
+    (folder / "inside.onnx").symlink_to(folder / "a.onnx")
+    (folder / "out").symlink_to(outside)
+    store = ModelStore(folder, Limits())
+    assert store.resolve("inside").sha256 == digest(b"one")
+    for name in ("link", "link.onnx", "out/secret", f"sha256:{digest(b'secret')}"):
+        with pytest.raises(UnknownModelError):
+            store.resolve(name)
+    assert digest(b"secret") not in {model.sha256 for model in store.list_models()}
+
+
+def test_an_unknown_name_is_cheap_among_many_files(tmp_path):
+    """The work grows with the number of files, not with its square: 4 times the files take less than 10 times."""
+    seconds = []
+    for count in (500, 2000):
+        folder = tmp_path / str(count)
+        folder.mkdir()
+        for number in range(count):
+            (folder / f"{number}.onnx").touch()
+        store = ModelStore(folder, Limits())
+        times = []
+        for _ in range(3):
+            began = time.process_time()
+            with pytest.raises(UnknownModelError):
+                store.resolve("unknown")
+            times.append(time.process_time() - began)
+        seconds.append(min(times))
+    assert seconds[1] < 10 * seconds[0]
+
+
+def test_uploads_of_one_client_do_not_drop_those_of_another():
+    store = ModelStore(None, Limits(stored_upload_bytes=20, client_upload_bytes=10))
+    for owner, letters in (("one", "a"), ("two", "bcdef")):
+        for letter in letters:
+            store.add_upload(letter.encode() * 4, ".onnx", digest(letter.encode() * 4), owner)
+    assert store.uploads == (3, 12)
+    for letter in "aef":
+        assert store.read(store.resolve(f"sha256:{digest(letter.encode() * 4)}")) == letter.encode() * 4
 
 
 def test_unsafe_settings_are_refused(tmp_path):
@@ -141,6 +193,14 @@ def test_unsafe_settings_are_refused(tmp_path):
     assert "0123456789abcdef" not in repr(Settings(tokens=tokens))
 
 
-def test_limits_must_be_above_0():
-    with pytest.raises(ArgumentError, match="lines_per_call"):
-        Limits(lines_per_call=0)
+def test_limits_must_be_finite_and_above_0():
+    for wrong in (
+        {"lines_per_call": 0},
+        {"call_seconds": float("inf")},
+        {"call_seconds": float("nan")},
+        {"worker_bytes": 1024},
+        {"client_workers": -1},
+    ):
+        with pytest.raises(ArgumentError, match=next(iter(wrong))):
+            Limits(**wrong)
+    Limits(client_workers=0)

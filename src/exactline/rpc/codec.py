@@ -19,6 +19,7 @@ NUMPY_DTYPES = {pb.FLOAT64: "<f8", pb.FLOAT32: "<f4", pb.INT64: "<i8", pb.BOOL: 
 WIRE_DTYPES = {torch.float64: pb.FLOAT64, torch.float32: pb.FLOAT32, torch.int64: pb.INT64, torch.bool: pb.BOOL}
 TORCH_DTYPES = {wire_dtype: dtype for dtype, wire_dtype in WIRE_DTYPES.items()}
 MAX_DIMS = 16
+MAX_NUMBERS = 1 << 40  # of the dims of an array that are not 0, multiplied: numpy's own limit is not far beyond
 INTERVAL_ARRAYS = (  # the names in messages of the fields of an IntervalTable, in their order
     *("table.offsets", "table.starts", "table.stops", "table.labels", "table.tied"),
     *("table.margins", "table.margins_at", "table.start_errors", "table.stop_errors"),
@@ -64,7 +65,7 @@ def decode_rows(pieces: Sequence[bytes], dtype: pb.DType, shape: Sequence[int], 
     row_bytes = prod(dims[1:]) * numpy_dtype.itemsize
     if dims and dims[0] == -1:
         dims[0] = len(data) // row_bytes if row_bytes else 0
-    if prod(dims) * numpy_dtype.itemsize != len(data):
+    if prod(dims) * numpy_dtype.itemsize != len(data) or prod(dim for dim in dims if dim) > MAX_NUMBERS:
         raise ArgumentError(
             f"An array of shape {tuple(dims)} comes with {len(data):,} bytes.",
             where=where,

@@ -25,10 +25,12 @@ STATUS_BY_ERROR_CODE = {
     "access": Code.PERMISSION_DENIED,
     "limit": Code.RESOURCE_EXHAUSTED,
     "unknown-model": Code.NOT_FOUND,
+    "unknown-service": Code.NOT_FOUND,
     "late": Code.DEADLINE_EXCEEDED,
     "internal": Code.INTERNAL,
 }
 ERROR_METADATA_KEY = "exactline-error-bin"  # trailing metadata that carries the fields of an error
+REQUEST_ID_KEY = "x-request-id"  # metadata of a call, given by the client or by the server, and in its log
 MAX_FIELD_CHARS = 1500  # of one field of an error: the size of headers is limited
 MAX_LISTED_NODES = 20  # unsupported operators that an error lists
 MAX_NODE_CHARS = 100  # of one of them
@@ -39,6 +41,12 @@ class UnknownModelError(MissingError):
     """The server has no model of this name."""
 
     code = "unknown-model"
+
+
+class UnknownServiceError(MissingError):
+    """The server has no service of this name."""
+
+    code = "unknown-service"
 
 
 def encode_error(fields: dict[str, Any]) -> tuple[grpc.StatusCode, str, bytes]:

@@ -17,7 +17,9 @@ from ...progress import progress_reporter
 from ...results.plane import PlaneRestriction
 from ...results.restriction import Restriction
 from ...results.restrictions import Restrictions
+from ...smooth.approximation import Approximation
 from . import keywords, requests
+from .approximate import approximate
 from .connection import Connection
 from .decode import AnswerReader
 from .models import ModelDescription, ModelEntry, ServerStats, read_upload
@@ -28,6 +30,8 @@ Result = TypeVar("Result")
 
 class AsyncClient:
     """`Client` with methods to await; create it in a running event loop.
+
+    Results come with their estimated errors, unless a call has errors=False: they could not be awaited later.
 
     Args:
         target: the address of the server, "host:port".
@@ -47,13 +51,13 @@ class AsyncClient:
         self, model: Any, start: PointLike, end: PointLike, **options: Unpack[keywords.RemoteRestrictKeywords]
     ) -> Restriction:
         """See `Client.restrict`."""
-        return await self._run(requests.restrict(model, start, end, **options))
+        return await self._run(requests.restrict(model, start, end, **_with_errors(options)))
 
     async def restrict_many(
         self, model: Any, starts: PointLike, ends: PointLike, **options: Unpack[keywords.RemoteRestrictKeywords]
     ) -> Restrictions:
         """See `Client.restrict_many`."""
-        return await self._run(requests.restrict_many(model, starts, ends, **options))
+        return await self._run(requests.restrict_many(model, starts, ends, **_with_errors(options)))
 
     async def sweep(
         self, model: Any, start: PointLike, end: PointLike, **options: Unpack[keywords.RemoteSweepKeywords]
@@ -84,7 +88,7 @@ class AsyncClient:
         **options: Unpack[keywords.RemoteDecideKeywords],
     ) -> Decisions:
         """See `Client.decide`."""
-        return await self._run(requests.decide(model, start, end, order, top, **options))
+        return await self._run(requests.decide(model, start, end, order, top, **_with_errors(options)))
 
     async def decide_many(
         self,
@@ -96,7 +100,13 @@ class AsyncClient:
         **options: Unpack[keywords.RemoteDecideKeywords],
     ) -> ManyDecisions:
         """See `Client.decide_many`."""
-        return await self._run(requests.decide_many(model, starts, ends, order, top, **options))
+        return await self._run(requests.decide_many(model, starts, ends, order, top, **_with_errors(options)))
+
+    async def approximate(
+        self, model: Any, start: PointLike, end: PointLike, **options: Unpack[keywords.RemoteApproximateKeywords]
+    ) -> Approximation:
+        """See `Client.approximate`."""
+        return await self._run(approximate(model, start, end, **options))
 
     async def attribute(
         self,
@@ -194,3 +204,7 @@ class AsyncClient:
                 return await attempt()
             except grpc.RpcError as error:
                 await asyncio.sleep(self.connection.next_pause(error, pauses))
+
+
+def _with_errors(options: Any) -> Any:
+    return {"errors": True} | options

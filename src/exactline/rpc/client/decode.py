@@ -37,18 +37,25 @@ class AnswerReader:
             raise _answer_error() from problem
         kind = answer.WhichOneof("part")
         self.part_end = None
+        if answer.HasField("first_head"):
+            self._add_head(answer.first_head)
+        if answer.HasField("last_tail"):
+            self.tail = answer.last_tail
         if kind == "rows":
             self._add_rows(answer.rows)
         elif kind == "progress":
             if self.report is not None:
                 self.report(answer.progress.share, answer.progress.count)
         elif kind == "head":
-            self.head = answer.head
-            self.pieces = [[] for _ in answer.head.fields]
+            self._add_head(answer.head)
         elif kind == "part_end":
             self.part_end = answer.part_end
         elif kind == "tail":
             self.tail = answer.tail
+
+    def _add_head(self, head: pb.Head) -> None:
+        self.head = head
+        self.pieces = [[] for _ in head.fields]
 
     def _add_rows(self, rows: pb.Rows) -> None:
         for line, count in enumerate(rows.counts, rows.first_line):

@@ -49,12 +49,25 @@ class RemoteRestrictKeywords(RemoteSweepKeywords, total=False):
 
     progress: bool | ProgressCallback
     max_breaks: int | None
+    errors: bool  # True asks for the estimated errors at once; otherwise a second call asks when they are needed
 
 
 class RemoteDecideKeywords(RemoteRestrictKeywords, total=False):
     """Keyword arguments of `Client.decide` and `Client.decide_many`."""
 
     output: int | None  # which output of the network decides, if it has several
+
+
+class RemoteApproximateKeywords(TypedDict, total=False):
+    """Keyword arguments of `Client.approximate`: those of `approximate` without device."""
+
+    tol: float
+    certified: bool
+    max_evaluations: int | None
+    seconds: float | None
+    progress: bool | ProgressCallback
+    memory: int | None
+    output: str | int | None
 
 
 class RemoteAttributeKeywords(TypedDict, total=False):

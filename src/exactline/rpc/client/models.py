@@ -35,7 +35,7 @@ class LayerDescription:
 
     name: str
     operator: str
-    kind: str  # input, affine, breaking, tail
+    kind: str  # input, affine, breaking, smooth, tail
     shape: Shape
     units: int
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from ...attr.inputs import parse_call
-from ...attr.integrated_gradients import AttributionReport
+from ...attr.report import AttributionReport
 from ...decide.intervals import Decisions, ManyDecisions
 from ...engines.polygons.polygon_input import check_polygon
 from ...errors import ArgumentError, LineError, PlaneError
@@ -37,7 +37,15 @@ from .models import (
     decode_stats,
     encode_reference,
 )
-from .results import decode_decisions, decode_lines, decode_many_decisions, decode_part, decode_plane_answer
+from .remote_errors import ErrorsLater
+from .results import (
+    decode_decisions,
+    decode_errors,
+    decode_lines,
+    decode_many_decisions,
+    decode_part,
+    decode_plane_answer,
+)
 
 Result = TypeVar("Result")
 HEALTH_PATH = "/grpc.health.v1.Health/Check"
@@ -67,6 +75,7 @@ class StreamRequest(Generic[Result]):
     data: bytes
     decode: Callable[[AnswerReader], Result]
     progress: bool | ProgressCallback = False
+    errors: ErrorsLater | None = None  # the request for estimated errors, which the answer may make later
 
     def bind(self, channel: Any) -> Callable[..., Any]:
         """Return the call of the request on a channel of grpc or grpc.aio."""
@@ -77,7 +86,7 @@ def _method_path(method: str) -> str:
     return f"/{SERVICE_NAME}/{method}"
 
 
-def _encode_options(model: Any, options: RestrictOptions) -> pb.Options:
+def _encode_options(model: Any, options: RestrictOptions, *, errors: bool = True) -> pb.Options:
     if not (options.until is None or isinstance(options.until, str)):
         raise ArgumentError(
             f"until must be a string, not {options.until!r}.",
@@ -95,7 +104,20 @@ def _encode_options(model: Any, options: RestrictOptions) -> pb.Options:
         seconds=options.seconds,
         progress=options.progress is not False,
         engine=options.engine,
+        no_errors=not errors,
+        joined=True,
     )
+
+
+def _split_errors(options: Any) -> tuple[dict[str, Any], bool]:
+    """Return the options of the library, and whether the estimated errors are wanted at once."""
+    rest: dict[str, Any] = dict(options)
+    errors = rest.pop("errors", False)
+    if not isinstance(errors, bool):
+        raise ArgumentError(
+            f"errors must be True or False, not {errors!r}.", where="argument errors", hint="Give errors=True."
+        )
+    return rest, errors
 
 
 def restrict(
@@ -103,8 +125,12 @@ def restrict(
 ) -> StreamRequest[Restriction]:
     """Request the breaks of one line."""
     lines = as_lines(start, end, ("start", "end"), many=False)
-    checked = RestrictOptions.check(model, options, RemoteRestrictKeywords)
-    return _lines_request("Restrict", model, lines, checked, lambda reader: decode_lines(reader, lines, checked)[0])
+    rest, errors = _split_errors(options)
+    checked = RestrictOptions.check(model, rest, RemoteRestrictKeywords)
+    message = _lines_message(model, lines, checked, errors)
+    later = _request_errors("Restrict", message)
+    decode: Callable[[AnswerReader], Restriction] = lambda reader: decode_lines(reader, lines, checked, later)[0]  # noqa: E731
+    return StreamRequest(_method_path("Restrict"), message.SerializeToString(), decode, checked.progress, later)
 
 
 def restrict_many(
@@ -112,8 +138,12 @@ def restrict_many(
 ) -> StreamRequest[Restrictions]:
     """Request the breaks of many lines."""
     lines = as_lines(starts, ends, ("starts", "ends"), many=True)
-    checked = RestrictOptions.check(model, options, RemoteRestrictKeywords)
-    return _lines_request("Restrict", model, lines, checked, lambda reader: decode_lines(reader, lines, checked))
+    rest, errors = _split_errors(options)
+    checked = RestrictOptions.check(model, rest, RemoteRestrictKeywords)
+    message = _lines_message(model, lines, checked, errors)
+    later = _request_errors("Restrict", message)
+    decode: Callable[[AnswerReader], Restrictions] = lambda reader: decode_lines(reader, lines, checked, later)  # noqa: E731
+    return StreamRequest(_method_path("Restrict"), message.SerializeToString(), decode, checked.progress, later)
 
 
 def sweep(
@@ -122,16 +152,28 @@ def sweep(
     """Request one line in parts; the request decodes one part at a time."""
     lines = as_lines(start, end, ("start", "end"), many=False)
     checked = RestrictOptions.check(model, options, RemoteSweepKeywords)
-    return _lines_request("Sweep", model, lines, checked, lambda reader: decode_part(reader, lines, checked))
+    data = _lines_message(model, lines, checked, errors=True).SerializeToString()
+    return StreamRequest(_method_path("Sweep"), data, lambda reader: decode_part(reader, lines, checked))
 
 
-def _lines_request(
-    method: str, model: Any, lines: Lines, options: RestrictOptions, decode: Callable[[AnswerReader], Result]
-) -> StreamRequest[Result]:
-    message = pb.RestrictRequest(
-        options=_encode_options(model, options), starts=encode_point(lines.starts), ends=encode_point(lines.ends)
+def _lines_message(model: Any, lines: Lines, options: RestrictOptions, errors: bool) -> pb.RestrictRequest:
+    return pb.RestrictRequest(
+        options=_encode_options(model, options, errors=errors),
+        starts=encode_point(lines.starts),
+        ends=encode_point(lines.ends),
     )
-    return StreamRequest(_method_path(method), message.SerializeToString(), decode, options.progress)
+
+
+def _request_errors(method: str, message: Any) -> ErrorsLater:
+    """Return the request for the errors of an answer, which is made when they are needed."""
+
+    def create() -> StreamRequest[Tensor]:
+        again = type(message)()
+        again.CopyFrom(message)
+        again.options.no_errors, again.options.progress = False, False
+        return StreamRequest(_method_path(method), again.SerializeToString(), decode_errors)
+
+    return ErrorsLater(create)
 
 
 def decide(
@@ -156,14 +198,14 @@ def _decide_request(
     order: str,
     top: int,
     options: RemoteDecideKeywords,
-    decode: Callable[[AnswerReader, Lines, RestrictOptions, str, int], Result],
+    decode: Callable[[AnswerReader, Lines, RestrictOptions, ErrorsLater, str, int], Result],
 ) -> StreamRequest[Result]:
-    checked = RestrictOptions.check(
-        model, {name: value for name, value in options.items() if name != "output"}, RemoteRestrictKeywords
-    )
+    rest, errors = _split_errors(options)
+    rest.pop("output", None)
+    checked = RestrictOptions.check(model, rest, RemoteRestrictKeywords)
     try:
         message = pb.DecideRequest(
-            options=_encode_options(model, checked),
+            options=_encode_options(model, checked, errors=errors),
             starts=encode_point(lines.starts),
             ends=encode_point(lines.ends),
             order=order,
@@ -177,11 +219,13 @@ def _decide_request(
             where="arguments order, top, output",
             hint='Give "max" or "min", and whole numbers.',
         ) from problem
+    later = _request_errors("Decide", message)
     return StreamRequest(
         _method_path("Decide"),
         message.SerializeToString(),
-        lambda reader: decode(reader, lines, checked, order, top),
+        lambda reader: decode(reader, lines, checked, later, order, top),
         checked.progress,
+        later,
     )
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
+from functools import cached_property
 from typing import Any, overload
 
 import torch
@@ -24,6 +25,7 @@ from ...results.restrictions import Restrictions
 from ..codec import INTERVAL_ARRAYS
 from ..protos.exactline.v1 import exactline_pb2 as pb
 from .decode import AnswerReader
+from .remote_errors import ErrorsLater, RemoteRestriction, missing_errors
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,6 +44,16 @@ class RemoteRestrictions(Restrictions):
     """Lines that a server swept together: everything but the network."""
 
     checksum: str = ""  # of the network's weights
+    errors_later: ErrorsLater | None = None
+
+    @cached_property
+    def errors(self) -> Tensor:
+        """The estimated error at every break of every line, (breaks,); asked for when it is needed."""
+        if self.breaks.errors is not None:
+            return self.breaks.errors
+        if self.errors_later is None:
+            raise missing_errors()
+        return self.errors_later.fetch(len(self.alphas))
 
     @overload
     def __getitem__(self, index: int) -> Restriction: ...
@@ -51,7 +63,12 @@ class RemoteRestrictions(Restrictions):
         if isinstance(index, slice):
             return [self[i] for i in range(*index.indices(len(self)))]
         line = super().__getitem__(index)
-        return replace(line, network=None, checksum=self.checksum)
+        values: dict[str, Any] = {f.name: getattr(line, f.name) for f in fields(Restriction)}
+        values |= {"network": None, "checksum": self.checksum}
+        first = int(self.offsets[index % len(self)])
+        return RemoteRestriction(
+            **values, errors_later=self.errors_later, first_break=first, all_breaks=len(self.alphas)
+        )
 
     def with_network(self, network: Network) -> Restrictions:
         """Return the lines with their network, for methods that need it."""
@@ -76,7 +93,15 @@ class RemoteRestrictions(Restrictions):
         )
 
 
-def decode_lines(reader: AnswerReader, lines: Lines, options: RestrictOptions) -> RemoteRestrictions:
+def decode_errors(reader: AnswerReader) -> Tensor:
+    """Decode the estimated errors of an answer, (breaks,), and nothing else."""
+    tail = reader.require_tail()
+    return _decode_errors(reader, reader.break_count, tail.error)
+
+
+def decode_lines(
+    reader: AnswerReader, lines: Lines, options: RestrictOptions, later: ErrorsLater
+) -> RemoteRestrictions:
     """Decode the breaks of many lines."""
     tail, rows = reader.require_tail(), reader.break_count
     alphas, origins, ambiguous = (reader.array(array.name, rows) for array in LINE_ARRAYS)
@@ -87,7 +112,7 @@ def decode_lines(reader: AnswerReader, lines: Lines, options: RestrictOptions) -
         ambiguous=ambiguous,
         values=reader.arrays("value", rows) if options.values else None,
         stopped=tail.stopped,
-        errors=_decode_errors(reader, rows, tail.error),
+        errors=_decode_errors(reader, rows, tail.error) if tail.error or "errors" in reader.names else None,
     )
     return RemoteRestrictions(
         breaks=breaks,
@@ -100,6 +125,7 @@ def decode_lines(reader: AnswerReader, lines: Lines, options: RestrictOptions) -
         until=options.until,
         engine=tail.engine,
         checksum=reader.head.checksum,
+        errors_later=later,
     )
 
 
@@ -128,18 +154,20 @@ def decode_part(reader: AnswerReader, lines: Lines, options: RestrictOptions) ->
     return part
 
 
-def decode_decisions(reader: AnswerReader, lines: Lines, options: RestrictOptions, order: str, top: int) -> Decisions:
+def decode_decisions(
+    reader: AnswerReader, lines: Lines, options: RestrictOptions, later: ErrorsLater, order: str, top: int
+) -> Decisions:
     """Decode the decisions of one line."""
-    line = decode_lines(reader, lines, options)[0]
+    line = decode_lines(reader, lines, options, later)[0]
     table, output = _decode_intervals(reader), reader.require_tail().output
     return Decisions(table, 0, line, order, top, output, restore_comparison(table, line.stored_values, output))
 
 
 def decode_many_decisions(
-    reader: AnswerReader, lines: Lines, options: RestrictOptions, order: str, top: int
+    reader: AnswerReader, lines: Lines, options: RestrictOptions, later: ErrorsLater, order: str, top: int
 ) -> ManyDecisions:
     """Decode the decisions of many lines."""
-    many = decode_lines(reader, lines, options)
+    many = decode_lines(reader, lines, options, later)
     table, output = _decode_intervals(reader), reader.require_tail().output
     comparison = restore_comparison(table, many.breaks.values, output)
     return ManyDecisions(table, many, order, top, output, comparison)

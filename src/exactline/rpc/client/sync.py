@@ -17,7 +17,9 @@ from ...progress import ProgressCallback, progress_reporter
 from ...results.plane import PlaneRestriction
 from ...results.restriction import Restriction
 from ...results.restrictions import Restrictions
+from ...smooth.approximation import Approximation
 from . import keywords, requests
+from .approximate import approximate
 from .connection import Connection
 from .decode import AnswerReader
 from .models import ModelDescription, ModelEntry, ServerStats, read_upload
@@ -69,7 +71,8 @@ class Client:
             model: a name that `models` lists, "sha256:" and a digest, or a RemoteModel, ModelEntry or ModelDescription.
             start: (*in), or a tuple of such if the model takes several inputs.
             end: likewise.
-            **options: those of `exactline.restrict` without device.
+            **options: those of `exactline.restrict` without device; and errors, True to have the estimated errors with
+                the answer: otherwise ``line.errors`` makes a second call for them.
         """
         return self._run(requests.restrict(model, start, end, **options))
 
@@ -142,6 +145,19 @@ class Client:
             **options: as in `decide`.
         """
         return self._run(requests.decide_many(model, starts, ends, order, top, **options))
+
+    def approximate(
+        self, model: Any, start: PointLike, end: PointLike, **options: Unpack[keywords.RemoteApproximateKeywords]
+    ) -> Approximation:
+        """Follow any network along the line from start to end, to a tolerance: see `exactline.approximate`.
+
+        Args:
+            model: as in `restrict`.
+            start: (*in), or a tuple of such if the model takes several inputs.
+            end: likewise.
+            **options: those of `exactline.approximate` without device.
+        """
+        return self._run(approximate(model, start, end, **options))
 
     def attribute(
         self,
@@ -240,6 +256,8 @@ class Client:
 
     def _run(self, request: StreamRequest[Result]) -> Result:
         """Return the whole answer; if the server is lost before its end, ask again from the beginning."""
+        if request.errors is not None:
+            request.errors.run = self._run
         with progress_reporter(request.progress) as report:
             return self._retry(lambda: self._read_answer(request, report))
 

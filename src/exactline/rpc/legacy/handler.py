@@ -1,165 +1,160 @@
-"""The gRPC handler of the legacy protocol: passes a client's messages on to a worker while there are any."""
+"""The legacy protocol in the front: passes a client's messages on to a worker, and its answers back, in order."""
 
 from __future__ import annotations
 
-import queue
-import threading
-import time
-from collections.abc import Iterator
-from contextlib import ExitStack
+import asyncio
+import contextlib
+import json
+from collections import deque
 
-import grpc
+from ...errors import ExactlineError
+from ..server.call import WorkerCall, WorkerLost
+from ..server.front import Call
+from ..server.ipc import NUMBER_BYTES, WorkerJob
 
-from ...errors import ArgumentError
-from .. import LEGACY_SERVICE_NAME
-from ..server.call import CallCancelled, CallExpired, WorkerCall, WorkerLost
-from ..server.interceptor import CallContext, Interceptor
-from ..server.ipc import WorkerJob
-
-TRANSFORM_JOB = WorkerJob("transform")
-IDLE_SECONDS = 0.5  # without a message, after which the worker is released
-MAX_BUFFERED_MESSAGES = 1  # read while a worker handles the one before
+IDLE_SECONDS = 0.5  # without anything to do, after which the worker is released
+MAX_UNSENT_BYTES = 1 << 20  # of messages that a worker has not taken, above which the client is not read
+MAX_UNSENT_MESSAGES = 1024
+MAX_LOSSES = 2  # workers that a message may lose
 
 
-def create_handler(interceptor: Interceptor) -> grpc.GenericRpcHandler:
-    """Return the handler of the service's only method, for a gRPC server."""
-    methods = {"Transform": interceptor.stream_stream("Transform", transform)}
-    return grpc.method_handlers_generic_handler(LEGACY_SERVICE_NAME, methods)
-
-
-def transform(requests: Iterator[bytes], context: CallContext) -> Iterator[bytes]:
-    """Yield the responses to the lines and polytopes of a call, in order."""
-    reader = _RequestReader(requests)
-    session = _WorkerSession(context)
+async def transform(call: Call) -> None:
+    """Answer the lines and polytopes of a call."""
+    session = _Session(call)
+    reader = asyncio.create_task(session.read_messages())
     try:
-        while True:
-            try:
-                data = reader.next(min(IDLE_SECONDS, context.deadline - time.monotonic()))
-            except queue.Empty:
-                if time.monotonic() >= context.deadline:
-                    raise CallExpired("the deadline of the call has passed") from None
-                session.release()
-                continue
-            if data is None:
-                session.release()
-                return
-            context.limits.check("legacy_message_bytes", len(data), "bytes in one message")
-            response = session.send(data)
-            if response:
-                yield response
+        await session.answer()
     finally:
-        reader.close()
-        session.close()
+        await _cancel(reader)
 
 
-class _WorkerSession:
-    """Sends the messages of one call to a worker; a new worker is sent the layers again."""
+class _Session:
+    """The messages of one call, and the worker that has them; another worker is sent the layers again.
 
-    def __init__(self, context: CallContext) -> None:
-        self.context = context
+    Messages are not parsed here. The worker says which of them it has answered: those before, without an answer of
+    their own, were layers.
+    """
+
+    def __init__(self, call: Call) -> None:
+        self.call = call
         self.layers: list[bytes] = []
-        self.layer_bytes = self.answered = 0  # answered counts lines and polytopes
+        self.answered = 0  # lines and polytopes
         self.counters = {"lines": 0, "breaks": 0}
-        self._call: WorkerCall | None = None
-        self._stack = ExitStack()
+        self._unsent: deque[bytes] = deque([self._check(call.first_message)])
+        self._unsent_bytes = len(call.first_message)
+        self._pending: deque[bytes] = deque()  # sent to the worker, which has not said what they are
+        self._first_pending = 0  # the number of the first one among all inputs of the worker's job
+        self._ended = False
+        self._changed, self._taken = asyncio.Event(), asyncio.Event()
 
-    def send(self, data: bytes) -> bytes:
-        """Return the response to a message, empty for a layer; if the worker is lost, another one is tried once."""
+    async def read_messages(self) -> None:
+        """Read the client's messages until the last one; an error ends the call."""
         try:
-            response = self._ask_worker(data)
-        except WorkerLost:
-            self._close_call()
-            self.context.interceptor.pool.counters.retried += 1
-            response = self._ask_worker(data)
-        if response:
-            self.answered += 1
-            self.context.limits.check("lines_per_call", self.answered, "lines and polytopes")
-        elif self.answered:  # a worker that has taken over the call cannot know
-            raise ArgumentError(
-                "A layer comes after a line or a polytope.", where="the call", hint="Send all layers first."
-            )
-        else:
-            self.layer_bytes += len(data)
-            self.context.limits.check("legacy_call_bytes", self.layer_bytes, "bytes in all layers")
-            self.layers.append(data)
-        return response
+            while (message := await self.call.read()) is not None:
+                self._unsent.append(self._check(message))
+                self._unsent_bytes += len(message)
+                self._changed.set()
+                while self._unsent_bytes > MAX_UNSENT_BYTES or len(self._unsent) > MAX_UNSENT_MESSAGES:
+                    self._taken.clear()
+                    await self._taken.wait()
+        except ExactlineError as problem:
+            self.call.end(problem)
+        self._ended = True
+        self._changed.set()
 
-    def release(self) -> None:
-        """Let the worker finish its job, so that other calls can use it."""
-        call = self._call
-        if call is None:
-            return
+    def _check(self, message: bytes) -> bytes:
+        self.call.limits.check("legacy_message_bytes", len(message), "bytes in one message")
+        return message
+
+    async def answer(self) -> None:
+        """Answer all messages; between them the call has no worker."""
+        losses, call = 0, self.call
         try:
-            call.finish_input()
-            while call.receive() is not None:
-                pass
-        except WorkerLost:
-            pass  # it had nothing left to do
-        self._close_call()
+            while await self._wait_for_message():
+                call.admit()
+                answered = self.answered
+                try:
+                    await self._work()
+                except WorkerLost:
+                    losses = 1 if self.answered > answered else losses + 1
+                    if losses >= MAX_LOSSES:
+                        raise
+                    call.front.pool.counters.retried += 1
+                    self._unsent.extendleft(reversed(self._pending))
+                    self._unsent_bytes += sum(map(len, self._pending))
+                    self._pending.clear()
+        finally:
+            call.counters |= self.counters
 
-    def close(self) -> None:
-        """End the job, whatever happened, and report the counters."""
-        self._close_call()
-        self.context.counters |= self.counters
+    async def _wait_for_message(self) -> bool:
+        """Wait until there is a message to send; returns False after the last one."""
+        while not self._unsent:
+            if self._ended:
+                return False
+            self.call.pause()
+            self.call.set_end("idle", "idle_seconds", self.call.limits.idle_seconds)
+            self._changed.clear()
+            await self._changed.wait()
+        self.call.set_end("idle")
+        return True
 
-    def _ask_worker(self, data: bytes) -> bytes:
-        call = self._call
-        if call is None:
-            call = self._call = self._stack.enter_context(self.context.open_call(TRANSFORM_JOB))
-            call.start()
-            for layer in self.layers:
-                call.send_input(layer)
-                call.receive()
-        call.send_input(data)
-        response = call.receive()
-        if response is None:
-            raise WorkerLost
-        return response
-
-    def _close_call(self) -> None:
-        call, self._call = self._call, None
-        self._stack.close()
-        if call is not None:
+    async def _work(self) -> None:
+        """Let a worker answer messages until there is nothing to do."""
+        payload = json.dumps({"answered": self.answered, "layers": len(self.layers)}).encode()
+        worker_call = WorkerCall(self.call.front.pool, self.call.client, WorkerJob("transform", payload))
+        sender: asyncio.Task[None] | None = None
+        try:
+            await worker_call.start()
+            self._first_pending = len(self.layers)
+            sender = asyncio.create_task(self._send_messages(worker_call))
+            while (answer := await worker_call.receive()) is not None:
+                message = answer[NUMBER_BYTES:]
+                self._settle(int.from_bytes(answer[:NUMBER_BYTES], "little"), is_layer=not message)
+                if message:
+                    await self.call.write(message)
+        finally:
+            if sender is not None:
+                await _cancel(sender)
+            worker_call.close()
+            self.call.queue_seconds += worker_call.queue_seconds
             for name in self.counters:
-                self.counters[name] += int(call.counters.get(name, 0))
+                self.counters[name] += int(worker_call.counters.get(name, 0))
+
+    async def _send_messages(self, worker_call: WorkerCall) -> None:
+        """Send the layers again, then messages as they come; tells the worker when it has nothing left to do."""
+        with contextlib.suppress(WorkerLost):  # whoever receives from the worker notices
+            for layer in self.layers:
+                await worker_call.send_input(layer)
+            while self._unsent or not self._ended:
+                if self._unsent:
+                    message = self._unsent.popleft()
+                    self._unsent_bytes -= len(message)
+                    self._pending.append(message)
+                    self._taken.set()
+                    await worker_call.send_input(message)
+                    continue
+                self._changed.clear()
+                try:
+                    async with asyncio.timeout(IDLE_SECONDS):
+                        await self._changed.wait()
+                except TimeoutError:
+                    if not self._pending:
+                        break
+            await worker_call.finish_input()
+
+    def _settle(self, number: int, *, is_layer: bool) -> None:
+        """Note that the worker has taken all messages up to a number, of which the last may have an answer."""
+        while self._pending and self._first_pending <= number:
+            message = self._pending.popleft()
+            if is_layer or self._first_pending < number:
+                self.layers.append(message)
+            else:
+                self.answered += 1
+                self.call.drop(len(message))
+            self._first_pending += 1
 
 
-class _RequestReader:
-    """Reads a client's messages in a thread, so that waiting for the next one can time out."""
-
-    def __init__(self, requests: Iterator[bytes]) -> None:
-        self._queue: queue.Queue[bytes | None] = queue.Queue(MAX_BUFFERED_MESSAGES)
-        self._closed, self._client_gone = threading.Event(), threading.Event()
-        threading.Thread(target=self._read, args=(requests,), name="reader", daemon=True).start()
-
-    def next(self, seconds: float) -> bytes | None:
-        """Return the next message, or None at the end.
-
-        Raises queue.Empty after so many seconds, CallCancelled if the client is gone.
-        """
-        data = self._queue.get(timeout=max(0.0, seconds))
-        if data is None and self._client_gone.is_set():
-            raise CallCancelled("the client is gone")
-        return data
-
-    def close(self) -> None:
-        """Stop reading."""
-        self._closed.set()
-
-    def _read(self, requests: Iterator[bytes]) -> None:
-        try:
-            for data in requests:
-                if not self._put(data):
-                    return
-        except Exception:  # noqa: BLE001 grpc has no documented type for a client that is gone
-            self._client_gone.set()
-        self._put(None)
-
-    def _put(self, data: bytes | None) -> bool:
-        while not self._closed.is_set():
-            try:
-                self._queue.put(data, timeout=IDLE_SECONDS)
-                return True
-            except queue.Full:
-                continue
-        return False
+async def _cancel(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await task

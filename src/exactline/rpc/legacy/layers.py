@@ -155,12 +155,11 @@ def request_error(problem: str, where: str, hint: str) -> ArgumentError:
     return ArgumentError(problem, where=where, hint=hint)
 
 
-def read_floats(field: Any, what: str, where: str) -> np.ndarray[Any, np.dtype[np.float32]]:
-    """Read a repeated field as an array, without a list of Python floats in between.
+def read_floats(array: Any, what: str, where: str) -> np.ndarray[Any, np.dtype[np.float32]]:
+    """Check a repeated field, an array of float32.
 
     Raises ArgumentError if a number is not finite.
     """
-    array = np.fromiter(field, np.float32, len(field))
     if not np.isfinite(array).all():
         raise request_error(f"The {what} hold NaN or infinite numbers.", where, "Give finite numbers.")
     return array
@@ -180,9 +179,9 @@ def _read_fully_connected(message: Any, kind: str, where: str, depth: int) -> Le
             where,
             "Give one bias for each output, and inputs times outputs weights.",
         )
-    weight = torch.from_numpy(read_floats(message.weights, "weights", where)).view(count // out, out)
-    bias = torch.from_numpy(read_floats(message.biases, "biases", where))
-    return FullyConnectedLayer(kind, where, weight.T.to(torch.float64).contiguous(), bias.to(torch.float64))
+    weight = _as_tensor(read_floats(message.weights, "weights", where)).view(count // out, out)
+    bias = _as_tensor(read_floats(message.biases, "biases", where))
+    return FullyConnectedLayer(kind, where, weight.T.contiguous(), bias)
 
 
 def _read_window(message: Any, kind: str, where: str, depth: int) -> WindowLayer:
@@ -204,6 +203,7 @@ def _read_window(message: Any, kind: str, where: str, depth: int) -> WindowLayer
             "A pooling layer keeps the number of channels.",
         )
     padded = [n + 2 * p for n, p in zip(image, pad, strict=False)]
+    stride = (min(stride[0], padded[0]), min(stride[1], padded[1]))  # one position either way; torch takes only int32
     if any(n < k for n, k in zip(padded, kernel, strict=True)):
         raise request_error(
             f"The window {_format_sizes(kernel)} is larger than the padded input {_format_sizes(padded)}.",
@@ -233,9 +233,9 @@ def _read_convolution(message: Any, kind: str, where: str, depth: int) -> Legacy
             where,
             "Filters are height x width x input channels x output channels.",
         )
-    weight = torch.from_numpy(read_floats(message.filters, "filters", where)).view(shape).permute(3, 2, 0, 1)
-    bias = torch.from_numpy(read_floats(message.biases, "biases", where))
-    return replace(window, weight=weight.to(torch.float64).contiguous(), bias=bias.to(torch.float64))
+    weight = _as_tensor(read_floats(message.filters, "filters", where)).view(shape).permute(3, 2, 0, 1)
+    bias = _as_tensor(read_floats(message.biases, "biases", where))
+    return replace(window, weight=weight.contiguous(), bias=bias)
 
 
 def _read_normalize(message: Any, kind: str, where: str, depth: int) -> LegacyLayer:
@@ -247,7 +247,7 @@ def _read_normalize(message: Any, kind: str, where: str, depth: int) -> LegacyLa
             where,
             "Give one mean and one deviation other than 0 for each channel.",
         )
-    return NormalizeLayer(kind, where, *(torch.from_numpy(v).to(torch.float64) for v in (mean, deviation)))
+    return NormalizeLayer(kind, where, *(_as_tensor(v) for v in (mean, deviation)))
 
 
 def _read_concat(message: Any, kind: str, where: str, depth: int) -> LegacyLayer:
@@ -263,6 +263,11 @@ def _read_concat(message: Any, kind: str, where: str, depth: int) -> LegacyLayer
         raise request_error("The concatenation has no layers.", where, "Give at least one.")
     parts = [read_layer(layer, f"{where}, part {i + 1}", depth + 1) for i, layer in enumerate(message.layers)]
     return ConcatLayer(kind, where, tuple(parts), message.concat_along)
+
+
+def _as_tensor(array: np.ndarray[Any, np.dtype[np.float32]]) -> Tensor:
+    """Return the numbers of a message as a tensor of its own, in float64."""
+    return torch.from_numpy(array.astype(np.float64))
 
 
 def _format_sizes(sizes: Sequence[int]) -> str:

@@ -53,10 +53,19 @@ class Polytope:
         return np.array(positions), np.stack(combinations)
 
 
-def read_polytopes(message: Any, where: str) -> list[Polytope]:
-    """Read all polytopes of a UPolytope message.
+@dataclass(frozen=True)
+class Vertices:
+    """The vertices of a polytope as the client sent them."""
 
-    Raises ArgumentError, PlaneError.
+    points: Floats  # (n, in)
+    combinations: Floats  # (n, originals) of the vertices that the client's combinations refer to
+    where: str  # the position in the request, for error messages
+
+
+def read_polytopes(message: Any, where: str) -> list[Vertices]:
+    """Read the vertices of all polytopes of a UPolytope message.
+
+    Raises ArgumentError.
     """
     if not message.polytopes or not message.space_dimensions:
         raise request_error(
@@ -64,17 +73,17 @@ def read_polytopes(message: Any, where: str) -> list[Polytope]:
         )
     several = len(message.polytopes) > 1
     return [
-        read_polytope(polytope, message.space_dimensions, f"{where}, part {number}" if several else where)
+        _read_vertices(polytope, message.space_dimensions, f"{where}, part {number}" if several else where)
         for number, polytope in enumerate(message.polytopes, 1)
     ]
 
 
-def read_polytope(message: Any, dims: int, where: str) -> Polytope:
-    """Read a VPolytope message: merge equal vertices, project onto one plane, drop corners that rounding moved inside.
+def find_corners(given: Vertices) -> Polytope:
+    """Merge equal vertices, project them onto one plane, and drop corners that rounding moved inside.
 
-    Raises ArgumentError, PlaneError.
+    Raises PlaneError.
     """
-    sent = vertices, combinations = _read_vertices(message, dims, where)
+    sent = vertices, combinations = given.points, given.combinations
     no_positions = np.zeros(0)
     distinct = np.sort(np.unique(vertices, axis=0, return_index=True)[1])
     corners, corner_combinations = vertices[distinct], combinations[distinct]
@@ -97,7 +106,7 @@ def read_polytope(message: Any, dims: int, where: str) -> Polytope:
     if off_plane > slack + MAX_LINE_THICKNESS * extent:
         raise PlaneError(
             f"The vertices do not lie in one plane: one is off it by {off_plane / extent:.1e} of their extent.",
-            where=where,
+            where=given.where,
             hint="Give polytopes of at most two dimensions.",
         )
     if off_plane > MAX_LINE_THICKNESS / 4 * extent:
@@ -106,7 +115,7 @@ def read_polytope(message: Any, dims: int, where: str) -> Polytope:
     return Polytope(corners[kept], corner_combinations[kept], *sent, no_positions)
 
 
-def _read_vertices(message: Any, dims: int, where: str) -> tuple[Floats, Floats]:
+def _read_vertices(message: Any, dims: int, where: str) -> Vertices:
     """Read the vertices (n, dims) and their combinations (n, originals), by default the identity."""
     count = message.num_vertices
     if not 1 <= count <= MAX_VERTICES or len(message.vertices) != count * dims:
@@ -116,8 +125,8 @@ def _read_vertices(message: Any, dims: int, where: str) -> tuple[Floats, Floats]
             f"Give 1 to {MAX_VERTICES:,} vertices, and as many numbers as they need.",
         )
     vertices = read_floats(message.vertices, "vertices", where).astype(np.float64).reshape(count, dims)
-    if not message.combinations:
-        return vertices, np.eye(count)
+    if not len(message.combinations):
+        return Vertices(vertices, np.eye(count), where)
     if len(message.combinations) % count or len(message.combinations) > count * MAX_VERTICES:
         raise request_error(
             f"There are {len(message.combinations):,} shares for {count:,} vertices.",
@@ -127,7 +136,7 @@ def _read_vertices(message: Any, dims: int, where: str) -> tuple[Floats, Floats]
     combinations = read_floats(message.combinations, "combinations", where).astype(np.float64).reshape(count, -1)
     if combinations.min() < -MAX_SHARE_ERROR or np.abs(combinations.sum(1) - 1).max() > MAX_SHARE_ERROR:
         raise request_error("The combinations are not convex.", where, "Shares must be at least 0 and sum to 1.")
-    return vertices, combinations
+    return Vertices(vertices, combinations, where)
 
 
 def _longest_direction(

@@ -2,52 +2,100 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import json
+import time
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from google.protobuf.message import DecodeError
+import numpy as np
 
+from ...arrays import Floats
+from ...errors import ExactlineError
 from ..limits import Limits
-from ..protos import syrenn_server_pb2 as wire
+from ..protos import syrenn_server_pb2
 from .layers import ActivationShape, LegacyLayer, read_layer, request_error
 from .network import build_network
-from .polygon import read_polytopes
+from .polygon import Vertices, read_polytopes
 from .responses import Responder, read_endpoints
+from .wire_message import FieldCounter, WireMessage
 
 if TYPE_CHECKING:
+    from ..server.ipc import FrameSocket
     from ..server.worker import JobContext
+
+REQUEST_DESCRIPTOR = syrenn_server_pb2.TransformRequest.DESCRIPTOR
+GATHER_SECONDS = 0.0005  # without a new message, after which those that have arrived are answered
+MAX_BATCH_BYTES = 64 << 20  # of messages that are answered together
+MAX_BATCH_MESSAGES = 4096
+FLUSH_SECONDS = 0.05  # after which answers are sent before the others of their batch
 
 
 def handle_transform(context: JobContext) -> Iterator[bytes]:
-    """Answer each input of a worker's job: with nothing for a layer, with a response for a line or polytope."""
-    session = TransformSession(context.limits)
-    for data in context.receive_inputs():
-        response = session.add_request(read_request(data))
-        context.counters = {"lines": session.queries, "breaks": session.breaks}
-        yield b"" if response is None else response.SerializeToString()
+    """Answer each line or polytope among the inputs of a worker's job, those that have arrived together at once.
+
+    The payload says how much of the call other workers have done: how many layers come first again, and how many
+    lines and polytopes were answered.
+    """
+    from ..server import ipc
+
+    done: dict[str, int] = json.loads(context.payload or b"{}")
+    session = TransformSession(context.limits, queries=done.get("answered", 0), replayed=done.get("layers", 0))
+    frames, first = context.frames, 0
+    for batch in _gather_inputs(frames):
+        flushed_at, last = time.monotonic(), -1
+        for last, answer in session.answer(batch):
+            frames.hold(ipc.ANSWER, (first + last).to_bytes(ipc.NUMBER_BYTES, "little"), answer)
+            if time.monotonic() - flushed_at > FLUSH_SECONDS or len(answer) > MAX_BATCH_MESSAGES:
+                frames.flush()
+                flushed_at = time.monotonic()
+        first += len(batch)
+        if last < len(batch) - 1:  # tells the front that layers were taken
+            frames.hold(ipc.ANSWER, (first - 1).to_bytes(ipc.NUMBER_BYTES, "little"))
+        frames.flush()
+        context.counters = {"lines": session.queries - done.get("answered", 0), "breaks": session.breaks}
+    yield from ()
 
 
-def read_request(data: bytes) -> Any:
-    """Read a TransformRequest."""
-    try:
-        return wire.TransformRequest.FromString(data)
-    except DecodeError:
-        raise request_error(
-            "A message cannot be decoded.", "the call", "Send messages of syrenn_server.TransformRequest."
-        ) from None
+def _gather_inputs(frames: FrameSocket) -> Iterator[list[bytes]]:
+    """Yield the inputs of a job, those that arrive together in one list."""
+    from ..server import ipc
+
+    is_open = True
+    while is_open:
+        kind, data = frames.receive()
+        if kind != ipc.INPUT:
+            return
+        batch, size = [data], len(data)
+        while size < MAX_BATCH_BYTES and len(batch) < MAX_BATCH_MESSAGES and frames.has_input(GATHER_SECONDS):
+            kind, data = frames.receive()
+            if kind != ipc.INPUT:
+                is_open = False
+                break
+            batch.append(data)
+            size += len(data)
+        yield batch
 
 
-def transform(requests: Iterable[Any], limits: Limits) -> Iterator[Any]:
-    """Yield one response for each line and each polytope among the requests of a call.
+def transform(messages: Iterable[bytes], limits: Limits) -> Iterator[bytes]:
+    """Yield one response for each line and each polytope among the messages of a call.
 
     Raises ArgumentError, LineError, PlaneError, NumberError, LimitError.
     """
-    session = TransformSession(limits)
-    for request in requests:
-        response = session.add_request(request)
-        if response is not None:
-            yield response
+    for _, answer in TransformSession(limits).answer(list(messages)):
+        yield answer
+
+
+@dataclass(frozen=True)
+class Query:
+    """A line or the polytopes of one message."""
+
+    index: int  # of the message in its batch
+    size: int  # how many numbers a point has
+    include_post: bool = False
+    ends: tuple[Floats, Floats] | None = None  # (in,) each, of a line
+    polytopes: tuple[list[Vertices], int] | None = None  # and the subspace_dimensions
 
 
 @dataclass
@@ -57,15 +105,67 @@ class TransformSession:
     limits: Limits
     layers: list[LegacyLayer] = field(default_factory=list[LegacyLayer])
     output_shape: ActivationShape | None = None  # of the last layer, if the layers so far determine it
+    layer_bytes: int = 0
     queries: int = 0  # lines and polytopes so far
+    replayed: int = 0  # layers that are still to come although lines or polytopes were answered
     breaks: int = 0  # in all responses
     responders: dict[int, Responder] = field(default_factory=dict[int, Responder])  # by the size of the input
 
-    def add_request(self, request: Any) -> Any:
-        """Take the next request; returns the response to a line or polytope, None for a layer."""
+    def answer(self, messages: Sequence[bytes]) -> Iterator[tuple[int, bytes]]:
+        """Take some messages; yields the index of each line or polytope among them, and its response.
+
+        An error comes after the responses to the messages before it.
+        """
+        queries: list[Query] = []
+        failure: ExactlineError | None = None
+        for i, data in enumerate(messages):
+            try:
+                query = self.read_message(i, data)
+            except ExactlineError as problem:
+                failure = problem
+                break
+            if query is not None:
+                queries.append(query)
+        for _, group in groupby(queries, key=lambda q: (q.ends is None, q.size, q.include_post)):
+            yield from self._answer_group(list(group))
+        if failure is not None:
+            raise failure
+
+    def compute(self, queries: Sequence[Query]) -> int:
+        """Answer queries that are read already; returns how many bytes the responses have: for measurements."""
+        groups = groupby(queries, key=lambda q: (q.ends is None, q.size, q.include_post))
+        return sum(len(response) for _, group in groups for _, response in self._answer_group(list(group)))
+
+    def _answer_group(self, group: list[Query]) -> Iterator[tuple[int, bytes]]:
+        """Answer queries of one kind together; if one of them fails, the others one by one."""
+        answered = 0
+        try:
+            for query, response in zip(group, self._respond(group), strict=True):
+                yield query.index, response
+                answered += 1
+        except ExactlineError:
+            if len(group) == 1:
+                raise
+            for query in group[answered:]:
+                yield from self._answer_group([query])
+
+    def _respond(self, group: list[Query]) -> Iterator[bytes]:
+        first = group[0]
+        responder = self._responder(first.size)
+        if first.ends is None:
+            yield from responder.transform_planes([q.polytopes for q in group if q.polytopes is not None])
+            return
+        starts, ends = (np.stack([q.ends[side] for q in group if q.ends is not None]) for side in (0, 1))
+        for breaks, response in responder.transform_lines(starts, ends, first.include_post):
+            self.breaks += breaks
+            yield response
+
+    def read_message(self, index: int, data: bytes) -> Query | None:
+        """Read the next message; returns a line or polytope, None for a layer."""
+        request = read_request(data, self.limits)
         kind = request.WhichOneof("request_data")
         if kind == "layer":
-            self._add_layer(request.layer)
+            self._add_layer(request.layer, len(data))
             return None
         if kind is None:
             raise request_error(
@@ -74,28 +174,29 @@ class TransformSession:
         self.queries += 1
         self.limits.check("lines_per_call", self.queries, "lines and polytopes")
         if kind == "line":
-            start, end = read_endpoints(request.line, f"line {self.queries}")
-            response = self._responder(len(start)).transform_line(start, end, request.include_post)
-            self.breaks += len(response.transformed_line.endpoints)
-            return response
+            ends = read_endpoints(request.line, f"line {self.queries}")
+            return Query(index, len(ends[0]), request.include_post, ends=ends)
         message = request.upolytope
         polytopes = read_polytopes(message, f"polytope {self.queries}")
-        return self._responder(message.space_dimensions).transform_polytopes(polytopes, message.subspace_dimensions)
+        return Query(index, message.space_dimensions, polytopes=(polytopes, message.subspace_dimensions))
 
     @property
     def _position(self) -> str:
         return f"message {len(self.layers) + self.queries + 1}"
 
-    def _add_layer(self, message: Any) -> None:
-        if self.queries:
+    def _add_layer(self, message: Any, size: int) -> None:
+        if self.queries and not self.replayed:
             raise request_error("A layer comes after a line or a polytope.", self._position, "Send all layers first.")
         if self._has_argmax():
             raise request_error("A layer comes after ArgMax.", self._position, "ArgMax may only be the last layer.")
+        self.replayed = max(0, self.replayed - 1)
         self.limits.check("legacy_layers", len(self.layers) + 1, "layers")
+        self.layer_bytes += size
+        self.limits.check("legacy_call_bytes", self.layer_bytes, "bytes in all layers")
         layer = read_layer(message, f"layer {len(self.layers) + 1}")
         input_shape = self.output_shape
-        if input_shape is None and (size := layer.input_size()) is not None:
-            input_shape = ActivationShape(size)
+        if input_shape is None and (input_size := layer.input_size()) is not None:
+            input_shape = ActivationShape(input_size)
         self.output_shape = None if input_shape is None else layer.output_shape(input_shape)
         self.layers.append(layer)
 
@@ -107,3 +208,8 @@ class TransformSession:
         if size not in self.responders:
             self.responders = {size: Responder(build_network(self.layers, size), self._has_argmax(), self.limits)}
         return self.responders[size]
+
+
+def read_request(data: bytes, limits: Limits) -> WireMessage:
+    """Read a TransformRequest."""
+    return WireMessage(data, REQUEST_DESCRIPTOR, FieldCounter(limits))

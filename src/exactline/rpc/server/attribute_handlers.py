@@ -7,25 +7,33 @@ from typing import Any
 
 import torch
 
-from ...attr.integrated_gradients import AttributionReport, IntegratedGradients
+from ...attr import AttributionReport, IntegratedGradients
 from ...errors import ArgumentError
 from ...results.codec import pack_tensors
 from ..codec import decode_point, unwrap_single
 from ..protos.exactline.v1 import exactline_pb2 as pb
-from .encode import ProgressSender, encode_arrays, encode_head, encode_tail
-from .line_handlers import decode_options
+from .encode import ProgressSender, encode_arrays
+from .line_handlers import count_rows, decode_options
 from .worker import JobContext
 
 
 def handle_attribute(context: JobContext) -> Iterator[bytes]:
     """Send the attributions, the convergence delta, and how much of them depends on subgradients."""
-    request = pb.AttributeRequest.FromString(context.payload)
+    request = context.parse(pb.AttributeRequest)
     network = context.network()
     options = decode_options(request.options, context.device)
     inputs = decode_point(request.inputs, "inputs")
     baselines = decode_point(request.baselines, "baselines") if request.baselines.inputs else None
-    if any(not t.dim() or len(t) > context.limits.lines_per_call for t in inputs):
-        raise ArgumentError("The number of examples is missing.", where="inputs", hint="Give arrays of (n, *in).")
+    count = count_rows(inputs)
+    if not count:
+        raise ArgumentError("There are no examples.", where="inputs", hint="Give arrays of shape (n, *in).")
+    context.limits.check("lines_per_call", count, "examples")
+    send_progress = ProgressSender(context.send_message, request.options.progress)
+
+    def check_progress(share: float, pieces: int) -> None:
+        context.limits.check("breaks_per_line", pieces // count + 1, "breaks on a line, or more,")
+        send_progress(share, pieces)
+
     method = IntegratedGradients(network, multiply_by_inputs=not request.gradients_only)
     attributions, delta = method.attribute(
         inputs if network.several_inputs else unwrap_single(inputs),
@@ -34,15 +42,17 @@ def handle_attribute(context: JobContext) -> Iterator[bytes]:
         return_convergence_delta=True,
         device=context.device,
         memory=options["memory"],
-        progress=ProgressSender(context.send_message, request.options.progress),
+        progress=check_progress,
     )
     report = method.report or AttributionReport(0, 0, torch.zeros(0))
     context.counters |= {"lines": len(inputs[0]), "breaks": report.pieces}
     arrays = pack_tensors("attribution", attributions if isinstance(attributions, tuple) else (attributions,))
     arrays |= {"delta": delta, "hanging": report.subgradient_range}
-    yield encode_head(arrays, network, context.checksum(), len(inputs[0]))
-    yield from encode_arrays(list(arrays.values()), context.limits.answer_bytes)
-    yield encode_tail(pieces=report.pieces, attribution_ambiguous=report.ambiguous)
+    answer = context.write_answer(request.options)
+    answer.head(arrays, network, context.checksum(), len(inputs[0]))
+    answer.rows(encode_arrays(list(arrays.values()), context.limits.answer_bytes))
+    answer.tail(pieces=report.pieces, attribution_ambiguous=report.ambiguous)
+    yield from ()
 
 
 def _decode_target(request: pb.AttributeRequest) -> Any:

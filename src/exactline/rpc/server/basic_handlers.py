@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator
 
 from ...network.listing import count_weights, list_layers
+from ...network.smooth_network import list_nodes
 from ...options import select_device
 from ..protos.exactline.v1 import exactline_pb2 as pb
 from .worker import JobContext
@@ -15,7 +16,7 @@ MAX_LISTED_LAYERS = 10_000
 
 def handle_describe(context: JobContext) -> Iterator[bytes]:
     """Describe a model: shapes, layers, numbers of units and weights; the payload is the name to report."""
-    network = context.network()
+    network = list_nodes(context.any_network())
     model = context.job.model
     rows = [
         pb.Layer(name=row.name, operator=row.operator, kind=row.kind, shape=row.shape, units=row.units)

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 
 from ...errors import FileError
+from ...network.smooth_network import list_nodes
 from .ipc import ModelKey
 
 if TYPE_CHECKING:
-    from ...network import Network
+    from ...network import Network, SmoothNetwork
 
 NODE_BYTES = 1024  # counted for each node besides its tensors
 
@@ -23,11 +24,11 @@ class NetworkCache:
 
     def __init__(self, max_bytes: int) -> None:
         self.max_bytes = max_bytes
-        self.entries: OrderedDict[ModelKey, tuple[Network, int]] = OrderedDict()  # with their bytes
+        self.entries: OrderedDict[ModelKey, tuple[Network | SmoothNetwork, int]] = OrderedDict()  # with their bytes
         self.bytes = self.hits = self.misses = 0
         self._checksums: dict[ModelKey, str] = {}
 
-    def network(self, model: ModelKey, fetch: Callable[[], bytes]) -> Network:
+    def network(self, model: ModelKey, fetch: Callable[[], bytes]) -> Network | SmoothNetwork:
         """Return the network of a model; ``fetch`` returns its file if it is not cached."""
         if model in self.entries:
             self.hits += 1
@@ -38,7 +39,7 @@ class NetworkCache:
         self.add(model, network, _network_bytes(network))
         return network
 
-    def add(self, model: ModelKey, network: Network, size: int) -> None:
+    def add(self, model: ModelKey, network: Network | SmoothNetwork, size: int) -> None:
         """Cache a network unless it is too large by itself, and drop others until all fit."""
         if size > self.max_bytes:
             return
@@ -49,9 +50,9 @@ class NetworkCache:
             self.bytes -= dropped_bytes
             self._checksums.pop(dropped, None)
 
-    def checksum(self, model: ModelKey, network: Network) -> str:
+    def checksum(self, model: ModelKey, network: Network | SmoothNetwork) -> str:
         """Return the checksum of a network, computed once for cached ones."""
-        checksum = self._checksums.get(model) or network.checksum()
+        checksum = self._checksums.get(model) or list_nodes(network).checksum()
         if model in self.entries:
             self._checksums[model] = checksum
         return checksum
@@ -61,16 +62,15 @@ class NetworkCache:
         return {"models": len(self.entries), "bytes": self.bytes, "hits": self.hits, "misses": self.misses}
 
 
-def read_network(model: ModelKey, data: bytes) -> Network:
+def read_network(model: ModelKey, data: bytes) -> Network | SmoothNetwork:
     """Read a network from the bytes of a file; data that the file keeps elsewhere is not fetched.
 
     Raises FileError if it is damaged or its format is unknown, UnsupportedError as exactline.load does.
     """
     if model.suffix == ".onnx":
         from ...formats.onnx import read_onnx
-        from ...network.smooth_network import require_piecewise_linear
 
-        return require_piecewise_linear(read_onnx(data, "model", folder=None, shape=model.shape))
+        return read_onnx(data, "model", folder=None, shape=model.shape)
     if model.suffix == ".nnet":
         from ...formats.nnet import read_nnet
 
@@ -84,7 +84,11 @@ def read_network(model: ModelKey, data: bytes) -> Network:
     )
 
 
-def _network_bytes(network: Network) -> int:
-    values = (getattr(node.op, field.name) for node in network.nodes for field in fields(node.op))
-    sizes = {id(v): v.numel() * v.element_size() for v in values if isinstance(v, Tensor)}
-    return sum(sizes.values()) + NODE_BYTES * len(network.nodes)
+def _network_bytes(network: Network | SmoothNetwork) -> int:
+    nodes = list_nodes(network).nodes
+    values = [getattr(node.op, field.name) for node in nodes for field in fields(node.op)]
+    tensors = [
+        v for value in values for v in (value if isinstance(value, tuple) else (value,)) if isinstance(v, Tensor)
+    ]
+    sizes = {id(t): t.numel() * t.element_size() for t in tensors}
+    return sum(sizes.values()) + NODE_BYTES * len(nodes)

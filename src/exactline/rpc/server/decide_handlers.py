@@ -10,21 +10,21 @@ from ...api import restrict_many
 from ...decide.intervals import Decisions, ManyDecisions
 from ...errors import ArgumentError
 from ...results.restrictions import Restrictions
-from ..codec import decode_point, name_interval_arrays, unwrap_single
+from ..codec import name_interval_arrays, unwrap_single
 from ..protos.exactline.v1 import exactline_pb2 as pb
-from .encode import ProgressSender, encode_arrays, encode_breaks, encode_head, encode_tail
-from .line_handlers import BreakCounter, decode_options, estimate_errors, name_break_arrays
+from .encode import ProgressSender, encode_arrays, encode_breaks
+from .line_handlers import BreakCounter, decode_lines, decode_options, estimate_errors, name_break_arrays
 from .worker import JobContext
 
 
 def handle_decide(context: JobContext) -> Iterator[bytes]:
     """Send the breaks and the intervals of lines."""
-    request = pb.DecideRequest.FromString(context.payload)
+    request = context.parse(pb.DecideRequest)
     network, limits = context.network(), context.limits
     options = decode_options(request.options, context.device)
-    starts, ends = decode_point(request.starts, "starts"), decode_point(request.ends, "ends")
+    starts, ends = decode_lines(request, limits)
     send_progress = ProgressSender(context.send_message, request.options.progress)
-    max_breaks = limits.breaks_per_line * max(1, len(starts[0]) if starts[0].dim() else 1)
+    max_breaks = limits.breaks_per_line * max(1, len(starts[0]))
 
     def report(share: float, breaks: int) -> None:
         if breaks > max_breaks:
@@ -36,18 +36,22 @@ def handle_decide(context: JobContext) -> Iterator[bytes]:
     BreakCounter(limits).add(line)
     context.counters |= {"lines": len(lines), "breaks": len(line)}
     decisions = _decide(request, lines)
-    errors = estimate_errors(lines.network, lines.lines, line, lines.alphas, lines.breaks.values, lines.dtype)
+    errors = None
+    if not request.options.no_errors:
+        errors = estimate_errors(lines.network, lines.lines, line, lines.alphas, lines.breaks.values, lines.dtype)
     breaks, intervals = name_break_arrays(lines.breaks, errors), name_interval_arrays(decisions.table)
-    yield encode_head(breaks | intervals, network, context.checksum(), len(lines))
-    yield from encode_breaks(list(breaks.values()), line, limits.answer_bytes)
-    yield from encode_arrays(list(intervals.values()), limits.answer_bytes, first_field=len(breaks))
-    yield encode_tail(
+    answer = context.write_answer(request.options)
+    answer.head(breaks | intervals, network, context.checksum(), len(lines))
+    answer.rows(encode_breaks(list(breaks.values()), line, limits.answer_bytes))
+    answer.rows(encode_arrays(list(intervals.values()), limits.answer_bytes, first_field=len(breaks)))
+    answer.tail(
         seconds=lines.seconds,
         stopped=lines.breaks.stopped,
-        error=float(errors.max()) if len(errors) else 0.0,
+        error=float(errors.max()) if errors is not None and len(errors) else 0.0,
         output=decisions.output,
         engine=lines.engine,
     )
+    yield from ()
 
 
 def _decide(request: pb.DecideRequest, lines: Restrictions) -> Decisions | ManyDecisions:

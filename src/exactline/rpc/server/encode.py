@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -15,6 +15,7 @@ from ..protos.exactline.v1 import exactline_pb2 as pb
 if TYPE_CHECKING:
     from ...network import Network
 
+MAX_JOINED_BYTES = 1 << 18  # of a message that another one may be joined to
 PROGRESS_SECONDS = 0.1  # between two progress messages
 
 
@@ -23,24 +24,24 @@ def encode_head(
     network: Network,
     checksum: str,
     lines: int = 0,
+    *,
+    joined: bool = False,  # whether more may follow in the same message
 ) -> bytes:
     """Encode the names, types and row shapes of the arrays of an answer, and the names of the network's nodes."""
-    return pb.Answer(
-        head=pb.Head(
-            fields=[
-                pb.Field(name=name, dtype=WIRE_DTYPES[array.dtype], shape=array.shape[1:])
-                for name, array in arrays.items()
-            ],
-            names=[node.name for node in network.nodes],
-            units=[pb.Unit(operator=name, count=count) for name, count in network.units.items()],
-            several_inputs=network.several_inputs,
-            several_outputs=network.several_outputs,
-            checksum=checksum,
-            outputs=network.outputs,
-            output_shapes=[pb.Shape(dims=network.nodes[i].shape) for i in network.outputs],
-            lines=lines,
-        )
-    ).SerializeToString()
+    head = pb.Head(
+        fields=[
+            pb.Field(name=name, dtype=WIRE_DTYPES[array.dtype], shape=array.shape[1:]) for name, array in arrays.items()
+        ],
+        names=[node.name for node in network.nodes],
+        units=[pb.Unit(operator=name, count=count) for name, count in network.units.items()],
+        several_inputs=network.several_inputs,
+        several_outputs=network.several_outputs,
+        checksum=checksum,
+        outputs=network.outputs,
+        output_shapes=[pb.Shape(dims=network.nodes[i].shape) for i in network.outputs],
+        lines=lines,
+    )
+    return (pb.Answer(first_head=head) if joined else pb.Answer(head=head)).SerializeToString()
 
 
 def encode_breaks(
@@ -96,15 +97,63 @@ def _encode_rows(
     return pb.Answer(rows=pb.Rows(pieces=messages, first_line=first_line, counts=counts)).SerializeToString()
 
 
-def encode_tail(**fields: float | str) -> bytes:
-    """Encode the end of an answer; the fields are those of the message Tail."""
-    return pb.Answer(tail=pb.Tail(**fields)).SerializeToString()  # pyright: ignore[reportArgumentType]
+def encode_tail(*, joined: bool = False, **fields: Any) -> bytes:
+    """Encode the end of an answer, joined to what comes before or not; the fields are those of the message Tail."""
+    tail = pb.Tail(**fields)
+    return (pb.Answer(last_tail=tail) if joined else pb.Answer(tail=tail)).SerializeToString()
 
 
 def encode_part_end(seconds: float, stopped: str, error: float, engine: str) -> bytes:
     """Encode the end of a part of a sweep."""
     end = pb.PartEnd(seconds=seconds, stopped=stopped, error=error, engine=engine)
     return pb.Answer(part_end=end).SerializeToString()
+
+
+class AnswerWriter:
+    """Sends the messages of an answer; a small one is a single message if the client allows it.
+
+    Args:
+        send: sends a message at once.
+        hold: sends a message together with the next one.
+        joined: whether the client takes a head and a tail with other parts.
+    """
+
+    def __init__(self, send: Callable[[bytes], None], hold: Callable[[bytes], None], joined: bool) -> None:
+        self._send, self._hold, self._joined = send, hold, joined
+        self._pending, self._has_rows = b"", False
+
+    def head(
+        self,
+        arrays: Mapping[str, Tensor],  # (rows, *shape) each
+        network: Network,
+        checksum: str,
+        lines: int = 0,
+    ) -> None:
+        """Write the head; see `encode_head`."""
+        self._pending = encode_head(arrays, network, checksum, lines, joined=self._joined)
+
+    @property
+    def has_head(self) -> bool:
+        """Whether the head was written."""
+        return bool(self._pending)
+
+    def rows(self, messages: Iterable[bytes]) -> None:
+        """Write messages of rows; the last one waits for what follows."""
+        for message in messages:
+            if self._joined and not self._has_rows and len(self._pending) <= MAX_JOINED_BYTES:
+                self._pending += message  # protobuf merges messages whose bytes are joined
+            else:
+                self._send(self._pending)
+                self._pending = message
+            self._has_rows = True
+
+    def tail(self, **fields: Any) -> None:
+        """Write the tail; see `encode_tail`."""
+        if self._joined and len(self._pending) <= MAX_JOINED_BYTES:
+            self._hold(self._pending + encode_tail(joined=True, **fields))
+        else:
+            self._hold(self._pending)
+            self._hold(encode_tail(**fields))
 
 
 class ProgressSender:

@@ -12,6 +12,7 @@ import os
 import signal
 import socket
 import sys
+import tempfile
 from importlib import import_module
 from typing import Any
 
@@ -22,6 +23,7 @@ PRELOADED_MODULES = (
     *("exactline.api", "exactline.results.check", "exactline.attr", "numpy.random", "numpy.ma"),
     *("exactline.decide.decisions", "exactline.decide.regions"),
 )
+WARM_UP_LINES, WARM_UP_UNITS = 512, 64
 OPTIONAL_MODULES = ("onnx", "exactline.formats.onnx")  # preloaded if installed
 
 
@@ -52,6 +54,7 @@ def _preload() -> None:
     from . import worker
 
     torch.set_num_threads(1)  # a fork would not copy the threads
+    tempfile.gettempdir()  # found by writing a file, which workers may not; parts of torch ask for it when imported
     for name in (*PRELOADED_MODULES, *sorted({handler.partition(":")[0] for handler in worker.JOB_HANDLERS.values()})):
         import_module(name)
     for name in OPTIONAL_MODULES:
@@ -59,8 +62,25 @@ def _preload() -> None:
             import_module(name)
         except ImportError:
             break
+    _load_compiled_loops()
     gc.collect()
     gc.freeze()  # pages that no collection touches stay shared with the workers
+
+
+def _load_compiled_loops() -> None:
+    """Sweep some lines, which loads the loops that numba compiles, if it is installed: workers start with them.
+
+    A process without them loads them only for a large sweep, and takes twice as long for small ones until then.
+    """
+    import torch
+
+    from ...api import restrict_many
+    from ...network import as_network
+
+    layer = torch.nn.Linear(1, WARM_UP_UNITS, dtype=torch.float64)
+    network = as_network(torch.nn.Sequential(layer, torch.nn.ReLU()).eval(), [torch.zeros(1, dtype=torch.float64)])
+    starts = torch.linspace(-2, -1, WARM_UP_LINES, dtype=torch.float64)[:, None]
+    restrict_many(network, starts, -starts)
 
 
 def _run_child(fd: int, settings: dict[str, Any]) -> None:

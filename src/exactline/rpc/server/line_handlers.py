@@ -13,7 +13,7 @@ from torch import Tensor
 from ...api import restrict_parts, sweep
 from ...engines.assemble import BreakTable
 from ...engines.dense.sweep import SweepPart
-from ...errors import ArgumentError
+from ...errors import ArgumentError, LineError
 from ...fp_context import full_precision
 from ...lines import Lines
 from ...network import Network
@@ -47,12 +47,32 @@ def decode_options(options: pb.Options, device: str) -> dict[str, Any]:
     }
 
 
+def decode_lines(request: Any, limits: Limits) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
+    """Return the starts and ends of the lines of a request, (lines, *in) for each input of the network.
+
+    Raises LineError, ArgumentError, LimitError if there are too many.
+    """
+    starts, ends = decode_point(request.starts, "starts"), decode_point(request.ends, "ends")
+    limits.check("lines_per_call", count_rows(starts), "lines")
+    return starts, ends
+
+
+def count_rows(points: Sequence[Tensor]) -> int:
+    """Return the number of lines or examples of points.
+
+    Raises LineError if an array has no dimension for it.
+    """
+    if any(not t.dim() for t in points):
+        raise LineError("The number of lines is missing.", where="request", hint="Give arrays of shape (lines, *in).")
+    return max(len(t) for t in points)
+
+
 def handle_restrict(context: JobContext) -> Iterator[bytes]:
     """Send every break of many lines, each part as soon as it is known."""
-    request = pb.RestrictRequest.FromString(context.payload)
+    request = context.parse(pb.RestrictRequest)
+    starts, ends = decode_lines(request, context.limits)
     network = context.network()
     options = decode_options(request.options, context.device)
-    starts, ends = decode_point(request.starts, "starts"), decode_point(request.ends, "ends")
     report = ProgressSender(context.send_message, request.options.progress)
     began = time.perf_counter()
     choice, parts = restrict_parts(network, unwrap_single(starts), unwrap_single(ends), **options)
@@ -60,23 +80,26 @@ def handle_restrict(context: JobContext) -> Iterator[bytes]:
     lines = Lines(*(tuple(t.to(torch.float64) for t in side) for side in (starts, ends)))
     counter, error = BreakCounter(context.limits), 0.0
     context.counters["lines"] = count
-    head_sent = False
+    answer = context.write_answer(request.options)
     for part in parts:
-        errors = estimate_errors(network, lines, part.line, part.alphas, part.values, options["dtype"])
-        error = max(error, float(errors.max()) if len(errors) else 0.0)
+        errors = None
+        if not request.options.no_errors:
+            errors = estimate_errors(network, lines, part.line, part.alphas, part.values, options["dtype"])
+            error = max(error, float(errors.max()) if len(errors) else 0.0)
         arrays = name_break_arrays(part, errors)
-        if not head_sent:
-            yield encode_head(arrays, network, context.checksum(), count)
-            head_sent = True
+        if not answer.has_head:
+            answer.head(arrays, network, context.checksum(), count)
         counter.add(part.line)
         context.counters["breaks"] = counter.total
-        yield from encode_breaks(list(arrays.values()), part.line, context.limits.answer_bytes)
+        answer.rows(encode_breaks(list(arrays.values()), part.line, context.limits.answer_bytes))
         if len(part.line):
             report((int(part.line[-1]) + float(part.alphas[-1])) / max(count, 1), counter.total)
-    if not head_sent:
-        yield encode_head(_empty_arrays(network, options["values"]), network, context.checksum(), count)
+    if not answer.has_head:
+        arrays = _empty_arrays(network, options["values"], errors=not request.options.no_errors)
+        answer.head(arrays, network, context.checksum(), count)
     seconds = time.perf_counter() - began
-    yield encode_tail(seconds=seconds, stopped=choice.limits.stopped, error=error, engine=choice.description)
+    answer.tail(seconds=seconds, stopped=choice.limits.stopped, error=error, engine=choice.description)
+    yield from ()
 
 
 def estimate_errors(
@@ -95,18 +118,20 @@ def estimate_errors(
 
 def name_break_arrays(
     table: BreakTable | SweepPart,
-    errors: Tensor,  # (breaks,)
+    errors: Tensor | None,  # (breaks,)
 ) -> dict[str, Tensor]:
     """Return the arrays (breaks, *shape) of many lines by their names in messages."""
     rows = break_arrays(table)
     values = pack_tensors("value", tuple(rows[len(LINE_ARRAYS) :]))
-    return {array.name: row for array, row in zip(LINE_ARRAYS, rows, strict=False)} | {ERRORS: errors} | values
+    named = {array.name: row for array, row in zip(LINE_ARRAYS, rows, strict=False)}
+    return named | ({} if errors is None else {ERRORS: errors}) | values
 
 
-def _empty_arrays(network: Network, values: bool) -> dict[str, Tensor]:
+def _empty_arrays(network: Network, values: bool, errors: bool) -> dict[str, Tensor]:
     """Return the arrays of an answer without breaks."""
     arrays = {array.name: torch.zeros(0, *array.row_shape, dtype=array.dtype) for array in LINE_ARRAYS}
-    arrays[ERRORS] = torch.zeros(0, dtype=torch.float64)
+    if errors:
+        arrays[ERRORS] = torch.zeros(0, dtype=torch.float64)
     outputs = [torch.zeros(0, *network.nodes[i].shape, dtype=torch.float64) for i in network.outputs]
     return arrays | pack_tensors("value", tuple(outputs) if values else None)
 
@@ -143,12 +168,12 @@ class BreakCounter:
 
 def handle_sweep(context: JobContext) -> Iterator[bytes]:
     """Send one line in parts, in order of alpha."""
-    request = pb.RestrictRequest.FromString(context.payload)
+    request = context.parse(pb.RestrictRequest)
     network = context.network()
     options = decode_options(request.options, context.device)
     if options.pop("max_breaks") is not None:
         raise ArgumentError("A sweep takes no max_breaks.", where="options.max_breaks", hint="Stop reading instead.")
-    starts, ends = decode_point(request.starts, "starts"), decode_point(request.ends, "ends")
+    starts, ends = decode_lines(request, context.limits)
     if any(not t.dim() or len(t) != 1 for t in (*starts, *ends)):
         raise ArgumentError(
             "A sweep takes exactly one line.", where="starts, ends", hint="Give arrays of shape (1, *in)."
@@ -161,14 +186,15 @@ def handle_sweep(context: JobContext) -> Iterator[bytes]:
         arrays = {array.name: getattr(part, array.attribute) for array in LINE_ARRAYS} | {"doubts": ambiguous}
         arrays |= {ERRORS: part.errors} | pack_tensors("value", part.stored_values)
         if not head_sent:
-            yield encode_head(arrays, network, context.checksum(), 1)
+            context.hold(encode_head(arrays, network, context.checksum(), 1))
             head_sent = True
         line = torch.zeros(len(part.alphas), dtype=torch.int64)
         counter.add(line)
         context.counters["breaks"] = counter.total
-        yield from encode_breaks(list(arrays.values()), line, context.limits.answer_bytes)
+        for message in encode_breaks(list(arrays.values()), line, context.limits.answer_bytes):
+            context.hold(message)
         yield encode_part_end(part.seconds, part.stopped, part.error, part.engine)
-    yield encode_tail()
+    context.hold(encode_tail())
 
 
 def _drop_line_dim(

@@ -13,15 +13,16 @@ from ...network import Network
 from ...results.codec import encode_plane
 from ...results.plane import PlaneRestriction
 from ..codec import decode_array, decode_point, unwrap_single
+from ..limits import Limits
 from ..protos.exactline.v1 import exactline_pb2 as pb
-from .encode import ProgressSender, encode_arrays, encode_head, encode_tail
+from .encode import ProgressSender, encode_arrays
 from .line_handlers import decode_options
 from .worker import JobContext
 
 
 def handle_plane(context: JobContext) -> Iterator[bytes]:
     """Send all arrays of a plane."""
-    request = pb.PlaneRequest.FromString(context.payload)
+    request = context.parse(pb.PlaneRequest)
     network, limits = context.network(), context.limits
     options = decode_options(request.options, context.device)
     line_options = [options.pop(name) for name in ("max_breaks", "seconds", "engine")]
@@ -34,20 +35,27 @@ def handle_plane(context: JobContext) -> Iterator[bytes]:
             raise limits.error("polygons_per_plane", f"The plane has {polygons:,} polygons or more.")
         send_progress(share, polygons)
 
-    plane = _restrict_plane(request, network, options, report)
+    plane = _restrict_plane(request, network, options, limits, report)
     context.counters |= {"lines": 0, "breaks": len(plane.edges), "polygons": len(plane)}
     limits.check("polygons_per_plane", len(plane), "polygons")
     arrays, _ = encode_plane(plane)
-    yield encode_head(arrays, network, context.checksum())
-    yield from encode_arrays(list(arrays.values()), limits.answer_bytes)
-    yield encode_tail(seconds=plane.seconds, plane_ambiguous=plane.ambiguous)
+    answer = context.write_answer(request.options)
+    answer.head(arrays, network, context.checksum())
+    answer.rows(encode_arrays(list(arrays.values()), limits.answer_bytes))
+    answer.tail(seconds=plane.seconds, plane_ambiguous=plane.ambiguous)
+    yield from ()
 
 
 def _restrict_plane(
-    request: pb.PlaneRequest, network: Network, options: dict[str, Any], report: Callable[[float, int], None]
+    request: pb.PlaneRequest,
+    network: Network,
+    options: dict[str, Any],
+    limits: Limits,
+    report: Callable[[float, int], None],
 ) -> PlaneRestriction:
     if request.WhichOneof("plane") == "vertices":
         vertices = decode_point(request.vertices, "vertices")
+        limits.check("corners_per_plane", max(len(t) if t.dim() else 0 for t in vertices), "corners")
         points = vertices if network.several_inputs else unwrap_single(vertices)
         return restrict_plane(network, points, **options, progress=report)
     if request.WhichOneof("plane") is None:

@@ -1,31 +1,28 @@
-"""A pool of worker processes: calls wait for a worker in order; a cancelled or expired call kills its worker.
+"""A pool of worker processes: calls wait for a worker in turn; a call that ends early loses its worker.
 
-    pool = WorkerPool(workers=2, limits=Limits()).start()
-    call = pool.new_call(WorkerJob("restrict", request, model), seconds=60)   # nothing happens yet
-    for message in call: ...                              # waits in the queue, then streams in bounded memory
-    call.counters                                         # what the worker counted: lines, breaks
-    call.cancel()                                         # from any thread: kills the worker
+    pool = WorkerPool(workers=2, limits=Limits())
+    await pool.start()
+    worker = await pool.acquire(client, model)        # waits in the queue
+    ...                                               # see WorkerCall
+    pool.release(client, worker, reusable=True)
 
-A call raises the errors of ``exactline.errors`` (LimitError for the queue), JobFailed for an error of the worker,
-CallExpired, CallCancelled, and WorkerLost if the worker died. A job whose worker died before its first message is run
-once more by another worker.
+Clients take turns: one that queues many calls does not delay the first call of another.
 """
 
 from __future__ import annotations
 
-import threading
-import time
-from collections import deque
-from collections.abc import Callable
+import asyncio
+import os
+from collections import OrderedDict, deque
 from dataclasses import asdict, dataclass, field
 
 from ...errors import ServiceError
 from ..limits import Limits
-from .call import CallCancelled, CallExpired, WorkerCall
-from .ipc import ModelKey, WorkerJob
+from .clients import ClientUsage
+from .ipc import ModelKey
 from .process import ForkServer, WorkerProcess
 
-SUPERVISION_SECONDS = 0.1  # between two checks for dead workers and expired calls
+RETRY_SECONDS = 0.2  # between two attempts to fork a worker
 
 
 @dataclass
@@ -50,148 +47,189 @@ class PoolStats:
     counters: PoolCounters = field(default_factory=PoolCounters)
 
 
+@dataclass(eq=False)
+class _Waiter:
+    """A call that waits for a worker."""
+
+    client: ClientUsage
+    model: ModelKey | None
+    worker: asyncio.Future[WorkerProcess]
+
+
 class WorkerPool:
     """Worker processes, and the calls that run on them or wait for one."""
 
-    def __init__(self, workers: int, limits: Limits, *, device: str = "cpu", threads: int = 1) -> None:
-        self.size, self.limits = workers, limits
+    def __init__(
+        self, workers: int, limits: Limits, *, device: str = "cpu", threads: int = 1, client_workers: int = 0
+    ) -> None:
+        self.size, self.limits, self.client_workers = workers, limits, client_workers or workers
         self.counters = PoolCounters()
-        self._forkserver = ForkServer({"limits": asdict(limits), "device": device, "threads": threads})
-        self._changed = threading.Condition()
-        self._idle: list[WorkerProcess] = []  # the most recently used last
+        tracebacks = bool(os.environ.get("EXACTLINE_TRACEBACK"))
+        self._forkserver = ForkServer(
+            {"limits": asdict(limits), "device": device, "threads": threads, "tracebacks": tracebacks}
+        )
         self._all: list[WorkerProcess] = []
-        self._waiting: deque[WorkerCall] = deque()
-        self._running: set[WorkerCall] = set()
+        self._idle: list[WorkerProcess] = []  # the most recently used last
+        self._waiting: OrderedDict[ClientUsage, deque[_Waiter]] = OrderedDict()  # the next client first
+        self._queued = 0
         self._closing = False
-        self._supervisor = threading.Thread(target=self._supervise, name="supervisor", daemon=True)
+        self._refill_task: asyncio.Task[None] | None = None
 
-    def start(self) -> WorkerPool:
+    async def start(self) -> None:
         """Fork the workers; returns when all of them exist."""
-        self._forkserver.start()
-        self._refill()
-        self._supervisor.start()
-        return self
+        await asyncio.to_thread(self._forkserver.start)
+        await self._refill()
 
-    def new_call(
-        self, job: WorkerJob, seconds: float, *, fetch: Callable[[ModelKey], bytes] | None = None
-    ) -> WorkerCall:
-        """Create a call that has not begun; ``fetch`` returns the file of a model that a worker does not have."""
-        return WorkerCall(self, job, time.monotonic() + seconds, fetch)
+    @property
+    def is_usable(self) -> bool:
+        """Whether there is a worker, idle or busy, and the pool is not closing."""
+        return bool(self._all) and not self._closing
 
-    def acquire_worker(self, call: WorkerCall) -> WorkerProcess:
-        """Wait for a worker, first come, first served."""
-        with self._changed:
-            if not self._idle or self._waiting:
-                self._enqueue(call)
-            try:
-                while not (self._has_idle_worker() and (not self._waiting or self._waiting[0] is call)):
-                    self._check_waiting(call)
-                    self._changed.wait(min(1.0, max(0.0, call.deadline - time.monotonic())))
-                self._check_waiting(call)
-                self._running.add(call)
-                return self._select_worker(call.job.model)
-            finally:
-                if call in self._waiting:
-                    self._waiting.remove(call)
-                self._changed.notify_all()
+    async def acquire(self, client: ClientUsage, model: ModelKey | None = None) -> WorkerProcess:
+        """Wait for a worker; the caller must release it.
 
-    def _enqueue(self, call: WorkerCall) -> None:
-        if len(self._waiting) >= self.limits.queue_length:
-            raise self.limits.error("queue_length", f"All workers are busy and {len(self._waiting)} calls wait.")
-        self._waiting.append(call)
+        Raises LimitError if too many calls wait, ServiceError while the server shuts down.
+        """
+        self._check_open()
+        if self._queued >= self.limits.queue_length and not self._has_worker_for(client):
+            raise self.limits.error("queue_length", f"All workers are busy and {self._queued} calls wait.")
+        waiter = _Waiter(client, model, asyncio.get_running_loop().create_future())
+        self._waiting.setdefault(client, deque()).append(waiter)
+        self._queued += 1
+        self._dispatch()
+        try:
+            return await waiter.worker
+        except asyncio.CancelledError:
+            if waiter.worker.done() and not waiter.worker.cancelled() and waiter.worker.exception() is None:
+                self.release(client, waiter.worker.result(), reusable=True)
+            else:
+                self._forget(waiter)
+            raise
 
-    def _check_waiting(self, call: WorkerCall) -> None:
-        """Raise if a call must not wait any longer."""
-        if self._closing:
-            raise ServiceError("The server is shutting down.", where="queue", hint="Try again later.")
-        if call.cancelled:
-            raise CallCancelled("cancelled while waiting")
-        if time.monotonic() >= call.deadline:
-            raise CallExpired("the deadline passed while the call waited for a worker")
-
-    def _has_idle_worker(self) -> bool:
-        """Whether a worker is idle; discards idle workers that have died."""
-        for worker in [w for w in self._idle if w.has_died()]:
-            self._idle.remove(worker)
+    def release(self, client: ClientUsage, worker: WorkerProcess, *, reusable: bool) -> None:
+        """Take a worker back; one that is not reusable is killed and replaced."""
+        client.workers -= 1
+        if reusable and not self._closing and not worker.lost:
+            self._idle.append(worker)
+            self._dispatch()
+        else:
             self._discard(worker)
-            self.counters.died += 1
-        return bool(self._idle)
+
+    def stats(self) -> PoolStats:
+        """Return the current state of the pool."""
+        cache = {"models": 0, "bytes": 0, "hits": 0, "misses": 0}
+        for worker in self._all:
+            cache = {name: count + int(worker.cache_counters.get(name, 0)) for name, count in cache.items()}
+        return PoolStats(
+            workers=len(self._all),
+            busy=len(self._all) - len(self._idle),
+            queued=self._queued,
+            pids=tuple(worker.pid for worker in self._all),
+            cache=cache,
+            counters=self.counters,
+        )
+
+    async def close(self) -> None:
+        """Refuse all calls and end all workers."""
+        self._closing = True
+        for waiters in self._waiting.values():
+            for waiter in waiters:
+                if not waiter.worker.done():
+                    waiter.worker.set_exception(_closing_error())
+        self._waiting.clear()
+        self._queued = 0
+        for worker in list(self._all):
+            self._discard(worker)
+        await asyncio.to_thread(self._forkserver.close)
+        if self._refill_task is not None:
+            await self._refill_task
+
+    def _check_open(self) -> None:
+        if self._closing:
+            raise _closing_error()
+
+    def _has_worker_for(self, client: ClientUsage) -> bool:
+        return bool(self._idle) and not self._waiting and self._is_below_quota(client)
+
+    def _is_below_quota(self, client: ClientUsage) -> bool:
+        return not client.has_quota or client.workers < self.client_workers
+
+    def _dispatch(self) -> None:
+        """Give idle workers to waiting calls, one client after another."""
+        if self._waiting:
+            for worker in [w for w in self._idle if w.has_died()]:
+                self._on_lost(worker)
+        for client in list(self._waiting):
+            if not self._idle:
+                return
+            waiters = self._waiting[client]
+            while waiters and waiters[0].worker.done():  # cancelled
+                waiters.popleft()
+            if not waiters or not self._is_below_quota(client):
+                if not waiters:
+                    del self._waiting[client]
+                continue
+            waiter = waiters.popleft()
+            self._queued -= 1
+            client.workers += 1
+            waiter.worker.set_result(self._select_worker(waiter.model))
+            if waiters:
+                self._waiting.move_to_end(client)
+            else:
+                del self._waiting[client]
+        if self._idle and any(self._is_below_quota(client) for client in self._waiting):
+            self._dispatch()
 
     def _select_worker(self, model: ModelKey | None) -> WorkerProcess:
         """Take an idle worker that has the model, or else the most recently used one."""
         i = next((i for i, w in enumerate(self._idle) if model in w.sent_models), len(self._idle) - 1)
         return self._idle.pop(i)
 
-    def release_worker(self, call: WorkerCall, worker: WorkerProcess, *, reusable: bool) -> None:
-        """Take a worker back from a call; one that is not reusable is killed and replaced."""
-        with self._changed:
-            self._running.discard(call)
-            if reusable and not self._closing:
-                self._idle.append(worker)
-            else:
-                self._discard(worker)
-            self._changed.notify_all()
+    def _forget(self, waiter: _Waiter) -> None:
+        waiters = self._waiting.get(waiter.client)
+        if waiters is not None and waiter in waiters:
+            waiters.remove(waiter)
+            self._queued -= 1
+            if not waiters:
+                del self._waiting[waiter.client]
 
     def _discard(self, worker: WorkerProcess) -> None:
         if worker in self._all:
             self._all.remove(worker)
+        if worker in self._idle:
+            self._idle.remove(worker)
         worker.close()
+        self._start_refill()
 
-    def wake_waiting(self) -> None:
-        """Let waiting calls check whether they were cancelled."""
-        with self._changed:
-            self._changed.notify_all()
+    def _on_lost(self, worker: WorkerProcess) -> None:
+        """Replace an idle worker that has died; a busy one is replaced when its call releases it."""
+        if worker in self._idle:
+            self.counters.died += 1
+            self._discard(worker)
 
-    def stats(self) -> PoolStats:
-        """Return the current state of the pool."""
-        with self._changed:
-            cache = {"models": 0, "bytes": 0, "hits": 0, "misses": 0}
-            for worker in self._all:
-                cache = {name: count + int(worker.cache_counters.get(name, 0)) for name, count in cache.items()}
-            return PoolStats(
-                workers=len(self._all),
-                busy=len(self._running),
-                queued=len(self._waiting),
-                pids=tuple(worker.pid for worker in self._all),
-                cache=cache,
-                counters=self.counters,
-            )
+    def _start_refill(self) -> None:
+        if not self._closing and (self._refill_task is None or self._refill_task.done()):
+            self._refill_task = asyncio.get_running_loop().create_task(self._refill())
 
-    def close(self) -> None:
-        """Cancel all calls and end all workers."""
-        with self._changed:
-            self._closing = True
-            calls = list(self._running)
-            self._changed.notify_all()
-        for call in calls:
-            call.cancel()
-        self._supervisor.join()
-        with self._changed:
-            for worker in self._idle:
-                self._discard(worker)
-            self._idle.clear()
-        self._forkserver.close()
-
-    def _supervise(self) -> None:
-        """Replace dead workers and end expired calls, until the pool closes."""
-        while True:
-            with self._changed:
-                if self._closing:
-                    return
-                self._changed.wait(SUPERVISION_SECONDS)
-                self._has_idle_worker()
-                expired = [c for c in self._running if time.monotonic() > c.deadline + SUPERVISION_SECONDS]
-            for call in expired:
-                call.expire()
-            self._refill()
-
-    def _refill(self) -> None:
+    async def _refill(self) -> None:
+        """Fork workers until there are as many as there should be."""
+        loop = asyncio.get_running_loop()
         while not self._closing and len(self._all) < self.size:
-            worker = self._forkserver.fork()
-            if worker is None:
-                return  # the fork server restarts; the supervisor tries again
-            with self._changed:
-                self.counters.forked += 1
-                self._all.append(worker)
-                self._idle.insert(0, worker)
-                self._changed.notify_all()
+            forked = await asyncio.to_thread(self._forkserver.fork)
+            if forked is None:
+                await asyncio.sleep(0 if self._closing else RETRY_SECONDS)
+                continue
+            ours, pid = forked
+            if self._closing:
+                ours.close()
+                return
+            worker = WorkerProcess(pid, ours, self._on_lost)
+            await loop.create_connection(lambda worker=worker: worker, sock=ours)
+            self.counters.forked += 1
+            self._all.append(worker)
+            self._idle.insert(0, worker)
+            self._dispatch()
+
+
+def _closing_error() -> ServiceError:
+    return ServiceError("The server is shutting down.", where="queue", hint="Try again later.")

@@ -1,7 +1,8 @@
-"""The server's handles of its processes: a worker at the other end of a socket, and the fork server."""
+"""The front's handles of its processes: a worker at the other end of a socket, and the fork server."""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import os
@@ -10,14 +11,17 @@ import socket
 import subprocess
 import sys
 import threading
-from multiprocessing.connection import Connection
+from collections import deque
+from collections.abc import Callable
 from typing import Any
 
 from ...errors import MissingError, ServiceError
+from . import ipc
 from .forkserver import FORK_COMMAND, PID_BYTES
 from .ipc import ModelKey
 
-SOCKET_BUFFER_BYTES = 1 << 20
+SOCKET_BUFFER_BYTES = 1 << 18
+MAX_QUEUED_BYTES = 1 << 19  # received from a worker and not yet taken, above which reading pauses
 SINGLE_THREAD_ENV = {
     "OMP_NUM_THREADS": "1",
     "OPENBLAS_NUM_THREADS": "1",
@@ -26,39 +30,161 @@ SINGLE_THREAD_ENV = {
 START_SECONDS = 120.0  # for the fork server to import everything
 
 
-class WorkerProcess:
-    """The server's handle of a worker process."""
+class WorkerLost(ServiceError):
+    """The worker died while it ran the job."""
 
-    def __init__(self, connection: Connection, pid: int) -> None:
-        self.connection, self.pid = connection, pid
+    def __init__(self) -> None:
+        super().__init__("The worker that ran this job was lost.", where="server", hint="Try again.")
+
+
+class WorkerProcess(asyncio.Protocol):
+    """A worker process: frames to and from it, without blocking the event loop.
+
+    Args:
+        pid: the id of the process.
+        end: our end of the socket to it.
+        on_lost: called when the process has ended.
+    """
+
+    def __init__(self, pid: int, end: socket.socket, on_lost: Callable[[WorkerProcess], None]) -> None:
+        self.pid, self.lost = pid, False
+        self._socket = end
         self.sent_models: set[ModelKey] = set()  # whose files it was sent
         self.cache_counters: dict[str, Any] = {}  # as of its last job
         self._pidfd = _open_pidfd(pid)
-        self._lock = threading.Lock()
+        self._on_lost = on_lost
+        self._transport: Any = None
+        self._buffer = bytearray()
+        self._frames: deque[tuple[bytes, bytes]] = deque()
+        self._queued_bytes = 0
+        self._reading_paused = self._writing_paused = False
+        self._reader: asyncio.Future[None] | None = None  # of a task that waits for a frame
+        self._writer: asyncio.Future[None] | None = None  # of a task that waits to write
+
+    @property
+    def queued_bytes(self) -> int:
+        """Bytes that were received from the worker and not yet taken."""
+        return self._queued_bytes + len(self._buffer)
+
+    def connection_made(self, transport: Any) -> None:
+        """Take the transport of the socket."""
+        self._transport = transport
+        transport.set_write_buffer_limits(high=SOCKET_BUFFER_BYTES)
+
+    def data_received(self, data: bytes) -> None:
+        """Split what arrives into frames."""
+        buffer = self._buffer
+        buffer += data
+        at = 0
+        while len(buffer) - at >= ipc.HEADER_BYTES:
+            length = int.from_bytes(buffer[at : at + ipc.LENGTH_BYTES], "little")
+            end = at + ipc.HEADER_BYTES + length
+            if length > ipc.MAX_FRAME_BYTES:
+                self.close()
+                return
+            if len(buffer) < end:
+                break
+            begin = at + ipc.HEADER_BYTES
+            with memoryview(buffer) as view:
+                self._frames.append((bytes(view[begin - 1 : begin]), bytes(view[begin:end])))
+            self._queued_bytes += length
+            at = end
+        del buffer[:at]
+        if self._frames:
+            _wake(self._reader)
+            if self._queued_bytes > MAX_QUEUED_BYTES and not self._reading_paused:
+                self._reading_paused = True
+                self._transport.pause_reading()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Note that the process has ended, and wake whoever waits for it."""
+        self.lost = True
+        _wake(self._reader)
+        _wake(self._writer)
+        self._on_lost(self)
+
+    def pause_writing(self) -> None:
+        """Let writers wait: the worker does not read as fast as the client sends."""
+        self._writing_paused = True
+
+    def resume_writing(self) -> None:
+        """Let writers continue."""
+        self._writing_paused = False
+        _wake(self._writer)
+
+    async def send(self, kind: bytes, *parts: bytes) -> None:
+        """Send a frame; waits while the worker does not read.
+
+        Raises WorkerLost.
+        """
+        frame = ipc.encode_frame(kind, *parts)
+        if sum(map(len, frame)) <= SOCKET_BUFFER_BYTES:
+            await self._write(b"".join(frame))
+            return
+        for piece in frame:
+            view = memoryview(piece)
+            for at in range(0, len(view), SOCKET_BUFFER_BYTES):
+                await self._write(view[at : at + SOCKET_BUFFER_BYTES])
+
+    async def _write(self, data: bytes | memoryview) -> None:
+        if self.lost:
+            raise WorkerLost
+        self._transport.write(data)
+        while self._writing_paused and not self.lost:
+            self._writer = asyncio.get_running_loop().create_future()
+            await self._writer
+
+    async def receive(self) -> tuple[bytes, bytes]:
+        """Return the kind and the data of the next frame.
+
+        Raises WorkerLost.
+        """
+        while not self._frames:
+            if self.lost:
+                raise WorkerLost
+            self._reader = asyncio.get_running_loop().create_future()
+            await self._reader
+        kind, data = self._frames.popleft()
+        self._queued_bytes -= len(data)
+        if self._reading_paused and self._queued_bytes <= MAX_QUEUED_BYTES and not self.lost:
+            self._reading_paused = False
+            self._transport.resume_reading()
+        return kind, data
+
+    def has_died(self) -> bool:
+        """Whether an idle worker has died: it sends nothing without a job, so anything to read is the end of file."""
+        if self.lost:
+            return True
+        try:
+            self._socket.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return False
+        except OSError:
+            pass
+        return True
 
     def kill(self) -> None:
-        """Kill the process; a thread that reads from its socket sees the socket close."""
-        with self._lock, contextlib.suppress(ProcessLookupError):
+        """Kill the process."""
+        with contextlib.suppress(ProcessLookupError):
             if self._pidfd is None:
                 os.kill(self.pid, signal.SIGKILL)
             elif self._pidfd >= 0:
                 signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
 
-    def has_died(self) -> bool:
-        """Whether an idle worker has died: it sends nothing without a job, so anything to read is the end of file."""
-        try:
-            return self.connection.poll(0)
-        except OSError:
-            return True
-
     def close(self) -> None:
         """Kill the process and close its descriptors."""
         self.kill()
-        with self._lock:
-            if self._pidfd is not None and self._pidfd >= 0:
-                os.close(self._pidfd)
-                self._pidfd = -1
-        self.connection.close()
+        if self._pidfd is not None and self._pidfd >= 0:
+            os.close(self._pidfd)
+            self._pidfd = -1
+        self.lost = True
+        if self._transport is not None:
+            self._transport.abort()
+
+
+def _wake(waiter: asyncio.Future[None] | None) -> None:
+    if waiter is not None and not waiter.done():
+        waiter.set_result(None)
 
 
 def _open_pidfd(pid: int) -> int | None:
@@ -86,6 +212,7 @@ class ForkServer:
         self.settings = settings
         self._process: subprocess.Popen[bytes] | None = None
         self._control: socket.socket | None = None
+        self._closed = False
         self._lock = threading.Lock()
 
     def start(self) -> None:
@@ -128,12 +255,17 @@ class ForkServer:
             hint="Set EXACTLINE_TRACEBACK=1 to see why.",
         )
 
-    def fork(self) -> WorkerProcess | None:
-        """Fork a worker; None if that failed. The next call restarts a fork server that has died."""
+    def fork(self) -> tuple[socket.socket, int] | None:
+        """Fork a worker; returns our end of its socket and its id, None if that failed.
+
+        The next call restarts a fork server that has died.
+        """
         with self._lock:
+            if self._closed:
+                return None
             if self._control is None:
                 self._kill_process()
-                with contextlib.suppress(ServiceError):
+                with contextlib.suppress(ServiceError, OSError):
                     self.start()
                 return None
             try:
@@ -144,12 +276,12 @@ class ForkServer:
                 socket.send_fds(self._control, [FORK_COMMAND], [theirs.fileno()])
                 pid = self._control.recv(PID_BYTES, socket.MSG_WAITALL)
                 if len(pid) == PID_BYTES:
-                    return WorkerProcess(Connection(ours.detach()), int.from_bytes(pid, "little"))
+                    return ours, int.from_bytes(pid, "little")
             except OSError:
                 pass
             finally:
                 theirs.close()
-                ours.close()
+            ours.close()
             self._control.close()
             self._control = None
             return None
@@ -157,6 +289,7 @@ class ForkServer:
     def close(self) -> None:
         """End the process; workers end when their own sockets close."""
         with self._lock:
+            self._closed = True
             if self._control is not None:
                 self._control.close()
                 self._control = None

@@ -1,4 +1,4 @@
-"""The server: checks its settings, starts the workers and the gRPC services, and shuts down.
+"""The server: starts the workers and the gRPC services in an event loop of its own, and shuts them down.
 
 with Server(Settings(port=0, models=folder)) as server:
     client = Client(server.address)
@@ -6,86 +6,39 @@ with Server(Settings(port=0, models=folder)) as server:
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import threading
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
-from importlib import import_module
-from pathlib import Path
-from typing import Any, Self
+from collections.abc import Coroutine
+from typing import Any, Self, TypeVar
 
 import grpc
+import grpc.aio
 
-from ...errors import ArgumentError, FileError, ServiceError
-from ...optional import require_package
-from .. import LEGACY_SERVICE_NAME, SERVICE_NAME
-from ..legacy.handler import create_handler
-from ..limits import MIB, Limits
-from .access import TokenInterceptor, is_loopback
-from .call import CallExpired, JobFailed
-from .interceptor import Interceptor
+from ...errors import ArgumentError, ExactlineError, ServiceError
+from ..limits import MIB
+from .access import Access, Gate
+from .call import JobFailed, WorkerCall
+from .certificates import Certificates
+from .clients import ClientUsage
+from .front import Front
+from .health import Health
 from .ipc import WorkerJob
 from .log import Log
+from .metrics import Metrics, MetricsServer
 from .pool import WorkerPool
+from .reflection import reflection_handlers
 from .service import ExactlineService
+from .settings import Settings as Settings
 from .store import ModelStore
 
 PROBE_SECONDS = 120.0  # for a worker to check its device
-SPARE_THREADS = 16  # for calls beyond the limit, which are refused with its name
 MIN_PING_MILLISECONDS = 10_000  # between two pings of a client
-
-
-@dataclass(frozen=True)
-class Settings:
-    """The settings of a server, checked.
-
-    >>> Settings(port=0, workers=2).host
-    '127.0.0.1'
-
-    Raises ArgumentError if settings are unsafe or contradict each other, FileError if the folder does not exist.
-    """
-
-    host: str = "127.0.0.1"  # the address to listen on; others than loopback need TLS and tokens or client certificates
-    port: int = 50051  # 0 takes any free port
-    models: Path | None = None  # a folder of networks (ONNX, .nnet, ERAN), served by name
-    device: str = "cpu"  # where to compute: "cpu" or "cuda"
-    workers: int = 0  # number of worker processes; 0 for one per processor
-    threads: int = 0  # of each worker; 0 for an equal share of the processors
-    tls_cert: Path | None = None  # a PEM file with the server's certificate
-    tls_key: Path | None = None  # a PEM file with its key
-    client_ca: Path | None = None  # a PEM file with the authorities that must have signed the clients' certificates
-    tokens: tuple[bytes, ...] = field(default=(), repr=False)  # every call must carry one of them
-    allow_upload: bool = False  # whether clients may upload networks
-    reflection: bool = False  # whether clients may list the methods
-    insecure: bool = False  # allows other machines to connect without TLS and tokens
-    limits: Limits = field(default_factory=Limits)  # how much calls and workers may use
-
-    def __post_init__(self) -> None:
-        if (self.tls_cert is None) != (self.tls_key is None) or (self.client_ca and not self.tls_cert):
-            raise ArgumentError(
-                "TLS needs a certificate and its key.", where="--tls-cert, --tls-key", hint="Give both or neither."
-            )
-        protected = self.tls_cert is not None and (bool(self.tokens) or self.client_ca is not None)
-        if not (is_loopback(self.host) or protected or self.insecure):
-            raise ArgumentError(
-                f"Other machines can reach {self.host}, and TLS or a token is missing.",
-                where="--host",
-                hint="Give --tls-cert, --tls-key and --token-file (or --client-ca); or --insecure, if you must.",
-            )
-        if self.models is not None and not self.models.is_dir():
-            raise FileError("The folder of models does not exist.", where="--models", hint="Give a folder.")
-        if not 0 <= self.port < 65536 or self.workers < 0 or self.threads < 0:
-            raise ArgumentError(
-                "The port or the number of workers or threads is out of range.", where="serve", hint="Give 0 or more."
-            )
-
-    @property
-    def processes(self) -> tuple[int, int]:
-        """The number of workers, and the number of threads of each."""
-        processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-        workers = self.workers or processors
-        return workers, self.threads or max(1, processors // workers)
+KEEPALIVE_TIMEOUT_MILLISECONDS = 20_000  # for the answer to a ping
+NO_COMPRESSION = 1  # the set of algorithms that has only "identity"
+SOCKET_MASK = 0o177  # of the permissions of a Unix socket
+Result = TypeVar("Result")
 
 
 class Server:
@@ -102,51 +55,68 @@ class Server:
 
     def __init__(self, settings: Settings, log: Log | None = None) -> None:
         self.settings, self.log = settings, log or Log()
+        self.access = Access(settings.read_tokens())
         workers, threads = settings.processes
-        self.pool = WorkerPool(workers, settings.limits, device=settings.device, threads=threads)
-        self.store = ModelStore(settings.models, settings.limits)
-        self.interceptor = Interceptor(self.pool, settings.limits, self.log)
+        limits = settings.limits
+        several = self.access.token_count > 1 or settings.client_ca is not None
+        share = limits.client_workers or (max(1, workers - 1) if several else workers)
+        self.pool = WorkerPool(workers, limits, device=settings.device, threads=threads, client_workers=share)
+        self.store = ModelStore(settings.models, limits)
+        metrics = None if settings.metrics_port is None else Metrics()
+        self.front = Front(self.pool, limits, self.log, metrics)
+        self.front.stored_bytes = lambda: self.store.uploads[1]
+        self.health = Health(self._is_ready)
+        self.metrics = None if metrics is None else MetricsServer(metrics, self._is_ready)
         self.port = settings.port
-        self._server: grpc.Server | None = None
-        self._health: Any = None
-        self._lock = threading.Lock()
+        self._handlers = ExactlineService(self.store, settings.allow_upload).handlers()
+        # of calls that count against no limit on calls
+        self._free_handlers = self.health.handlers() | (reflection_handlers() if settings.reflection else {})
+        self._certificates = Certificates(settings)
+        self._server: grpc.aio.Server | None = None
+        self._supervisor: asyncio.Task[None] | None = None
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="front", daemon=True)
+        self._is_draining = False
+        self._stopped, self._lock = threading.Event(), threading.Lock()
 
     @property
     def address(self) -> str:
-        """The address for clients, "host:port"."""
+        """The address for clients, "host:port" or "unix:path"."""
+        if self.settings.socket is not None:
+            return f"unix:{self.settings.socket.absolute()}"
         host = f"[{self.settings.host}]" if ":" in self.settings.host else self.settings.host
         return f"{host}:{self.port}"
 
     def start(self) -> Self:
         """Start the workers, then listen; returns when clients can connect."""
-        credentials = self._read_credentials()
-        self.pool.start()
+        self._thread.start()
         try:
-            self._probe_device()
-            self._server = self._create_grpc_server()
-            self.port = self._bind(self._server, credentials)
-            self._server.start()
+            self._run(self._start())
         except BaseException:
-            self.pool.close()
+            self._run(self.pool.close())
+            self._stop_loop()
             raise
-        self.log("started", address=self.address, workers=self.pool.size, tls=credentials is not None)
+        facts: dict[str, Any] = {} if self.metrics is None else {"metrics_port": self.metrics.port}
+        tls = self.settings.tls_cert is not None
+        self.log("started", address=self.address, workers=self.pool.size, tls=tls, **facts)
+        if hasattr(os, "geteuid") and os.geteuid() == 0:
+            self.log("root", "warning", problem="The server runs as root.", hint="Run it as a user of its own.")
         return self
-
-    def _probe_device(self) -> None:
-        """Check that a worker can use the device."""
-        try:
-            list(self.pool.new_call(WorkerJob("probe"), PROBE_SECONDS))
-        except JobFailed as failure:
-            raise ArgumentError(
-                str(failure.error.get("problem", "")), where="--device", hint=str(failure.error.get("hint", ""))
-            ) from None
-        except CallExpired:
-            raise ServiceError("The workers do not answer.", where="serve", hint="Is the device in use?") from None
 
     def wait(self) -> None:
         """Wait until the server is stopped."""
-        if self._server is not None:
-            self._server.wait_for_termination()
+        self._stopped.wait()
+
+    def reload(self) -> None:
+        """Read the token file and the certificates again; if one is not valid, the old ones stay."""
+        try:
+            tokens = self.settings.read_tokens()
+            self._certificates.reload()
+        except ExactlineError as problem:
+            self.log("reload", "error", problem=problem.problem)
+            return
+        self._loop.call_soon_threadsafe(self.access.replace_tokens, tokens)
+        self.log("reload", tokens=len(tokens))
 
     def stop(self, grace: float | None = None) -> None:
         """Refuse new calls, give calls in flight time to end, then end them and the workers.
@@ -157,12 +127,13 @@ class Server:
         with self._lock:
             if self._server is None:
                 return
-            self.log("draining", in_flight=self.interceptor.counters.in_flight)
-            self._health.enter_graceful_shutdown()
-            self._server.stop(self.settings.limits.drain_seconds if grace is None else grace).wait()
-            self.pool.close()
+            self.log("draining", in_flight=self.front.counters.in_flight)
+            self._run(self._stop(self.settings.limits.drain_seconds if grace is None else grace))
             self._server = None
+            self._stop_loop()
             self.log("stopped")
+            self.log.close()
+            self._stopped.set()
 
     def __enter__(self) -> Self:
         return self.start()
@@ -170,70 +141,114 @@ class Server:
     def __exit__(self, *_: object) -> None:
         self.stop(0)
 
-    def _create_grpc_server(self) -> grpc.Server:
-        limits, interceptors = self.settings.limits, []
-        if self.settings.tokens:
-            interceptors.append(TokenInterceptor(self.settings.tokens, self.log, self.interceptor.counters))
+    def _run(self, work: Coroutine[Any, Any, Result]) -> Result:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+    def _stop_loop(self) -> None:
+        self._run(self._loop.shutdown_default_executor())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    def _is_ready(self) -> bool:
+        return self.pool.is_usable and not self._is_draining
+
+    async def _start(self) -> None:
+        await self.pool.start()
+        await self._probe_device()
+        self._server = self._create_grpc_server()
+        self.port = self._bind(self._server)
+        await self._start_metrics()
+        await self._server.start()
+        self._supervisor = asyncio.create_task(self.front.supervise())
+
+    async def _stop(self, grace: float) -> None:
+        self._is_draining = True
+        if self._server is not None:
+            await self._server.stop(grace)
+        if self._supervisor is not None:
+            self._supervisor.cancel()
+        if self.metrics is not None:
+            await self.metrics.stop()
+        await self.pool.close()
+        if self.settings.socket is not None:
+            self.settings.socket.unlink(missing_ok=True)
+
+    async def _probe_device(self) -> None:
+        """Check that a worker can use the device."""
+
+        async def ignore(_: bytes) -> None:
+            pass
+
+        try:
+            async with asyncio.timeout(PROBE_SECONDS):
+                await WorkerCall(self.pool, ClientUsage("server"), WorkerJob("probe")).run(ignore)
+        except JobFailed as failure:
+            raise ArgumentError(
+                str(failure.error.get("problem", "")), where="--device", hint=str(failure.error.get("hint", ""))
+            ) from None
+        except TimeoutError:
+            raise ServiceError("The workers do not answer.", where="serve", hint="Is the device in use?") from None
+
+    async def _start_metrics(self) -> None:
+        if self.metrics is None:
+            return
+        self.metrics.metrics.watch(self.front, lambda: self.store.uploads)
+        host, port = self.settings.metrics_host, self.settings.metrics_port or 0
+        try:
+            await self.metrics.start(host, port)
+        except OSError as problem:
+            raise ServiceError(
+                f"The metrics cannot be served on {host}:{port}: {problem.strerror}.",
+                where="--metrics-host, --metrics-port",
+                hint="Is the port in use?",
+            ) from problem
+
+    def _create_grpc_server(self) -> grpc.aio.Server:
+        limits = self.settings.limits
         # above both limits, so that a message that exceeds one is refused with the name of the limit
         max_message_bytes = max(limits.message_bytes, limits.legacy_message_bytes) + MIB
-        threads = limits.concurrent_calls + SPARE_THREADS
-        server = grpc.server(
-            ThreadPoolExecutor(threads, thread_name_prefix="call"),
-            interceptors=interceptors,
-            maximum_concurrent_rpcs=threads,
+        server = grpc.aio.server(
             options=[
                 ("grpc.so_reuseport", 0),
+                ("grpc.compression_enabled_algorithms_bitset", NO_COMPRESSION),
                 ("grpc.max_receive_message_length", max_message_bytes),
                 ("grpc.max_send_message_length", max_message_bytes),
                 ("grpc.max_concurrent_streams", limits.calls_per_connection),
+                ("grpc.max_allowed_incoming_connections", limits.connections),
                 ("grpc.max_connection_age_ms", int(limits.connection_seconds * 1000)),
+                ("grpc.max_connection_idle_ms", int(limits.connection_idle_seconds * 1000)),
+                ("grpc.keepalive_time_ms", int(limits.keepalive_seconds * 1000)),
+                ("grpc.keepalive_timeout_ms", KEEPALIVE_TIMEOUT_MILLISECONDS),
+                ("grpc.http2.bdp_probe", 0),  # keeps what gRPC buffers of calls that do not read small
                 ("grpc.http2.min_recv_ping_interval_without_data_ms", MIN_PING_MILLISECONDS),
             ],
         )
-        service = ExactlineService(self.interceptor, self.store, self.settings.allow_upload)
-        server.add_generic_rpc_handlers((service.create_handler(), create_handler(self.interceptor)))
-        self._add_health_and_reflection(server)
+        gate = Gate(self.access, self._find_handler, self.log, self.front.counters)
+        server.add_generic_rpc_handlers((gate,))
         return server
 
-    def _add_health_and_reflection(self, server: grpc.Server) -> None:
-        with require_package(
-            "The server needs grpcio-health-checking.", where="serve", hint='pip install "exactline[serve]"'
-        ):
-            from grpc_health.v1 import health, health_pb2, health_pb2_grpc
-        self._health = health.HealthServicer()
-        health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
-        for name in ("", SERVICE_NAME, LEGACY_SERVICE_NAME):
-            self._health.set(name, health_pb2.HealthCheckResponse.SERVING)
-        if self.settings.reflection:
-            from grpc_reflection.v1alpha import reflection
+    def _find_handler(self, path: str, client: ClientUsage | None) -> Any:
+        """Return the gRPC handler of a method, None if there is none."""
+        client_or_finder = client or self.access.find_peer
+        if path in self._free_handlers:
+            return self.front.bind(*self._free_handlers[path], client_or_finder, is_free=True)
+        return self.front.bind(*self._handlers[path], client_or_finder) if path in self._handlers else None
 
-            import_module("exactline.rpc.protos.syrenn_server_pb2")  # reflection finds services whose code is imported
-            names = (SERVICE_NAME, LEGACY_SERVICE_NAME, health.SERVICE_NAME, reflection.SERVICE_NAME)
-            reflection.enable_server_reflection(names, server)
-
-    def _read_credentials(self) -> grpc.ServerCredentials | None:
-        settings = self.settings
-        if settings.tls_cert is None or settings.tls_key is None:
-            return None
-        try:
-            pair = settings.tls_key.read_bytes(), settings.tls_cert.read_bytes()
-            roots = settings.client_ca.read_bytes() if settings.client_ca is not None else None
-        except OSError as problem:
-            raise FileError(
-                f"A TLS file cannot be read: {problem.strerror}.",
-                where="--tls-cert, --tls-key, --client-ca",
-                hint="Give PEM files.",
-            ) from problem
-        return grpc.ssl_server_credentials([pair], roots, require_client_auth=roots is not None)
-
-    def _bind(self, server: grpc.Server, credentials: grpc.ServerCredentials | None) -> int:
+    def _bind(self, server: grpc.aio.Server) -> int:
         """Bind the address; returns the port."""
         port = 0
-        with contextlib.suppress(RuntimeError):
-            if credentials is None:
-                port = server.add_insecure_port(self.address)
-            else:
-                port = server.add_secure_port(self.address, credentials)
+        credentials = self._certificates.credentials()
+        mask = os.umask(SOCKET_MASK) if self.settings.socket is not None else None
+        try:
+            with contextlib.suppress(RuntimeError):
+                if credentials is None:
+                    port = server.add_insecure_port(self.address)
+                else:
+                    port = server.add_secure_port(self.address, credentials)
+        finally:
+            if mask is not None:
+                os.umask(mask)
         if not port:
             raise ServiceError(
                 f"The server cannot listen on {self.address}.",

@@ -1,81 +1,97 @@
-"""The service exactline.v1.Exactline: checks each request against the limits and hands it to a worker."""
+"""The methods of the service exactline.v1.Exactline: finds the model of each request and hands it to a worker."""
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import hmac
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable
 from importlib.metadata import version
-from typing import Any
 
-import grpc
 from google.protobuf.message import DecodeError
 
-from ...errors import AccessError, ArgumentError, LineError
-from .. import SERVICE_NAME
+from ...errors import AccessError, ArgumentError
+from .. import LEGACY_SERVICE_NAME, SERVICE_NAME
+from ..legacy.handler import transform
 from ..protos.exactline.v1 import exactline_pb2 as pb
-from .interceptor import CallContext, Interceptor
+from ..wire import LENGTH, WireError, find_field, read_fields
+from .front import Call, Handler
 from .ipc import ModelKey, WorkerJob
 from .store import FORMAT_SUFFIXES, ModelStore
 
+JOB_METHODS = {  # the kind of job that answers each method; its request has Options, with the model, as field 1
+    "Restrict": "restrict",
+    "Sweep": "sweep",
+    "Decide": "decide",
+    "Attribute": "attribute",
+    "Approximate": "approximate",
+    "Plane": "plane",
+}
+VERSION = version("exactline")
+MAX_SCANNED_FIELDS = 64  # among which the options of a request and the model in them must be
+MAX_MODEL_BYTES = 16_384  # of the message that names a model
+MAX_UPLOAD_FIELDS = 16  # of one message of an upload
 
-@dataclass(frozen=True)
+
 class ExactlineService:
-    """The methods of the service; each takes a request and its CallContext and yields messages."""
+    """The methods of the service; each takes a Call and answers it."""
 
-    interceptor: Interceptor
-    store: ModelStore
-    allow_upload: bool
+    def __init__(self, store: ModelStore, allow_upload: bool) -> None:
+        self.store, self.allow_upload = store, allow_upload
 
-    def create_handler(self) -> grpc.GenericRpcHandler:
-        """Return the handler of all methods, for a gRPC server."""
-        unary_unary = self.interceptor.unary_unary
-        methods: dict[str, grpc.RpcMethodHandler[Any, Any]] = {
-            "ListModels": unary_unary("ListModels", self.list_models),
-            "DescribeModel": unary_unary("DescribeModel", self.describe_model),
-            "UploadModel": self.interceptor.stream_unary("UploadModel", self.upload_model),
-            "Stats": unary_unary("Stats", self.stats),
-            "Restrict": self._job_handler("Restrict", "restrict", pb.RestrictRequest),
-            "Sweep": self._job_handler("Sweep", "sweep", pb.RestrictRequest),
-            "Decide": self._job_handler("Decide", "decide", pb.DecideRequest),
-            "Attribute": self._job_handler("Attribute", "attribute", pb.AttributeRequest),
-            "Plane": self._job_handler("Plane", "plane", pb.PlaneRequest),
+    def handlers(self) -> dict[str, tuple[str, Handler]]:
+        """Return the name and the handler of every method, by path; the legacy protocol included."""
+        methods: dict[str, Handler] = {
+            "ListModels": self.list_models,
+            "DescribeModel": self.describe_model,
+            "UploadModel": self.upload_model,
+            "Stats": self.stats,
         }
-        return grpc.method_handlers_generic_handler(SERVICE_NAME, methods)
+        methods |= {method: self._job_handler(kind) for method, kind in JOB_METHODS.items()}
+        paths = {f"/{SERVICE_NAME}/{method}": (method, handler) for method, handler in methods.items()}
+        return paths | {f"/{LEGACY_SERVICE_NAME}/Transform": ("Transform", transform)}
 
-    def _job_handler(self, method: str, kind: str, message_type: Any) -> grpc.RpcMethodHandler[Any, Any]:
-        """Return a handler that checks the limits, finds the model, and passes the request on to a worker."""
+    def _job_handler(self, kind: str) -> Handler:
+        """Return a handler that finds the model and passes the request on to a worker, as bytes."""
 
-        def handle(data: bytes, context: CallContext) -> Iterator[bytes]:
-            request = parse_request(message_type, data, context)
-            options: pb.Options = request.options
-            context.limits.check("lines_per_call", _count_lines(request), "lines")
-            model = self._resolve(options.model)
-            del request
-            yield from context.run_job(WorkerJob(kind, data, model), self.store.read)
+        async def handle(call: Call) -> None:
+            data = _check_size(call)
+            reference = _parse_reference(_find_model(data))
+            job = WorkerJob(kind, data, await self._resolve(reference))
+            await call.run_job(job, self._reader(call))
 
-        return self.interceptor.unary_stream(method, handle)
+        return handle
 
-    def _resolve(self, model: pb.ModelRef) -> ModelKey:
-        return self.store.resolve(model.name, normalize=not model.skip_normalization, shape=model.shape)
+    async def _resolve(self, model: pb.ModelRef) -> ModelKey:
+        normalize, shape = not model.skip_normalization, tuple(model.shape)
+        found = self.store.find_unchanged(model.name, normalize=normalize, shape=shape)
+        return found or await asyncio.to_thread(self.store.resolve, model.name, normalize=normalize, shape=shape)
 
-    def list_models(self, data: bytes, context: CallContext) -> Iterator[bytes]:
+    def _reader(self, call: Call) -> Callable[[ModelKey], Awaitable[bytes]]:
+        """Return a function that reads the file of a model, which counts as held by the call."""
+
+        async def read(model: ModelKey) -> bytes:
+            data = await asyncio.to_thread(self.store.read, model)
+            call.hold(len(data))
+            return data
+
+        return read
+
+    async def list_models(self, call: Call) -> None:
         """List all models."""
-        parse_request(pb.ListModelsRequest, data, context)
-        entries = [
-            pb.ModelEntry(name=m.name, sha256=m.sha256, bytes=m.bytes, uploaded=m.uploaded)
-            for m in self.store.list_models()
-        ]
-        yield pb.ListModelsResponse(models=entries).SerializeToString()
+        _check_fields(_check_size(call))
+        models = await asyncio.to_thread(self.store.list_models)
+        entries = [pb.ModelEntry(name=m.name, sha256=m.sha256, bytes=m.bytes, uploaded=m.uploaded) for m in models]
+        await call.write(pb.ListModelsResponse(models=entries).SerializeToString())
 
-    def describe_model(self, data: bytes, context: CallContext) -> Iterator[bytes]:
+    async def describe_model(self, call: Call) -> None:
         """Describe one model and its layers."""
-        model = parse_request(pb.DescribeModelRequest, data, context).model
-        yield from context.run_job(WorkerJob("describe", model.name.encode(), self._resolve(model)), self.store.read)
+        model = _parse_reference(_find_part(_check_size(call)))
+        job = WorkerJob("describe", model.name.encode(), await self._resolve(model))
+        await call.run_job(job, self._reader(call))
 
-    def upload_model(self, requests: Iterator[bytes], context: CallContext) -> Iterator[bytes]:
+    async def upload_model(self, call: Call) -> None:
         """Receive a file in pieces; it is stored once a worker has read it."""
         if not self.allow_upload:
             raise AccessError(
@@ -83,41 +99,38 @@ class ExactlineService:
                 where="UploadModel",
                 hint="Ask the operator to start it with --allow-upload.",
             )
-        data, suffix, expected = self._read_upload(requests, context)
-        digest = hashlib.sha256(data).hexdigest()
+        call.pause()  # until the file is here
+        data, suffix, expected = await _read_upload(call)
+        call.admit()
+        digest = (await asyncio.to_thread(hashlib.sha256, data)).hexdigest()
         if expected and not hmac.compare_digest(expected.lower().removeprefix("sha256:").encode(), digest.encode()):
             raise ArgumentError(
                 "The file does not have the digest sent with it.", where="sha256", hint="Send it again."
             )
         model = ModelKey(digest, FORMAT_SUFFIXES.get(suffix or ".onnx", suffix))
-        fetch: Callable[[ModelKey], bytes] = lambda _: data  # noqa: E731
-        answers = list(context.run_job(WorkerJob("describe", f"sha256:{digest}".encode(), model), fetch))
-        self.store.add_upload(data, model.suffix, digest)
-        yield from answers
+        answers: list[bytes] = []
 
-    def _read_upload(self, requests: Iterator[bytes], context: CallContext) -> tuple[bytes, str, str]:
-        """Return the bytes of an upload, the suffix of its file name, and its digest, each "" if not sent."""
-        content = bytearray()
-        suffix = digest = ""
-        for data in requests:
-            piece = parse_request(pb.UploadModelRequest, data, context)
-            suffix, digest = suffix or piece.suffix, digest or piece.sha256
-            context.limits.check("upload_bytes", len(content) + len(piece.data), "bytes in the model's file")
-            content += piece.data
-        return bytes(content), suffix, digest
+        async def keep(answer: bytes) -> None:
+            answers.append(answer)
 
-    def stats(self, data: bytes, context: CallContext) -> Iterator[bytes]:
+        async def fetch(_: ModelKey) -> bytes:
+            return data
+
+        await call.run_job(WorkerJob("describe", f"sha256:{digest}".encode(), model), fetch, keep)
+        self.store.add_upload(data, model.suffix, digest, call.client.name if call.client.has_quota else "")
+        for answer in answers:
+            await call.write(answer)
+
+    async def stats(self, call: Call) -> None:
         """Report counts since the start and the current state."""
-        parse_request(pb.StatsRequest, data, context)
-        counters, pool = self.interceptor.counters, self.interceptor.pool.stats()
+        _check_fields(_check_size(call))
+        counters, pool = call.front.counters, call.front.pool.stats()
         uploads, upload_bytes = self.store.uploads
-        with counters.lock:
-            calls, lines, breaks = dict(counters.calls), counters.lines, counters.breaks
-        yield pb.StatsResponse(
+        response = pb.StatsResponse(
             uptime_seconds=time.monotonic() - counters.started_at,
-            calls=calls,
-            lines=lines,
-            breaks=breaks,
+            calls=dict(counters.calls),
+            lines=counters.lines,
+            breaks=counters.breaks,
             in_flight=counters.in_flight,
             queued=pool.queued,
             workers=pool.workers,
@@ -134,30 +147,79 @@ class ExactlineService:
             uploads=uploads,
             upload_bytes=upload_bytes,
             refused_tokens=counters.refused_tokens,
-            version=version("exactline"),
-        ).SerializeToString()
+            version=VERSION,
+        )
+        await call.write(response.SerializeToString())
 
 
-def parse_request(message_type: Any, data: bytes, context: CallContext) -> Any:
-    """Parse a request.
+def _check_size(call: Call) -> bytes:
+    """Return the request of a call.
 
-    Raises LimitError if it has too many bytes, ArgumentError if they are not such a message.
+    Raises LimitError if it has too many bytes.
     """
-    context.limits.check("message_bytes", len(data), "bytes in the message")
+    call.limits.check("message_bytes", len(call.first_message), "bytes in the message")
+    return call.first_message
+
+
+def _find_model(data: bytes) -> memoryview:
+    """Return the bytes of the model that a request names in its options."""
+    return _find_part(_find_part(data))
+
+
+def _find_part(data: bytes | memoryview) -> memoryview:
     try:
-        return message_type.FromString(data)
+        return find_field(data, 1, MAX_SCANNED_FIELDS)
+    except WireError:
+        raise _request_error() from None
+
+
+def _parse_reference(data: memoryview) -> pb.ModelRef:
+    if len(data) > MAX_MODEL_BYTES:
+        raise ArgumentError("The name of the model is too long.", where="model", hint="See exactline.proto.")
+    try:
+        return pb.ModelRef.FromString(bytes(data))
     except DecodeError:
-        raise ArgumentError(
-            f"The request is not a valid {message_type.DESCRIPTOR.name}.", where="request", hint="See exactline.proto."
-        ) from None
+        raise _request_error() from None
 
 
-def _count_lines(request: Any) -> int:
-    """Return how many lines or examples a request claims to have; the worker checks the arrays themselves."""
-    if isinstance(request, pb.PlaneRequest):
-        return 1
-    points = request.inputs if isinstance(request, pb.AttributeRequest) else request.starts
-    shapes = [list(array.shape) for array in points.inputs]
-    if not shapes or any(not shape for shape in shapes):
-        raise LineError("The number of lines is missing.", where="request", hint="Give arrays of shape (lines, *in).")
-    return max(shape[0] for shape in shapes)
+def _check_fields(data: bytes) -> None:
+    """Check that a request without data is a message; what it holds is ignored."""
+    try:
+        for count, _ in enumerate(read_fields(data)):
+            if count >= MAX_SCANNED_FIELDS:
+                break
+    except WireError:
+        raise _request_error() from None
+
+
+async def _read_upload(call: Call) -> tuple[bytes, str, str]:
+    """Return the bytes of an upload, the suffix of its file name, and its digest, each "" if not sent."""
+    call.set_end("upload", "upload_seconds", call.limits.upload_seconds)
+    content = bytearray()
+    texts = {2: "", 3: ""}  # by field number: suffix and digest
+    message: bytes | None = call.first_message
+    while message is not None:
+        try:
+            for count, (number, kind, value) in enumerate(read_fields(message)):
+                if kind == LENGTH and number == 1:
+                    content += value
+                elif kind == LENGTH and number in texts:
+                    texts[number] = texts[number] or bytes(value[:MAX_MODEL_BYTES]).decode()
+                if count >= MAX_UPLOAD_FIELDS:
+                    raise _request_error()
+        except (WireError, UnicodeDecodeError):
+            raise _request_error() from None
+        call.limits.check("upload_bytes", len(content), "bytes in the model's file")
+        if call.client.has_quota:
+            call.limits.check("client_upload_bytes", len(content), "bytes in the model's file")
+        call.limits.check("message_bytes", len(message), "bytes in the message")
+        message = await call.read("idle_seconds", call.limits.idle_seconds)
+    call.set_end("upload")
+    call.hold(len(content))
+    data = bytes(content)
+    call.drop(len(content))
+    return data, texts[2], texts[3]
+
+
+def _request_error() -> ArgumentError:
+    return ArgumentError("The request is not a valid message.", where="request", hint="See exactline.proto.")

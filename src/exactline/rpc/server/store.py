@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import os
 import re
 import threading
-from collections import OrderedDict
+import time
+from collections import Counter, OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from ...errors import ArgumentError, ExactlineError, FileError
@@ -21,6 +23,7 @@ FORMAT_SUFFIXES = {".onnx": ".onnx", ".nnet": ".nnet", ".eran": ".eran", ".tf": 
 DIGEST_PATTERN = re.compile(r"sha256:([0-9a-f]{64})")
 MAX_NAME_CHARS = 200  # of a model's name in an error
 MAX_SHAPE_DIMS = 16
+CLOCK_SECONDS = 0.1  # a folder that changed so shortly before it was listed may have changed again unnoticed
 
 
 @dataclass(frozen=True)
@@ -39,6 +42,7 @@ class _Upload:
 
     data: bytes
     suffix: str
+    owner: str = ""  # the client with a quota that sent it
 
 
 @dataclass(frozen=True)
@@ -50,6 +54,23 @@ class _FileDigest:
     bytes: int  # after decompression
 
 
+@dataclass(frozen=True)
+class _Listing:
+    """The files of the folder by name, as of a state of its folders."""
+
+    files: dict[str, Path]  # without the suffix unless two files would share the name
+    by_path: dict[str, Path]  # by names with the suffix
+    folders: dict[Path, int] = field(default_factory=dict[Path, int])  # modification times
+    is_final: bool = False  # whether a later change would have changed a modification time
+
+    def is_current(self) -> bool:
+        """Whether no file was added or removed since."""
+        try:
+            return self.is_final and all(folder.stat().st_mtime_ns == then for folder, then in self.folders.items())
+        except OSError:
+            return False
+
+
 class ModelStore:
     """Finds models by name or digest, and returns the bytes of their files."""
 
@@ -57,15 +78,32 @@ class ModelStore:
         self.folder, self.limits = folder, limits
         self._file_digests: dict[Path, _FileDigest] = {}
         self._files_by_digest: dict[str, Path] = {}
-        self._files_by_name: dict[str, Path] = {}  # as of the last look at the folder
+        self._listing = _Listing({}, {})
         self._uploads: OrderedDict[str, _Upload] = OrderedDict()  # by digest, the least recently used first
         self._upload_bytes = 0
         self._lock = threading.RLock()
 
+    def find_unchanged(self, name: str, *, normalize: bool, shape: Sequence[int]) -> ModelKey | None:
+        """Return what `resolve` would, if that takes no more than a look at the file's state; None otherwise."""
+        path = self._listing.files.get(name) or self._listing.by_path.get(name)
+        with self._lock:
+            file = None if path is None else self._file_digests.get(path)
+        if path is None or file is None or len(shape) > MAX_SHAPE_DIMS:
+            return None
+        try:
+            status = path.stat()
+        except OSError:
+            return None
+        if file.state != (status.st_mtime_ns, status.st_size, status.st_ino):
+            return None
+        with self._lock:
+            self._files_by_digest[file.sha256] = path
+        return ModelKey(file.sha256, _format_suffix(path), normalize, tuple(shape) or None)
+
     def list_models(self) -> list[StoredModel]:
         """List all models by name, then the uploads; files that cannot be served are left out."""
         named: list[StoredModel] = []
-        for name, path in sorted(self._find_files().items()):
+        for name, path in sorted(self._list_files().files.items()):
             with contextlib.suppress(ExactlineError):
                 file = self._digest_file(path)
                 named.append(StoredModel(name, file.sha256, file.bytes))
@@ -109,17 +147,36 @@ class ModelStore:
                 return data
         raise _unknown_model(f"sha256:{model.sha256}")
 
-    def add_upload(self, data: bytes, suffix: str, digest: str) -> None:
-        """Store an uploaded model, and drop the least recently used uploads until all fit."""
+    def add_upload(self, data: bytes, suffix: str, digest: str, owner: str = "") -> None:
+        """Store an uploaded model, and drop the least recently used uploads until all fit.
+
+        Args:
+            data: the file.
+            suffix: its format.
+            digest: its SHA-256.
+            owner: a client whose own uploads are dropped first if they exceed its share.
+        """
         with self._lock:
             if digest in self._uploads:
                 self._uploads.move_to_end(digest)
                 return
-            self._uploads[digest] = _Upload(data, suffix)
+            self._uploads[digest] = _Upload(data, suffix, owner)
             self._upload_bytes += len(data)
-            while self._upload_bytes > self.limits.stored_upload_bytes and len(self._uploads) > 1:
-                _, dropped = self._uploads.popitem(last=False)
-                self._upload_bytes -= len(dropped.data)
+            if owner:
+                self._drop_uploads([d for d, u in self._uploads.items() if u.owner == owner], digest, True)
+            self._drop_uploads(list(self._uploads), digest, False)
+
+    def _drop_uploads(self, digests: list[str], kept: str, of_one_client: bool) -> None:
+        """Drop uploads, the first of the list first, until those of the list fit the limit."""
+        name = "client_upload_bytes" if of_one_client else "stored_upload_bytes"
+        total = sum(len(self._uploads[digest].data) for digest in digests)
+        for digest in digests:
+            if total <= getattr(self.limits, name):
+                return
+            if digest != kept:
+                dropped = len(self._uploads.pop(digest).data)
+                total -= dropped
+                self._upload_bytes -= dropped
 
     @property
     def uploads(self) -> tuple[int, int]:
@@ -135,7 +192,7 @@ class ModelStore:
                 return self._uploads[digest].suffix
             if digest in self._files_by_digest:
                 return _format_suffix(self._files_by_digest[digest])
-        for path in self._find_files().values():
+        for path in self._list_files().files.values():
             with contextlib.suppress(ExactlineError):
                 if self._digest_file(path).sha256 == digest:
                     with self._lock:
@@ -143,24 +200,36 @@ class ModelStore:
                     return _format_suffix(path)
         raise _unknown_model(f"sha256:{digest}")
 
-    def _find_files(self) -> dict[str, Path]:
-        """Return the files of the folder by name, without the suffix unless two files would share the name."""
-        if self.folder is None:
-            return {}
-        files = [f for f in sorted(self.folder.rglob("*")) if _format_suffix(f) and f.is_file()]
-        names = [f.relative_to(self.folder).as_posix() for f in files]
-        stems = [name[: len(name) - len(_file_suffix(name))] for name in names]
-        return {s if stems.count(s) == 1 else n: f for s, n, f in zip(stems, names, files, strict=True)}
+    def _list_files(self) -> _Listing:
+        """Return the files of the folder; those that a link leads to outside of it are left out."""
+        if self.folder is None or self._listing.is_current():
+            return self._listing
+        began, root = time.time_ns(), self.folder.resolve()
+        paths: list[Path] = []
+        folders: dict[Path, int] = {}
+        for folder, _, names in os.walk(self.folder):
+            with contextlib.suppress(OSError):
+                folders[Path(folder)] = Path(folder).stat().st_mtime_ns
+            paths += [path for name in names if _format_suffix(path := Path(folder, name)) and _is_inside(path, root)]
+        paths.sort()
+        full = [path.relative_to(self.folder).as_posix() for path in paths]
+        stems = [name[: len(name) - len(_file_suffix(name))] for name in full]
+        counts = Counter(stems)
+        files = {s if counts[s] == 1 else n: p for s, n, p in zip(stems, full, paths, strict=True)}
+        is_final = all(then < began - CLOCK_SECONDS * 1e9 for then in folders.values())
+        self._listing = _Listing(files, dict(zip(full, paths, strict=True)), folders, is_final)
+        return self._listing
 
     def _find_file(self, name: str) -> Path:
         """Return the file of a name, given with or without its suffix; unknown names are looked up in the folder."""
-        if name not in self._files_by_name or not self._files_by_name[name].is_file():
-            files = self._find_files()
-            by_path = {} if self.folder is None else {f.relative_to(self.folder).as_posix(): f for f in files.values()}
-            self._files_by_name = by_path | files
-        if name not in self._files_by_name:
+        listing = self._listing
+        path = listing.files.get(name) or listing.by_path.get(name)
+        if path is None or not path.is_file():
+            listing = self._list_files()
+            path = listing.files.get(name) or listing.by_path.get(name)
+        if path is None:
             raise _unknown_model(name)
-        return self._files_by_name[name]
+        return path
 
     def _digest_file(self, path: Path) -> _FileDigest:
         """Return the digest and the size of a file, which is read again only if it has changed."""
@@ -178,6 +247,14 @@ class ModelStore:
             with self._lock:
                 self._file_digests[path] = file
         return file
+
+
+def _is_inside(path: Path, root: Path) -> bool:
+    """Whether a path is a regular file that lies in a folder, links included."""
+    try:
+        return path.is_file() and (not path.is_symlink() or path.resolve().is_relative_to(root))
+    except OSError:
+        return False
 
 
 def _read_file(path: Path) -> bytes:

@@ -1,17 +1,16 @@
-"""A worker process: takes one job after another from its server and sends the answers back, message by message."""
+"""A worker process: takes one job after another from the front and sends the answers back, message by message."""
 
 from __future__ import annotations
 
 import contextlib
 import os
-import queue
 import resource
+import select
 import signal
 import threading
 import traceback
 from collections.abc import Callable, Iterator
 from importlib import import_module
-from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,12 +18,14 @@ import torch
 
 from ...errors import ArgumentError, ExactlineError, LimitError
 from ..limits import Limits
+from ..wire import parse_message
 from . import ipc
 from .cache import NetworkCache
-from .ipc import WorkerJob, error_fields
+from .encode import AnswerWriter
+from .ipc import FrameSocket, WorkerJob, error_fields
 
 if TYPE_CHECKING:
-    from ...network import Network
+    from ...network import Network, SmoothNetwork
 
 JOB_HANDLERS = {  # the function for each kind of job; it takes a JobContext and yields messages
     "describe": "exactline.rpc.server.basic_handlers:handle_describe",
@@ -33,12 +34,13 @@ JOB_HANDLERS = {  # the function for each kind of job; it takes a JobContext and
     "restrict": "exactline.rpc.server.line_handlers:handle_restrict",
     "sweep": "exactline.rpc.server.line_handlers:handle_sweep",
     "decide": "exactline.rpc.server.decide_handlers:handle_decide",
+    "approximate": "exactline.rpc.server.approximate_handlers:handle_approximate",
     "attribute": "exactline.rpc.server.attribute_handlers:handle_attribute",
     "plane": "exactline.rpc.server.plane_handlers:handle_plane",
     "transform": "exactline.rpc.legacy.transform:handle_transform",
 }
-MAX_BUFFERED_FRAMES = 8  # frames read ahead
 OOM_SCORE = "500"  # where the system runs out of memory, it kills a worker before the server
+MAX_TRACEBACK_CHARS = 4000
 
 
 class JobContext:
@@ -63,72 +65,87 @@ class JobContext:
         """Where to compute."""
         return self._state.device
 
+    @property
+    def frames(self) -> FrameSocket:
+        """The socket to the front, for jobs that take more input."""
+        return self._state.frames
+
+    def parse(self, message_type: Any) -> Any:
+        """Parse the client's request, which may have a limited number of fields."""
+        return parse_message(message_type, self.job.payload, self.limits)
+
     def network(self) -> Network:
-        """Return the network of the job, from the cache or from a file that the server sends."""
+        """Return the network of the job; raises UnsupportedError if it is not piecewise linear."""
+        from ...network import require_piecewise_linear
+
+        return require_piecewise_linear(self.any_network())
+
+    def any_network(self) -> Network | SmoothNetwork:
+        """Return the network of the job, smooth or not, from the cache or from a file that the front sends."""
         if self.job.model is None:
             raise ArgumentError("The request names no model.", where="model", hint="Give a name or sha256:<digest>.")
         return self._state.cache.network(self.job.model, self._fetch_model)
 
     def checksum(self) -> str:
         """Return the checksum of the network's weights."""
-        return "" if self.job.model is None else self._state.cache.checksum(self.job.model, self.network())
+        return "" if self.job.model is None else self._state.cache.checksum(self.job.model, self.any_network())
 
     def _fetch_model(self) -> bytes:
-        self._state.send(ipc.NEED_MODEL)
-        return next(self.receive_inputs(), b"")
+        self._state.frames.send(ipc.NEED_MODEL)
+        return self._state.frames.receive()[1]
+
+    def hold(self, message: bytes) -> None:
+        """Send a message to the client together with the next one."""
+        self._state.frames.hold(ipc.MESSAGE, message)
+
+    def write_answer(self, options: Any) -> AnswerWriter:
+        """Return a writer of an answer, with the options of the request."""
+        return AnswerWriter(self.send_message, self.hold, options.joined)
 
     def send_message(self, message: bytes) -> None:
         """Send a message to the client at once, ahead of those that the handler yields, such as progress."""
-        self._state.send(ipc.MESSAGE + message)
-
-    def receive_inputs(self) -> Iterator[bytes]:
-        """Yield what the server sends after the job itself, until it says that there is no more."""
-        while (frame := self._state.frames.get())[:1] == ipc.INPUT:
-            yield frame[1:]
+        self._state.frames.send(ipc.MESSAGE, message)
 
 
 class WorkerState:
     """What a worker keeps between jobs."""
 
-    def __init__(self, connection: Connection, settings: dict[str, Any]) -> None:
-        self.connection = connection
+    def __init__(self, fd: int, settings: dict[str, Any]) -> None:
+        self.frames = FrameSocket(fd)
         self.limits = Limits(**settings["limits"])
         self.device: str = settings["device"]
+        self.sends_tracebacks: bool = settings["tracebacks"]
         self.cache = NetworkCache(self.limits.cache_bytes)
-        self.frames: queue.Queue[bytes] = queue.Queue(MAX_BUFFERED_FRAMES)
-
-    def send(self, frame: bytes) -> None:
-        """Send a frame to the server; blocks while the client does not read."""
-        self.connection.send_bytes(frame)
-
-    def receive_frames(self) -> None:
-        """Read frames from the server; when the server is gone, end the process, whatever it is doing."""
-        with contextlib.suppress(OSError, EOFError):
-            while True:
-                self.frames.put(self.connection.recv_bytes())
-        os._exit(0)
 
 
 def run_worker(fd: int, settings: dict[str, Any]) -> None:
-    """Run jobs until the server is gone or the process must be replaced."""
+    """Run jobs until the front is gone or the process must be replaced."""
     _limit_resources(settings)
     torch.set_num_threads(settings["threads"])
-    state = WorkerState(Connection(fd), settings)
-    threading.Thread(target=state.receive_frames, daemon=True).start()
+    state = WorkerState(fd, settings)
+    threading.Thread(target=_exit_with_front, args=(fd,), daemon=True).start()
     while True:
-        frame = state.frames.get()
-        if frame[:1] == ipc.JOB and not _run_job(WorkerJob.decode(frame), state):
+        kind, data = state.frames.receive()
+        if kind == ipc.JOB and not _run_job(WorkerJob.decode(data), state):
             return
+
+
+def _exit_with_front(fd: int) -> None:
+    """End the process, whatever it is doing, when the front is gone."""
+    hangup = select.poll()
+    hangup.register(fd, 0)  # reports only that the other end has closed
+    while not hangup.poll():
+        pass
+    os._exit(0)
 
 
 def _limit_resources(settings: dict[str, Any]) -> None:
     """Allow no files and no core dumps, limit the memory, and let the out-of-memory killer choose workers first."""
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    if not os.environ.get("EXACTLINE_TRACEBACK"):
-        null = os.open(os.devnull, os.O_RDWR)
-        for stream in (0, 1, 2):
-            os.dup2(null, stream)
+    for number in (signal.SIGCHLD, signal.SIGTERM):
+        signal.signal(number, signal.SIG_DFL)
+    null = os.open(os.devnull, os.O_RDWR)
+    for stream in (0, 1, 2):
+        os.dup2(null, stream)
     with contextlib.suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text(OOM_SCORE)
     with contextlib.suppress(OSError, ValueError):
@@ -149,19 +166,18 @@ def _initial_data_bytes() -> int:
 
 def _run_job(job: WorkerJob, state: WorkerState) -> bool:
     """Run one job; returns whether the worker can run another."""
-    context = JobContext(job, state)
+    context, frames = JobContext(job, state), state.frames
     try:
-        state.send(ipc.ACCEPTED)
         for message in _load_handler(job.kind)(context):
-            state.send(ipc.MESSAGE + message)
-        state.send(ipc.encode_json(ipc.DONE, context.counters | {"cache": state.cache.counters()}))
-    except OSError:
-        return False  # the server does not listen any more
-    except Exception as problem:  # noqa: BLE001 any error ends the job, and the server is told
-        if os.environ.get("EXACTLINE_TRACEBACK"):
-            traceback.print_exc()
+            frames.send(ipc.MESSAGE, message)
+        frames.send(ipc.DONE, ipc.encode_json(context.counters | {"cache": state.cache.counters()}))
+    except BrokenPipeError:
+        return False  # the front does not listen any more
+    except Exception as problem:  # noqa: BLE001 any error ends the job, and the front is told
         fields, reusable = _describe_failure(problem, state.limits)
-        state.send(ipc.encode_json(ipc.FAILED, fields | {"counters": context.counters}))
+        if state.sends_tracebacks:
+            fields["traceback"] = traceback.format_exc()[-MAX_TRACEBACK_CHARS:]
+        frames.send(ipc.FAILED, ipc.encode_json(fields | {"counters": context.counters, "reusable": reusable}))
         return reusable
     return True
 

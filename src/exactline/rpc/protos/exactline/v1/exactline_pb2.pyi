@@ -139,7 +139,7 @@ class UploadModelRequest(_message.Message):
     def __init__(self, data: _Optional[bytes] = ..., suffix: _Optional[str] = ..., sha256: _Optional[str] = ...) -> None: ...
 
 class Options(_message.Message):
-    __slots__ = ("model", "dtype", "memory", "no_values", "no_rewrite", "until", "max_breaks", "seconds", "progress", "engine")
+    __slots__ = ("model", "dtype", "memory", "no_values", "no_rewrite", "until", "max_breaks", "seconds", "progress", "engine", "no_errors", "joined")
     MODEL_FIELD_NUMBER: _ClassVar[int]
     DTYPE_FIELD_NUMBER: _ClassVar[int]
     MEMORY_FIELD_NUMBER: _ClassVar[int]
@@ -150,6 +150,8 @@ class Options(_message.Message):
     SECONDS_FIELD_NUMBER: _ClassVar[int]
     PROGRESS_FIELD_NUMBER: _ClassVar[int]
     ENGINE_FIELD_NUMBER: _ClassVar[int]
+    NO_ERRORS_FIELD_NUMBER: _ClassVar[int]
+    JOINED_FIELD_NUMBER: _ClassVar[int]
     model: ModelRef
     dtype: DType
     memory: int
@@ -160,7 +162,9 @@ class Options(_message.Message):
     seconds: float
     progress: bool
     engine: str
-    def __init__(self, model: _Optional[_Union[ModelRef, _Mapping]] = ..., dtype: _Optional[_Union[DType, str]] = ..., memory: _Optional[int] = ..., no_values: bool = ..., no_rewrite: bool = ..., until: _Optional[str] = ..., max_breaks: _Optional[int] = ..., seconds: _Optional[float] = ..., progress: bool = ..., engine: _Optional[str] = ...) -> None: ...
+    no_errors: bool
+    joined: bool
+    def __init__(self, model: _Optional[_Union[ModelRef, _Mapping]] = ..., dtype: _Optional[_Union[DType, str]] = ..., memory: _Optional[int] = ..., no_values: bool = ..., no_rewrite: bool = ..., until: _Optional[str] = ..., max_breaks: _Optional[int] = ..., seconds: _Optional[float] = ..., progress: bool = ..., engine: _Optional[str] = ..., no_errors: bool = ..., joined: bool = ...) -> None: ...
 
 class RestrictRequest(_message.Message):
     __slots__ = ("options", "starts", "ends")
@@ -189,6 +193,26 @@ class DecideRequest(_message.Message):
     output: int
     one_line: bool
     def __init__(self, options: _Optional[_Union[Options, _Mapping]] = ..., starts: _Optional[_Union[Point, _Mapping]] = ..., ends: _Optional[_Union[Point, _Mapping]] = ..., order: _Optional[str] = ..., top: _Optional[int] = ..., output: _Optional[int] = ..., one_line: bool = ...) -> None: ...
+
+class ApproximateRequest(_message.Message):
+    __slots__ = ("options", "starts", "ends", "tol", "certified", "max_evaluations", "output_name", "output_index")
+    OPTIONS_FIELD_NUMBER: _ClassVar[int]
+    STARTS_FIELD_NUMBER: _ClassVar[int]
+    ENDS_FIELD_NUMBER: _ClassVar[int]
+    TOL_FIELD_NUMBER: _ClassVar[int]
+    CERTIFIED_FIELD_NUMBER: _ClassVar[int]
+    MAX_EVALUATIONS_FIELD_NUMBER: _ClassVar[int]
+    OUTPUT_NAME_FIELD_NUMBER: _ClassVar[int]
+    OUTPUT_INDEX_FIELD_NUMBER: _ClassVar[int]
+    options: Options
+    starts: Point
+    ends: Point
+    tol: float
+    certified: bool
+    max_evaluations: int
+    output_name: str
+    output_index: int
+    def __init__(self, options: _Optional[_Union[Options, _Mapping]] = ..., starts: _Optional[_Union[Point, _Mapping]] = ..., ends: _Optional[_Union[Point, _Mapping]] = ..., tol: _Optional[float] = ..., certified: bool = ..., max_evaluations: _Optional[int] = ..., output_name: _Optional[str] = ..., output_index: _Optional[int] = ...) -> None: ...
 
 class Index(_message.Message):
     __slots__ = ("indices",)
@@ -304,8 +328,22 @@ class PartEnd(_message.Message):
     engine: str
     def __init__(self, seconds: _Optional[float] = ..., stopped: _Optional[str] = ..., error: _Optional[float] = ..., engine: _Optional[str] = ...) -> None: ...
 
+class CurveFacts(_message.Message):
+    __slots__ = ("status", "tol", "evaluations", "source", "output_names")
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    TOL_FIELD_NUMBER: _ClassVar[int]
+    EVALUATIONS_FIELD_NUMBER: _ClassVar[int]
+    SOURCE_FIELD_NUMBER: _ClassVar[int]
+    OUTPUT_NAMES_FIELD_NUMBER: _ClassVar[int]
+    status: str
+    tol: float
+    evaluations: int
+    source: str
+    output_names: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, status: _Optional[str] = ..., tol: _Optional[float] = ..., evaluations: _Optional[int] = ..., source: _Optional[str] = ..., output_names: _Optional[_Iterable[str]] = ...) -> None: ...
+
 class Tail(_message.Message):
-    __slots__ = ("seconds", "stopped", "error", "plane_ambiguous", "pieces", "attribution_ambiguous", "output", "engine")
+    __slots__ = ("seconds", "stopped", "error", "plane_ambiguous", "pieces", "attribution_ambiguous", "output", "engine", "curve")
     SECONDS_FIELD_NUMBER: _ClassVar[int]
     STOPPED_FIELD_NUMBER: _ClassVar[int]
     ERROR_FIELD_NUMBER: _ClassVar[int]
@@ -314,6 +352,7 @@ class Tail(_message.Message):
     ATTRIBUTION_AMBIGUOUS_FIELD_NUMBER: _ClassVar[int]
     OUTPUT_FIELD_NUMBER: _ClassVar[int]
     ENGINE_FIELD_NUMBER: _ClassVar[int]
+    CURVE_FIELD_NUMBER: _ClassVar[int]
     seconds: float
     stopped: str
     error: float
@@ -322,21 +361,26 @@ class Tail(_message.Message):
     attribution_ambiguous: int
     output: int
     engine: str
-    def __init__(self, seconds: _Optional[float] = ..., stopped: _Optional[str] = ..., error: _Optional[float] = ..., plane_ambiguous: _Optional[int] = ..., pieces: _Optional[int] = ..., attribution_ambiguous: _Optional[int] = ..., output: _Optional[int] = ..., engine: _Optional[str] = ...) -> None: ...
+    curve: CurveFacts
+    def __init__(self, seconds: _Optional[float] = ..., stopped: _Optional[str] = ..., error: _Optional[float] = ..., plane_ambiguous: _Optional[int] = ..., pieces: _Optional[int] = ..., attribution_ambiguous: _Optional[int] = ..., output: _Optional[int] = ..., engine: _Optional[str] = ..., curve: _Optional[_Union[CurveFacts, _Mapping]] = ...) -> None: ...
 
 class Answer(_message.Message):
-    __slots__ = ("head", "rows", "progress", "part_end", "tail")
+    __slots__ = ("head", "rows", "progress", "part_end", "tail", "first_head", "last_tail")
     HEAD_FIELD_NUMBER: _ClassVar[int]
     ROWS_FIELD_NUMBER: _ClassVar[int]
     PROGRESS_FIELD_NUMBER: _ClassVar[int]
     PART_END_FIELD_NUMBER: _ClassVar[int]
     TAIL_FIELD_NUMBER: _ClassVar[int]
+    FIRST_HEAD_FIELD_NUMBER: _ClassVar[int]
+    LAST_TAIL_FIELD_NUMBER: _ClassVar[int]
     head: Head
     rows: Rows
     progress: Progress
     part_end: PartEnd
     tail: Tail
-    def __init__(self, head: _Optional[_Union[Head, _Mapping]] = ..., rows: _Optional[_Union[Rows, _Mapping]] = ..., progress: _Optional[_Union[Progress, _Mapping]] = ..., part_end: _Optional[_Union[PartEnd, _Mapping]] = ..., tail: _Optional[_Union[Tail, _Mapping]] = ...) -> None: ...
+    first_head: Head
+    last_tail: Tail
+    def __init__(self, head: _Optional[_Union[Head, _Mapping]] = ..., rows: _Optional[_Union[Rows, _Mapping]] = ..., progress: _Optional[_Union[Progress, _Mapping]] = ..., part_end: _Optional[_Union[PartEnd, _Mapping]] = ..., tail: _Optional[_Union[Tail, _Mapping]] = ..., first_head: _Optional[_Union[Head, _Mapping]] = ..., last_tail: _Optional[_Union[Tail, _Mapping]] = ...) -> None: ...
 
 class StatsRequest(_message.Message):
     __slots__ = ()
