@@ -79,8 +79,8 @@ ATTRIBUTIONS = Page(
     _qualify(
         "exactline.attr",
         "IntegratedGradients LayerConductance NeuronConductance LayerIntegratedGradients InternalInfluence"
-        " AttributionReport ExactWarning plot recommend SamplingReport integrate error_curve"
-        " path_integral PathIntegral",
+        " NeuronIntegratedGradients ExpectedGradients AttributionReport ExactWarning plot recommend SamplingReport"
+        " integrate error_curve path_integral PathIntegral",
     ),
     _qualify("exactline.attr", "step_counts.RuleNeed quantus.explain_func"),
 )
@@ -94,7 +94,22 @@ STUDIES = Page(
     _qualify(
         "exactline.paper",
         "acas.lines.run acas.maps.run acas.geometry.EncounterGeometry tables.linearity.run tables.ig.run"
-        " training.digits.train",
+        " training.digits.train pendulum.run",
+    ),
+)
+
+METRICS = Page(
+    "metrics",
+    "Metrics",
+    "Measures of lines and planes, networks compared, regions while training. [Definitions](../metrics.md).",
+    (
+        *_qualify("exactline", "compare NetworkComparison"),
+        *_qualify("exactline.callbacks", "RegionDensity RegionRecord"),
+    ),
+    _qualify(
+        "exactline.measures",
+        "line_metrics.LineMetrics line_metrics.LayerMetrics margin_profile.MarginProfile plane_metrics.PlaneMetrics"
+        " comparison.Disagreement",
     ),
 )
 
@@ -184,7 +199,7 @@ ZOO = Page(
     _qualify(
         "exactline.zoo",
         "loan_network loan_line tent_network digits_network digits_images digits_set robust_network"
-        " robust_facts encounter_network encounter_facts",
+        " robust_facts encounter_network encounter_facts pendulum_controller pendulum_facts",
     ),
 )
 
@@ -200,4 +215,4 @@ and exit with the error's [status](../commands.md#errors-and-exit-statuses).""",
     ),
 )
 
-PAGES = (LINES, DECISIONS, SMOOTH, PLANES, ATTRIBUTIONS, STUDIES, NETWORKS, SCALE, CLIENT, EXACT, ZOO, ERRORS)
+PAGES = (LINES, DECISIONS, SMOOTH, PLANES, ATTRIBUTIONS, METRICS, STUDIES, NETWORKS, SCALE, CLIENT, EXACT, ZOO, ERRORS)

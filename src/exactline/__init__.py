@@ -7,6 +7,7 @@ from .version import __version__ as __version__
 
 if TYPE_CHECKING:
     from . import attr as attr
+    from . import callbacks as callbacks
     from . import exact as exact
     from . import paper as paper
     from . import plot as plot
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
     from .formats.points import read_point as read_point
     from .measures.break_density import Density as Density
     from .measures.break_density import density as density
+    from .measures.comparison import NetworkComparison as NetworkComparison
+    from .measures.comparison import compare as compare
     from .network import Network as Network
     from .network.custom import register_pointwise as register_pointwise
     from .results.plane import PlaneRestriction as PlaneRestriction
@@ -48,7 +51,7 @@ if TYPE_CHECKING:
     from .verification.falsifier import falsify as falsify
     from .verification.verify import verify as verify
 
-_PACKAGES = ("attr", "exact", "paper", "plot", "scale", "zoo")
+_PACKAGES = ("attr", "callbacks", "exact", "paper", "plot", "scale", "zoo")
 _NAMES = {  # module: its public names, imported on first use because torch takes seconds to import
     "api": ("grid", "restrict", "restrict_many", "restrict_path", "restrict_plane", "sweep"),
     "engines.polygons.polygon_input": ("plane_through",),
@@ -70,6 +73,7 @@ _NAMES = {  # module: its public names, imported on first use because torch take
     "formats": ("load",),
     "formats.points": ("read_point",),
     "measures.break_density": ("Density", "density"),
+    "measures.comparison": ("NetworkComparison", "compare"),
     "network": ("Network",),
     "network.custom": ("register_pointwise",),
     "results.plane": ("PlaneRestriction",),

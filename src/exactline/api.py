@@ -15,6 +15,7 @@ from torch import Tensor
 from .engines.assemble import Assembler, BreakTable, link_parts
 from .engines.capture import capture_at_points, capture_output
 from .engines.dense.sweep import SweepLimits, SweepPart
+from .engines.layer_record import LayerRecorder, LayerTable, Switches, count_layers
 from .engines.polygons.assemble import PlaneAssembler
 from .engines.polygons.polygon_input import PolygonInput, check_grid, check_polygon, check_polygon_shapes
 from .engines.polygons.state import PlaneFrame
@@ -58,6 +59,7 @@ def restrict(model: Any, start: PointLike, end: PointLike, **options: Unpack[Res
         seconds: Stop the sweep after this many seconds.
         engine: "dense" (values at every break), "patches" (slope jumps in their receptive fields) or "auto";
             ``line.engine`` says which one ran and why.
+        record: "layers" also counts crossings, dead and always-on units by layer, for `Restriction.metrics`.
 
     >>> import exactline as xl
     >>> line = xl.restrict(torch.nn.ReLU(), [-1.0, 2.0], [3.0, 2.0])
@@ -217,12 +219,14 @@ def _restrict(model: Any, lines: Lines, options: RestrictOptions) -> Restriction
     assembler = _assembler(network, lines, options, choice)
     with progress_reporter(options.progress) as report, full_precision():
         table = assembler.collect(_report_progress(_sweep(choice, lines, options), report, len(lines)))
+        if choice.recorder is not None:
+            table = replace(table, layers=_count_layers(choice, lines, options, table))
     return _make_restrictions(table, lines, network, time.perf_counter() - began, options, choice)
 
 
 def _stream(model: Any, lines: Lines, options: RestrictOptions) -> Iterator[Restriction]:
     network, choice, lines = _prepare(model, lines, options)
-    parts = link_parts(_sweep(choice, lines, options))
+    parts = link_parts(_sweep(choice, lines, options), choice.recorder)
     pending: Restriction | None = None
     while True:
         began = time.perf_counter()
@@ -234,6 +238,8 @@ def _stream(model: Any, lines: Lines, options: RestrictOptions) -> Iterator[Rest
         if part is None:
             return
         table = _break_table(part, options.values)
+        if choice.recorder is not None:
+            table = replace(table, layers=_count_layers(choice, lines, options, table, is_stream=True))
         pending = _make_restrictions(table, lines, network, time.perf_counter() - began, options, choice)[0]
         if options.seconds is None:
             yield pending
@@ -258,6 +264,7 @@ def _prepare(model: Any, lines: Lines, options: RestrictOptions) -> tuple[Networ
         options.memory_budget,
         values=options.values,
         is_memory_given=options.memory is not None,
+        recorder=None if options.record is None else LayerRecorder(),
     )
     choice.require_memory()
     return network, choice, lines
@@ -289,7 +296,21 @@ def _sweep(choice: EngineChoice, lines: Lines, options: RestrictOptions) -> Iter
 
 def _assembler(network: Network, lines: Lines, options: RestrictOptions, choice: EngineChoice) -> Assembler:
     shapes = [network.nodes[i].shape for i in network.outputs] if options.values else None
-    return Assembler(len(lines), shapes, options.max_breaks, choice.limits)
+    return Assembler(len(lines), shapes, options.max_breaks, choice.limits, choice.recorder)
+
+
+def _count_layers(
+    choice: EngineChoice, lines: Lines, options: RestrictOptions, table: BreakTable, *, is_stream: bool = False
+) -> LayerTable | None:
+    """What the units of every layer do on the lines, or on one part of a line."""
+    if choice.recorder is None:
+        return None
+    choice.recorder.commit()
+    reached = float(table.alphas[-1]) if is_stream and len(table.alphas) else 0.0
+    switches = choice.recorder.take_until(reached) if is_stream else Switches.join(choice.recorder.switches)
+    moved = lines.to(options.device, choice.network.dtype)
+    with full_precision():
+        return count_layers(choice.network, moved, table.offsets, table.alphas, switches, is_stream=is_stream)
 
 
 def _in_full_precision(parts: Iterator[SweepPart]) -> Iterator[SweepPart]:

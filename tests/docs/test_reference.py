@@ -12,8 +12,8 @@ import exactline as xl
 from tests.docs.pages import PAGES, ROOT, blocks
 
 API = ROOT / "docs" / "api"
-PACKAGES = ("attr", "decide", "exact", "plot", "rpc.client", "scale", "zoo")
-MODULES = {"attr", "exact", "paper", "plot", "scale", "zoo"}  # public names that are packages
+PACKAGES = ("attr", "callbacks", "decide", "exact", "plot", "rpc.client", "scale", "zoo")
+MODULES = {"attr", "callbacks", "exact", "paper", "plot", "scale", "zoo"}  # public names that are packages
 HEADING = re.compile(r"^## `(.+)`$", re.MULTILINE)
 SECTION = re.compile(r"^## `([^`]+)`\n(.*?)(?=^## |\Z)", re.MULTILINE | re.DOTALL)
 

@@ -17,7 +17,7 @@ pytest.importorskip("matplotlib", reason="matplotlib is not installed: notebooks
 import nbformat
 
 ROOT = Path(__file__).parents[2]
-NAMES = ["acas", "attribution", "regions_during_training"]
+NAMES = ["acas", "attribution", "regions_during_training", "text_transformer"]
 LARGEST = 600_000  # bytes of a stored notebook
 TIME = re.compile(r"\b\d+(\.\d+)? (ms|s)\b")
 ROUNDING = re.compile(r"\b\d(\.\d+)?e-1\d\b")  # numbers as small as errors of float64

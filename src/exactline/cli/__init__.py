@@ -24,17 +24,19 @@ from ..errors import ArgumentError, ExactlineError
 from ..paper.commands.groups import study_app, train_app
 from .approximate import approximate
 from .attribute import attribute
+from .compare import compare
 from .convert import convert
 from .decide import decide
 from .demo import demo
 from .doctor import doctor
 from .falsify import falsify
 from .info import info
+from .metrics import metrics
 from .plane import plane
 from .report import report
 from .restrict import restrict
 from .scale import scale
-from .serve import serve
+from .serve import ENVIRONMENT_PREFIX, serve
 from .verify import check_proof, verify
 
 app = typer.Typer(
@@ -85,10 +87,11 @@ def version(
     print_json({"version": version(PROGRAM)}) if as_json else print_text(version(PROGRAM))
 
 
-for command in (info, convert, restrict, approximate, decide, attribute, plane, falsify, verify):
+for command in (info, convert, restrict, approximate, decide, metrics, compare, attribute, plane, falsify, verify):
     app.command()(command)
 app.command("check-proof")(check_proof)
-for command in (report, serve, demo, doctor):
+for command in (report, demo, doctor):
     app.command()(command)
+app.command(context_settings={"auto_envvar_prefix": ENVIRONMENT_PREFIX})(serve)
 for group in (scale, study_app, train_app):
     app.add_typer(group)

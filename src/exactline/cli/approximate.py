@@ -43,6 +43,7 @@ def approximate(
     end: End,
     options: PointConversions,
     tol: Annotated[float, typer.Option(help="The largest absolute error over all outputs.")] = 1e-8,
+    certified: Annotated[bool, typer.Option("--certified", help="Prove the error bound, for small networks.")] = False,
     as_json: AsJson = False,
     out: SavePath = None,
     plot: Annotated[Path | None, typer.Option(help="Draw the outputs along the line: .png, .pdf, .svg.")] = None,
@@ -67,8 +68,7 @@ def approximate(
 
     network = load(file, normalize=normalize, shape=parse_shapes(shape))
     reader = PointReader.make(network, options)
-    ends = reader.read(start, "--from"), reader.read(end, "--to")
-    reader.compare_ranges(*ends, ("--from", "--to"))
+    ends = reader.read_ends(start, end)
     text = "{task.completed:.4f}, {task.fields[pieces]:,} pieces"
     with (
         reader.silence_warnings(),
@@ -79,6 +79,7 @@ def approximate(
             network,
             *ends,
             tol=tol,
+            certified=certified,
             max_evaluations=MAX_EVALUATIONS if max_evaluations is None else max_evaluations,
             seconds=seconds,
             memory=memory_bytes,

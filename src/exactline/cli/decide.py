@@ -84,8 +84,7 @@ def decide(
 
     network = load(file, normalize=normalize, shape=parse_shapes(shape))
     reader = PointReader.make(network, options)
-    ends = reader.read(start, "--from"), reader.read(end, "--to")
-    reader.compare_ranges(*ends, ("--from", "--to"))
+    ends = reader.read_ends(start, end)
     chosen, compared = parse_output(output), parse_indices(rivals, "--rivals")
     if needs_tolerance(network, tol):
         from ..smooth.api import approximate

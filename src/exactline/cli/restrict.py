@@ -71,6 +71,10 @@ def restrict(
             help="How to compute: values at every break, or slope changes in the receptive field of each break.",
         ),
     ] = "auto",
+    record: Annotated[
+        str | None,
+        typer.Option(metavar="layers", help="Also count crossings, dead and always-on units by layer."),
+    ] = None,
     progress: ShowProgress = True,
 ) -> None:
     """Compute every break of a network on the line between two points, and its values there.
@@ -87,8 +91,7 @@ def restrict(
 
     network = load_network(file, normalize=normalize, shape=parse_shapes(shape))
     reader = PointReader.make(network, options)
-    ends = reader.read(start, "--from"), reader.read(end, "--to")
-    reader.compare_ranges(*ends, ("--from", "--to"))
+    ends = reader.read_ends(start, end)
     restricted = network if until is None else _truncate_network(network, until)
     text = "{task.completed:.4f}, {task.fields[breaks]:,} breaks"
     with reader.silence_warnings(), show_bar(progress, "alpha", text, breaks=0) as update:
@@ -101,6 +104,7 @@ def restrict(
             max_breaks=max_breaks,
             seconds=seconds,
             engine=engine,
+            record=record,
             output=parse_output(output),
             progress=False if update is None else lambda share, breaks: update(share, breaks=breaks),
         )
@@ -172,5 +176,6 @@ def _build_document(file: str, line: Restriction) -> dict[str, Any]:
             None if origin is None else {"node": origin.node, "unit": origin.unit, "count": origin.count}
             for origin in line.origins
         ],
+        **({} if line.layers is None else {"layers": line.layers.to_rows(line.names)}),
         **({} if values is None else {"values": values if line.several_outputs else values[0]}),
     }

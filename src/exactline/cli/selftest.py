@@ -24,7 +24,7 @@ EXTRA_PACKAGES = {  # as in pyproject.toml: what pip install "exactline[name]" i
     "onnx": ("onnx",),
     "exact": ("python-flint",),
     "fast": ("numba",),
-    "serve": ("grpcio", "grpcio-health-checking", "grpcio-reflection", "protobuf"),
+    "serve": ("grpcio", "grpcio-health-checking", "grpcio-reflection", "protobuf", "prometheus-client"),
     "ray": ("ray",),
     "pandas": ("pandas",),
     "parquet": ("pyarrow",),

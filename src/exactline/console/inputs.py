@@ -190,6 +190,12 @@ class PointReader:
         arrays = tuple(point.values for point in points)
         return arrays if self.network.several_inputs else arrays[0]
 
+    def read_ends(self, start: list[str], end: list[str]) -> tuple[Any, Any]:
+        """Read both ends of a line, and warn if their ranges are far apart; see `read`."""
+        ends = self.read(start, "--from"), self.read(end, "--to")
+        self.compare_ranges(*ends, ("--from", "--to"))
+        return ends
+
     def compare_ranges(self, one: Any, other: Any, options: tuple[str, str]) -> None:
         """Warn if the values of one point are far outside the range of the other.
 

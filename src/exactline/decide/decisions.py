@@ -77,14 +77,13 @@ def _build_table(outputs: OutputValues, comparison: Comparison, order: str, top:
     step = max(1, MAX_RANKED_NUMBERS // max(count, 1))
     levels = min(int(top) + 1, count)
     blocks = [
-        _order_block(outputs, pieces[at : at + step], levels, filter_width)
-        for at in range(0, max(len(pieces), 1), step)
+        order_block(outputs, pieces[at : at + step], levels, filter_width) for at in range(0, max(len(pieces), 1), step)
     ]
     table = _merge_parts(outputs, concatenate_parts(blocks), int(top))
     return replace(table, labels=comparison.map_labels(table.labels), tied=comparison.map_tied(table.tied))
 
 
-def _order_block(
+def order_block(
     outputs: OutputValues,
     pieces: Ints,  # (pieces,) the break where each begins
     levels: int,

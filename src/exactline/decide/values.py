@@ -53,7 +53,7 @@ class OutputValues:
 def outputs_of_line(line: Restriction, output: int, where: str) -> Floats:  # (breaks, outputs)
     """Return the values of one output tensor, flattened; raises ArgumentError where there is none of that index."""
     outputs = _all_outputs(line, where)
-    return _flatten(outputs[_select_output(len(outputs), output, line.network, where)])
+    return _flatten(outputs[select_output(len(outputs), output, line.network, where)])
 
 
 def values_of_line(line: Restriction, output: str | int | None, where: str) -> OutputValues:
@@ -66,7 +66,7 @@ def values_of_line(line: Restriction, output: str | int | None, where: str) -> O
     """
     line_index = torch.zeros(len(line.alphas), dtype=torch.int64)
     outputs = _all_outputs(line, where)
-    selected = _select_output(len(outputs), output, line.network, where)
+    selected = select_output(len(outputs), output, line.network, where)
     errors = OutputErrors(
         line.lines,
         line_index.numpy(),
@@ -86,7 +86,7 @@ def values_of_lines(lines: Restrictions, output: str | int | None, where: str) -
     outputs = lines.breaks.values
     if outputs is None:
         outputs = _evaluate_outputs(lines.network, lines.lines, line_index, lines.alphas)
-    selected = _select_output(len(outputs), output, lines.network, where)
+    selected = select_output(len(outputs), output, lines.network, where)
     errors = OutputErrors(
         lines.lines,
         line_index.numpy(),
@@ -115,7 +115,8 @@ def _flatten(values: Tensor) -> Floats:
     return values.detach().cpu().to(torch.float64).reshape(len(values), values.shape[1:].numel()).numpy()
 
 
-def _select_output(count: int, output: str | int | None, network: Network | None, where: str) -> int:
+def select_output(count: int, output: str | int | None, network: Network | None, where: str) -> int:
+    """Index of one of ``count`` outputs, chosen by name or index; raises ArgumentError where there is none."""
     if output is None and count == 1:
         return 0
     names = f"{count} outputs" if network is None else describe_outputs(network.list_output_names())

@@ -47,7 +47,8 @@ def plot_decisions(decisions: Decisions, ax: Axes | None = None, *, labels: Sequ
         ax = get_axes(ax, 7.2, 4.0)
         has_grey = _draw_curves(ax, alphas, values, styles)
         has_markers = _draw_band(ax, list(decisions), styles)
-        inner = alphas[1:-1]
+        breaks = getattr(decisions.line, "breaks", decisions.line.alphas)  # a curve is drawn at more alphas
+        inner = breaks.numpy()[1:-1]
         ticks = inner if len(inner) <= MAX_TICKS else thin_ticks(inner)
         ax.vlines(ticks, *TICK_SPAN, color="#444444", linewidth=0.4, transform=ax.get_xaxis_transform())
         _set_limits(ax, values)
