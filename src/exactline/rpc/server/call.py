@@ -15,7 +15,6 @@ from .process import WorkerLost as WorkerLost
 from .process import WorkerProcess
 
 MAX_ATTEMPTS = 8  # workers that a call may try, including those that were dead already
-DEAD_SECONDS = 0.01  # a worker that is lost so soon after it was sent a job had died before
 Fetch = Callable[[ModelKey], Awaitable[bytes]]
 
 
@@ -36,7 +35,7 @@ class WorkerCall:
         self.queue_seconds = 0.0  # spent waiting for workers
         self._fetch = fetch
         self._worker: WorkerProcess | None = None
-        self._sent_at = 0.0
+        self._is_sent = False
 
     async def run(self, send: Callable[[bytes], Awaitable[None]]) -> None:
         """Run the job and pass every message on.
@@ -53,7 +52,7 @@ class WorkerCall:
                     await send(message)
                 return
             except WorkerLost:
-                accepted += time.monotonic() - self._sent_at > DEAD_SECONDS
+                accepted += self._has_read_job()
                 if not silent or accepted > 1 or not remaining:
                     raise
                 self.pool.counters.retried += 1
@@ -63,10 +62,11 @@ class WorkerCall:
     async def start(self) -> None:
         """Wait for a worker and send it the job. Call this only to send more input; otherwise `run`."""
         began = time.monotonic()
+        self._is_sent = False
         self._worker = await self.pool.acquire(self.client, self.job.model)
-        self._sent_at = time.monotonic()
-        self.queue_seconds += self._sent_at - began
+        self.queue_seconds += time.monotonic() - began
         await self._worker.send(ipc.JOB, *self.job.encode())
+        self._is_sent = True
 
     async def send_input(self, data: bytes) -> None:
         """Send more input for the job."""
@@ -102,6 +102,10 @@ class WorkerCall:
     def close(self) -> None:
         """Release the worker; it is killed unless the job has ended."""
         self._release(reusable=False)
+
+    def _has_read_job(self) -> bool:
+        """Whether the lost worker had read the job, and so may have been lost because of it."""
+        return self._is_sent and self._worker is not None and not self._worker.left_input_unread
 
     def _require_worker(self) -> WorkerProcess:
         if self._worker is None:

@@ -48,6 +48,7 @@ class WorkerProcess(asyncio.Protocol):
 
     def __init__(self, pid: int, end: socket.socket, on_lost: Callable[[WorkerProcess], None]) -> None:
         self.pid, self.lost = pid, False
+        self.left_input_unread = False  # whether it was lost before it read all that it was sent
         self._socket = end
         self.sent_models: set[ModelKey] = set()  # whose files it was sent
         self.cache_counters: dict[str, Any] = {}  # as of its last job
@@ -96,9 +97,17 @@ class WorkerProcess(asyncio.Protocol):
                 self._reading_paused = True
                 self._transport.pause_reading()
 
-    def connection_lost(self, exc: Exception | None) -> None:
-        """Note that the process has ended, and wake whoever waits for it."""
+    def eof_received(self) -> None:
+        """Send nothing more to a process that has ended; the frames it sent before can still be received."""
         self.lost = True
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Note that the process has ended, and wake whoever waits for it.
+
+        A Unix socket reports an error instead of the end of file if its other end was closed with unread input.
+        """
+        self.lost = True
+        self.left_input_unread = isinstance(exc, ConnectionError)
         _wake(self._reader)
         _wake(self._writer)
         self._on_lost(self)
