@@ -11,7 +11,7 @@ import pytest
 from exactline.tolerances import UNDERFLOW_ERROR
 from exactline.verification.complete import digits as module
 from exactline.verification.complete.digits import (
-    IntegerMatrix,
+    DigitMatrix,
     find_exponent,
     join_all,
     normalize_digits,
@@ -53,7 +53,7 @@ def test_products_are_exact(width, bits):
     weights, x = draw(4, width, bits), draw(width, 3, 2 * bits)
     rows, columns = np.nonzero(weights)
     entries = split_integers(weights[rows, columns][:, None])[:, :, 0] if len(rows) else np.zeros((0, 1))
-    matrix = IntegerMatrix(weights.shape, rows, columns, entries)
+    matrix = DigitMatrix(weights.shape, rows, columns, entries)
     assert (join_all(normalize_digits(matrix @ split_integers(x))) == weights @ x).all()
 
 
@@ -63,7 +63,7 @@ def test_large_sparse_matrices_are_gathered(monkeypatch):
     weights[:, ::2] = 0
     weights[:, 60:] = 0
     rows, columns = np.nonzero(weights)
-    matrix = IntegerMatrix(weights.shape, rows, columns, split_integers(weights[rows, columns][:, None])[:, :, 0])
+    matrix = DigitMatrix(weights.shape, rows, columns, split_integers(weights[rows, columns][:, None])[:, :, 0])
     assert matrix.is_gathered
     assert (join_all(normalize_digits(matrix @ split_integers(x))) == weights @ x).all()
 

@@ -25,7 +25,7 @@ END_OF_FORWARD = "return"
 COMPARED_TYPES = (bool, str, torch.dtype, torch.device, torch.layout, torch.memory_format)
 
 
-class Call(NamedTuple):
+class RecordedCall(NamedTuple):
     """One call of a torch function, or the end of the forward pass."""
 
     name: str
@@ -38,7 +38,7 @@ class _CallRecorder(TorchFunctionMode):
 
     def __init__(self) -> None:
         super().__init__()
-        self.calls: list[Call] = []
+        self.calls: list[RecordedCall] = []
         self.results: dict[int, tuple[int, Tensor]] = {}  # by id: the call that made a tensor; it is kept alive
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -55,7 +55,7 @@ class _CallRecorder(TorchFunctionMode):
     def record(self, name: str, arguments: Any) -> None:
         """Note a call, and which earlier calls its arguments come from."""
         sources = [self.results[id(t)][0] if id(t) in self.results else -1 for t in _list_tensors(arguments)]
-        self.calls.append(Call(name, _copy_arguments(arguments), sources))
+        self.calls.append(RecordedCall(name, _copy_arguments(arguments), sources))
 
 
 class ForwardDifferences(NamedTuple):
@@ -96,13 +96,13 @@ def _is_small(model: nn.Module, examples: Sequence[Tensor]) -> bool:
     return weights <= MAX_RUN_WEIGHTS and all(example[0].numel() <= MAX_RUN_ELEMENTS for example in examples)
 
 
-def _run_fake(model: nn.Module, batches: Sequence[Sequence[Tensor]]) -> list[list[Call]]:
+def _run_fake(model: nn.Module, batches: Sequence[Sequence[Tensor]]) -> list[list[RecordedCall]]:
     """Record forward passes on tensors without data, which take little memory."""
     with FakeTensorMode(allow_non_fake_inputs=True) as mode:
         return _run_real(model, [[mode.from_tensor(t) for t in batch] for batch in batches])
 
 
-def _run_real(model: nn.Module, batches: Sequence[Sequence[Tensor]]) -> list[list[Call]]:
+def _run_real(model: nn.Module, batches: Sequence[Sequence[Tensor]]) -> list[list[RecordedCall]]:
     *repeated, single = batches
     records = [_record_calls(model, batch) for batch in repeated]
     with contextlib.suppress(Exception):
@@ -110,7 +110,7 @@ def _run_real(model: nn.Module, batches: Sequence[Sequence[Tensor]]) -> list[lis
     return records
 
 
-def _record_calls(model: Callable[..., Any], batch: Sequence[Tensor]) -> list[Call]:
+def _record_calls(model: Callable[..., Any], batch: Sequence[Tensor]) -> list[RecordedCall]:
     with _CallRecorder() as recorder:
         outputs = model(*batch)
     recorder.record(END_OF_FORWARD, outputs)
@@ -131,7 +131,7 @@ def _list_tensors(value: Any) -> list[Tensor]:
     return [leaf for leaf in iterate_leaves(value) if isinstance(leaf, Tensor)]
 
 
-def _find_call_difference(one: list[Call], two: list[Call], points: Sequence[int]) -> str:
+def _find_call_difference(one: list[RecordedCall], two: list[RecordedCall], points: Sequence[int]) -> str:
     for i, (call, other) in enumerate(zip(one, two, strict=False)):
         if call.name != other.name:
             return f"call {i + 1} of a torch function is {call.name}, then {other.name}"

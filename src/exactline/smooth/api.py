@@ -27,7 +27,7 @@ from .batch_dimension import drop_batch_dimension
 from .certified import NetworkModule, certify_curve
 from .line_function import LineFunction
 from .model import SmoothModel
-from .pieces import Piece, Subdivision
+from .pieces import AdaptiveInterpolation, ChebyshevPiece
 
 DEFAULT_TOL = 1e-8
 MAX_EVALUATIONS = 200_000  # of the model, by default
@@ -171,7 +171,7 @@ def _approximate(model: Any, lines: Lines, options: ApproximateOptions) -> Appro
     function = LineFunction(prepared, lines, memory)
     breaks = find_prefix_breaks(prepared, lines, options.memory)
     with progress_reporter(options.progress) as report, full_precision():
-        work = Subdivision(function, options.tol, options.max_evaluations or 2**62, deadline, report)
+        work = AdaptiveInterpolation(function, options.tol, options.max_evaluations or 2**62, deadline, report)
         work.run(breaks)
     curve = _assemble(work, lines, function, options.tol)
     kinks = np.union1d(breaks[1:-1], work.kinks)
@@ -231,8 +231,8 @@ def _end_points(lines: Lines) -> tuple[Any, Any]:
     return (starts, ends) if len(starts) != 1 else (starts[0], ends[0])
 
 
-def _assemble(work: Subdivision, lines: Lines, function: LineFunction, tol: float) -> Approximation:
-    pieces: list[Piece] = work.done
+def _assemble(work: AdaptiveInterpolation, lines: Lines, function: LineFunction, tol: float) -> Approximation:
+    pieces: list[ChebyshevPiece] = work.done
     coeffs = [p.coeffs for p in pieces]
     return Approximation(
         breakpoints=torch.tensor([pieces[0].left, *(p.right for p in pieces)], dtype=torch.float64),

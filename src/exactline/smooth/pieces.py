@@ -40,7 +40,7 @@ MIN_RESOLUTIONS = 64  # width of the shortest piece, in multiples of the resolut
 
 
 @dataclass
-class Piece:
+class ChebyshevPiece:
     """An interval of alpha, and what is known of the model on it."""
 
     left: float
@@ -63,7 +63,7 @@ class Piece:
 
 
 @dataclass
-class Subdivision:
+class AdaptiveInterpolation:
     """Pieces in work: splits at kinks, doubles degrees while coefficients fall, and halves pieces otherwise.
 
     Args:
@@ -79,20 +79,20 @@ class Subdivision:
     max_evaluations: int
     deadline: float
     report: ProgressCallback | None = None
-    done: list[Piece] = field(default_factory=list[Piece])
+    done: list[ChebyshevPiece] = field(default_factory=list[ChebyshevPiece])
     kinks: list[float] = field(default_factory=list[float])
     stopped: str = ""  # the option that stopped the subdivision early
 
     def run(self, breakpoints: Floats) -> None:  # (n,) from 0 to 1
         """Approximate the model between neighbouring breakpoints."""
         degree = FIRST_DEGREE if len(breakpoints) <= MANY_PIECES else FIRST_DEGREE_OF_MANY
-        pending = [Piece(a, b, degree) for a, b in pairwise(breakpoints.tolist())]
+        pending = [ChebyshevPiece(a, b, degree) for a, b in pairwise(breakpoints.tolist())]
         while pending:
             spare = self.max_evaluations - self.function.evaluations - _count_evaluations(pending)
             self._check_limits(spare)
             count = max(1, self.function.batch_points // (MAX_DEGREE if self.stopped else 2 * FIRST_DEGREE))
             if not self.stopped:
-                count = max(1, min(count, spare // (2 * _count_evaluations([Piece(0.0, 1.0, FIRST_DEGREE)]))))
+                count = max(1, min(count, spare // (2 * _count_evaluations([ChebyshevPiece(0.0, 1.0, FIRST_DEGREE)]))))
             batch, pending = pending[:count], pending[count:]
             pending = [*self._advance(batch), *pending]
             if self.report is not None:
@@ -112,7 +112,7 @@ class Subdivision:
         """Whether a limit is reached already, so that kinks are not located any more."""
         return self.function.evaluations >= self.max_evaluations or time.monotonic() > self.deadline
 
-    def _advance(self, batch: list[Piece]) -> list[Piece]:
+    def _advance(self, batch: list[ChebyshevPiece]) -> list[ChebyshevPiece]:
         """Sample pieces at new points; returns the pieces that need more work."""
         split = self._sample(batch)
         pending = [child for piece in batch for child in split.get(id(piece), ())]
@@ -125,7 +125,7 @@ class Subdivision:
             pending += self._judge(piece)
         return pending
 
-    def _sample(self, batch: Sequence[Piece]) -> dict[int, list[Piece]]:
+    def _sample(self, batch: Sequence[ChebyshevPiece]) -> dict[int, list[ChebyshevPiece]]:
         """Evaluate pieces at their new Chebyshev points; returns the parts of pieces that have kinks inside."""
         alphas, spans = [], list[slice]()
         for piece in batch:
@@ -140,7 +140,7 @@ class Subdivision:
             brackets = find_brackets(flat, spans, watched)
         else:
             values = self.function.values(flat)
-        split: dict[int, list[Piece]] = {}
+        split: dict[int, list[ChebyshevPiece]] = {}
         for number, (piece, span) in enumerate(zip(batch, spans, strict=True)):
             if brackets is not None and len(brackets[number]) and not self._is_over():
                 children = self._split(piece, brackets[number])
@@ -150,7 +150,7 @@ class Subdivision:
             piece.values = _interleave(piece.values, values[span])
         return split
 
-    def _split(self, piece: Piece, brackets: Brackets) -> list[Piece]:
+    def _split(self, piece: ChebyshevPiece, brackets: Brackets) -> list[ChebyshevPiece]:
         """Cut a piece at its kinks; none if they lie at its ends."""
         if len(brackets) > MAX_LOCATED:
             return self._halve(piece)
@@ -159,20 +159,20 @@ class Subdivision:
             return []
         self.kinks += cuts[1:-1]
         degree = FIRST_DEGREE if len(cuts) < FIRST_DEGREE_OF_MANY else FIRST_DEGREE_OF_MANY
-        return [Piece(a, b, degree) for a, b in pairwise(cuts)]
+        return [ChebyshevPiece(a, b, degree) for a, b in pairwise(cuts)]
 
-    def _is_ready(self, piece: Piece) -> bool:
+    def _is_ready(self, piece: ChebyshevPiece) -> bool:
         """Whether the error of a piece is worth measuring: it seems small, or it does not fall any more."""
         tail = estimate_truncation(piece.coeffs)
         falls = predict_truncation(piece.coeffs) < MIN_DECAY**2 * tail
         is_stuck = self._is_short(piece) or (not falls and piece.degree > FIRST_DEGREE)
         return bool(self.stopped) or is_stuck or TRUNCATION_FACTOR * tail <= self.tol
 
-    def _is_short(self, piece: Piece) -> bool:
+    def _is_short(self, piece: ChebyshevPiece) -> bool:
         """Whether a piece is so short that float64 does not resolve positions inside of it."""
         return piece.width <= MIN_RESOLUTIONS * ALPHA_RESOLUTION * max(piece.right, ALPHA_RESOLUTION)
 
-    def _measure_errors(self, pieces: Sequence[Piece]) -> None:
+    def _measure_errors(self, pieces: Sequence[ChebyshevPiece]) -> None:
         """Compare pieces with the model at fresh points, and sample the rounding error there."""
         if not pieces:
             return
@@ -190,14 +190,14 @@ class Subdivision:
             if max(estimate_truncation(coeffs), residual) <= PLATEAU_FACTOR * noise:
                 piece.rounding = piece.error
 
-    def _break_rounding(self, piece: Piece) -> float:
+    def _break_rounding(self, piece: ChebyshevPiece) -> float:
         """Errors from evaluating the interpolant, and from rounding the ends of the piece where the slope changes."""
         coeffs = piece.coeffs
         slopes = np.abs(derivative(coeffs)).sum(0) * (2 / piece.width)
         ends = slopes * ALPHA_RESOLUTION * piece.right
         return float((evaluation_rounding(coeffs) + np.minimum(ends, np.ptp(piece.values, axis=0))).max())
 
-    def _judge(self, piece: Piece) -> list[Piece]:
+    def _judge(self, piece: ChebyshevPiece) -> list[ChebyshevPiece]:
         """Accept a piece, or return what to work on instead: a higher degree or two halves."""
         if piece.error <= max(self.tol, piece.rounding) or self._is_short(piece) or self.stopped:
             if piece.error == float("inf"):
@@ -218,12 +218,12 @@ class Subdivision:
             return [piece]
         return self._halve(piece)
 
-    def _halve(self, piece: Piece) -> list[Piece]:
+    def _halve(self, piece: ChebyshevPiece) -> list[ChebyshevPiece]:
         middle = (piece.left + piece.right) / 2
-        return [Piece(piece.left, middle, FIRST_DEGREE), Piece(middle, piece.right, FIRST_DEGREE)]
+        return [ChebyshevPiece(piece.left, middle, FIRST_DEGREE), ChebyshevPiece(middle, piece.right, FIRST_DEGREE)]
 
 
-def _count_evaluations(pieces: Sequence[Piece]) -> int:
+def _count_evaluations(pieces: Sequence[ChebyshevPiece]) -> int:
     """The number of evaluations that complete pieces: at their points, and to measure their errors."""
     return sum(p.degree + 1 - len(p.values) + 2 * len(FRESH_POSITIONS) for p in pieces)
 
@@ -237,7 +237,7 @@ def _interleave(old: Floats, new: Floats) -> Floats:
     return joined
 
 
-def _chop(piece: Piece, allowed: float) -> Piece:
+def _chop(piece: ChebyshevPiece, allowed: float) -> ChebyshevPiece:
     """Drop the last coefficients as long as they change the curve by at most the allowed error."""
     coeffs = piece.coeffs
     dropped = np.cumsum(np.abs(coeffs[::-1]).max(1))[::-1]  # what dropping each coefficient and all after it adds

@@ -78,7 +78,7 @@ class RationalCells:
 
     def evaluate(self, corners: Sequence[Point], pattern: str, where: str) -> CellForms:
         """Compute the outputs by a pattern, and check that the pattern holds; raises ProofRejected."""
-        cell = _Cell(self, corners, where)
+        cell = _ProofCell(self, corners, where)
         if len(pattern) != self.network.ramp_count:
             raise ProofRejected(f"{where}: the pattern has {len(pattern)} letters, not {self.network.ramp_count}")
         tensors: list[tuple[IntegerArray, int]] = [(self.start, self.denominator)]
@@ -102,7 +102,7 @@ class RationalCells:
         return cell.collect([tensors[i] for i in self.network.outputs], tensors[0])
 
 
-class _Cell:
+class _ProofCell:
     """The symbols of one cell: undecided ramps, each with a bound."""
 
     def __init__(self, cells: RationalCells, corners: Sequence[Point], where: str) -> None:

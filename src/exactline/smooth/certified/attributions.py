@@ -16,7 +16,7 @@ from ...lines import PointLike, as_lines
 from ...options import check_seconds
 from .error_bound import outward
 from .line import Line
-from .line_function import LineFunction
+from .line_enclosure import LineEnclosure
 from .quadrature import MIN_GAUSS_NODES, gauss_error, gauss_nodes
 from .record import record_gradients
 from .rule_table import as_model
@@ -96,7 +96,7 @@ def certified_integrated_gradients(
     check_tolerance(tol)
     deadline = find_deadline(seconds)
     tape = model if isinstance(model, Tape) else record_gradients(model, line.starts)
-    integrand = Integrand(tape, line, one_hot(target, tape.output_shape))
+    integrand = IntegrandEnclosure(tape, line, one_hot(target, tape.output_shape))
     integrand.check_finite()
     estimate = integrand.estimate_size()
     # where attributions cancel to 0, rounding limits what can be reached
@@ -118,7 +118,7 @@ class SizeEstimate:
     rounding: float  # of the proven bound on rounding
 
 
-class Integrand(LineFunction):
+class IntegrandEnclosure(LineEnclosure):
     """The gradient of one output along a line, times the change of the input."""
 
     def __init__(self, tape: Tape, line: Line, cotangent: Tensor) -> None:

@@ -14,7 +14,7 @@ from ...lines import PointLike, as_lines
 from .attributions import check_tolerance, find_deadline
 from .error_bound import outward
 from .line import Line
-from .line_function import LineFunction
+from .line_enclosure import LineEnclosure
 from .quadrature import (
     MIN_CHEBYSHEV_NODES,
     chebyshev_nodes,
@@ -139,7 +139,7 @@ def certify_curve(
     return CertifiedCurve(tuple(pieces), tuple(tape.output_shape), tol, evaluations)
 
 
-class Outputs(LineFunction):
+class Outputs(LineEnclosure):
     """The outputs of a network along a line."""
 
     def estimate_size(self) -> float:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from .line_function import LineFunction
+from .line_enclosure import LineEnclosure
 from .tolerances import MAX_DISCS_PER_PASS, MAX_SPLIT_WIDTH, MIN_WIDTH
 
 Interval = tuple[float, float]
@@ -43,7 +43,7 @@ class SubInterval:
         return (self.right - self.left) / 2
 
 
-def cover_line(function: LineFunction, is_usable: IsUsable, deadline: float) -> list[SubInterval]:
+def cover_line(function: LineEnclosure, is_usable: IsUsable, deadline: float) -> list[SubInterval]:
     """Divide [0, 1] until every sub-interval is usable, is narrower than MIN_WIDTH, or the time is over.
 
     A sub-interval that fails is divided at the kinks that are found in it, and otherwise bisected. A narrow one is
@@ -87,7 +87,7 @@ def cover_line(function: LineFunction, is_usable: IsUsable, deadline: float) -> 
     return sorted(done, key=lambda part: part.left)
 
 
-def bound_kink(function: LineFunction, left: float, right: float) -> SubInterval:
+def bound_kink(function: LineEnclosure, left: float, right: float) -> SubInterval:
     """Bound the results on a bracket around a kink."""
     values, bounds = function.on_interval((left + right) / 2, (right - left) / 2)
     return SubInterval(left, right, bounds, bool(bounds.isfinite().all()), kink_values=values)

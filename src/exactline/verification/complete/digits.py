@@ -110,7 +110,7 @@ def round_digits(digits: Digits, denominator: int) -> NDArray[np.float64]:  # (e
         return total / (denominator / (1 << shift))
 
 
-class IntegerMatrix:
+class DigitMatrix:
     """A matrix of integers that is multiplied with digits; sparse rows are gathered, others multiplied by BLAS."""
 
     def __init__(

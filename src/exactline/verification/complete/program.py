@@ -11,7 +11,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from .digits import Digits, IntegerMatrix, Integers, find_exponent, split_floats, split_integers
+from .digits import DigitMatrix, Digits, Integers, find_exponent, split_floats, split_integers
 
 Floats: TypeAlias = NDArray[np.float64]
 Numbers: TypeAlias = Floats | Integers  # exact floats, or an array of fractions
@@ -38,7 +38,7 @@ class AffineStep:
     """Numerators of the output: the sum of matrices times numerators of earlier steps, plus a bias."""
 
     sources: tuple[int, ...]  # indices of steps
-    matrices: tuple[IntegerMatrix, ...]
+    matrices: tuple[DigitMatrix, ...]
     bias: Integers | None  # (size,) numerators, for inputs that are integers
     size: int
     denominator: int  # of all numerators, for inputs that are integers
@@ -128,11 +128,11 @@ def _find_denominator(values: Numbers) -> int:
     return lcm(*{v.denominator for v in values.tolist()})
 
 
-def _make_matrix(matrix: Coefficients, scale: int) -> IntegerMatrix:
+def _make_matrix(matrix: Coefficients, scale: int) -> DigitMatrix:
     """Make the integer matrix of the coefficients times a scale."""
     if matrix.values.dtype == np.float64 and scale & (scale - 1) == 0:
         digits = split_floats(matrix.values[:, None], scale.bit_length() - 1)
     else:
         digits = split_integers(to_integers(matrix.values, scale)[:, None])
     order = np.lexsort((matrix.columns, matrix.rows))
-    return IntegerMatrix(matrix.shape, matrix.rows[order], matrix.columns[order], digits[order, :, 0])
+    return DigitMatrix(matrix.shape, matrix.rows[order], matrix.columns[order], digits[order, :, 0])

@@ -34,7 +34,7 @@ from .tolerances import (
 KINKED_OPERATORS = ("relu", "leaky_relu", "abs")
 
 
-class LineFunction(ABC):
+class LineEnclosure(ABC):
     """Results of a tape along a line, in one row."""
 
     def __init__(self, tape: Tape, line: Line) -> None:
