@@ -12,6 +12,7 @@ from ...network.graph import Network
 from ...network.smooth_network import SmoothNetwork
 from ...optional import require_package
 from .. import limits
+from . import activations as activations
 from . import affine as affine
 from . import arithmetic as arithmetic
 from . import fourier as fourier
@@ -21,6 +22,7 @@ from . import optimizers as optimizers
 from . import pools as pools
 from . import quantized as quantized
 from . import recurrent as recurrent
+from . import reductions as reductions
 from . import regions as regions
 from . import resize as resize
 from . import shapes as shapes

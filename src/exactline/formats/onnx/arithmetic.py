@@ -1,10 +1,9 @@
-"""Read elementwise operators, activations, reductions, and the smooth operators that a network may end in."""
+"""Read elementwise arithmetic, comparisons and casts."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from fractions import Fraction
-from math import prod
 from typing import Any
 
 import numpy as np
@@ -12,11 +11,8 @@ import torch
 from torch import Tensor
 
 from ...network import scalar_functions
-from ...network.builder import NodeOutput, SmoothOutput, UnsupportedOperator
-from ...network.calls import Softmax
-from ...network.graph import Tail
+from ...network.builder import NodeOutput, UnsupportedOperator
 from ...network.scalar_functions import ScalarFunction
-from ...ops import functions
 from ...ops.affine import Scale
 from ...ops.pointwise import Pointwise
 from .tensors import FLOAT, FLOAT_TYPES
@@ -39,15 +35,6 @@ CONSTANT_OPERATORS = (
     *("Sqrt", "Exp", "Log", "Floor", "Ceil", "Reciprocal", "Sign", "Round", "Erf", "Sin", "Cos", "Tan", "Atan"),
     *("Asin", "Acos", "Sinh", "Cosh", "Asinh", "Acosh", "Atanh"),
 )
-# the first operator set in which a reduction takes its axes as an input, not as an attribute
-AXES_INPUT_OPSETS = {
-    "ReduceSum": 13,
-    "ReduceMean": 18,
-    "ReduceMax": 18,
-    "ReduceMin": 18,
-    "ReduceProd": 18,
-    "ReduceL1": 18,
-}
 BOOL, INT64 = 9, 7  # TensorProto.DataType
 INTEGER_TYPES = (2, 3, 4, 5, 6, INT64, 12, 13)
 LEGACY_TYPE_NAMES = {"FLOAT": FLOAT, "DOUBLE": 11, "FLOAT16": 10, "INT32": 6, "INT64": INT64, "BOOL": BOOL}
@@ -200,88 +187,6 @@ def max_or_min(node: OnnxNode, inputs: list[Value]) -> Value:
     return result
 
 
-@operator("Relu", "Neg", "Abs")
-def unary(node: OnnxNode, inputs: list[Value]) -> Value:
-    return elementwise(node, node.op_type.lower(), inputs[0])
-
-
-@operator("LeakyRelu")
-def leaky_relu(node: OnnxNode, inputs: list[Value]) -> Value:
-    return _apply_pointwise(node, inputs[0], functions.leaky_relu(node.get_number("alpha", 0.01)))
-
-
-@operator("PRelu")
-def prelu(node: OnnxNode, inputs: list[Value]) -> Value:
-    x, slope = node.require_dependent(inputs[0]), node.require_constant(inputs[1], "its slope").to(torch.float64)
-    if slope.numel() == 1:
-        return _apply_pointwise(node, x, functions.leaky_relu(float(slope), "prelu"))
-    if node.opset < 7 and slope.dim() == 1 and len(x.shape) > 2:  # one slope for each channel
-        slope = slope.reshape(-1, *[1] * (len(x.shape) - 2))
-    if np.broadcast_shapes(x.shape, tuple(slope.shape)) != x.shape:
-        raise node.make_error(f"Slopes of shape {list(slope.shape)} do not fit a value of shape {list(x.shape)}.")
-    if x.has_batch_dim and (slope.dim() < len(x.shape) or slope.shape[0] == 1):
-        slopes = slope.reshape((1,) * (len(x.shape) - slope.dim()) + tuple(slope.shape))
-        return node.make_batched(node.recorder.graph.add_pointwise(functions.prelu(slopes), node.as_node_output(x)))
-    slopes = slope.reshape((1,) * (len(x.shape) + 1 - slope.dim()) + tuple(slope.shape))
-    return node.make_unbatched(node.recorder.graph.add_pointwise(functions.prelu(slopes), node.as_unbatched(x)))
-
-
-@operator("Clip")
-def clip(node: OnnxNode, inputs: list[Value]) -> Value:
-    if node.opset < 11:
-        low, high = (torch.tensor(float(node.get_number(k, d))) for k, d in (("min", -torch.inf), ("max", torch.inf)))
-    else:
-        low, high = get_input(inputs, 1), get_input(inputs, 2)
-    low = None if _has_no_effect(low, -1) else low
-    high = None if _has_no_effect(high, 1) else high
-    if isinstance(low, Tensor) and isinstance(high, Tensor) and low.numel() == high.numel() == 1:
-        low = high if float(low) > float(high) else low
-        return _apply_pointwise(node, inputs[0], functions.clamp(float(low), float(high), "clip"))
-    result = inputs[0] if low is None else elementwise(node, "maximum", inputs[0], low)
-    return result if high is None else elementwise(node, "minimum", result, high)
-
-
-def _has_no_effect(bound: Value, sign: int) -> bool:
-    """Whether a bound is infinite, or the largest float32, which exporters write instead of infinity."""
-    largest = torch.finfo(torch.float32).max
-    return isinstance(bound, Tensor) and bool((sign * bound.to(torch.float64) >= largest).all())
-
-
-@operator("HardSigmoid")
-def hard_sigmoid(node: OnnxNode, inputs: list[Value]) -> Value:
-    slope, shift = Fraction(node.get_number("alpha", 0.2)), Fraction(node.get_number("beta", 0.5))
-    if slope == 0:
-        raise UnsupportedOperator("is constant")
-    low, high = sorted([-shift / slope, (1 - shift) / slope])
-    value = Fraction(0) if slope > 0 else Fraction(1)
-    op = Pointwise((low, high), (Fraction(0), slope, Fraction(0)), value, name="hardsigmoid")
-    return _apply_pointwise(node, inputs[0], op)
-
-
-@operator("ThresholdedRelu")
-def thresholded_relu(node: OnnxNode, inputs: list[Value]) -> Value:
-    knot = node.get_number("alpha", 1.0)
-    if knot != 0:
-        raise UnsupportedOperator(f"is discontinuous: it jumps at {knot:g}")
-    return elementwise(node, "relu", inputs[0])
-
-
-@operator("Shrink")
-def shrink(node: OnnxNode, inputs: list[Value]) -> Value:
-    knot, bias = node.get_number("lambd", 0.5), node.get_number("bias", 0.0)
-    if knot != bias:
-        raise UnsupportedOperator(f"jumps at {knot:g}")
-    return _apply_pointwise(node, inputs[0], functions.softshrink(knot))
-
-
-def _apply_pointwise(node: OnnxNode, x: Value, op: Pointwise) -> Value:
-    if isinstance(x, Tensor):
-        return op.evaluate(x.to(torch.float64))
-    value = node.require_dependent(x)
-    output = node.recorder.graph.add_pointwise(op, node.as_node_output(value))
-    return node.make_batched(output) if value.has_batch_dim else node.make_unbatched(output)
-
-
 @operator("Pow")
 def power(node: OnnxNode, inputs: list[Value]) -> Value:
     if isinstance(inputs[0], Tensor) and isinstance(inputs[1], Tensor):
@@ -371,73 +276,3 @@ def _cast_function(function: ScalarFunction, data_type: int) -> ScalarFunction:
     if data_type not in FLOAT_TYPES and not (data_type in INTEGER_TYPES and is_whole):
         raise UnsupportedOperator("rounds its input to integers or booleans")
     return replace(function, is_boolean=False)
-
-
-@operator(*AXES_INPUT_OPSETS)
-def reduce(node: OnnxNode, inputs: list[Value]) -> Value:
-    value = inputs[0]
-    if node.opset >= AXES_INPUT_OPSETS[node.op_type]:
-        axes_input = get_input(inputs, 1)
-        axes = [] if axes_input is None else node.require_whole_numbers(axes_input, "its axes")
-        if not axes and node.get_attribute("noop_with_empty_axes", 0):
-            return value
-    else:
-        axes = node.get_ints("axes")
-    rank = value.dim() if isinstance(value, Tensor) else len(value.shape)
-    dims = sorted(set(node.resolve_axes(axes or range(rank), rank)))
-    keep = bool(node.get_attribute("keepdims", 1))
-    if isinstance(value, Tensor):
-        return _reduce_constant(node, value, dims, keep)
-    if node.op_type == "ReduceProd":
-        raise UnsupportedOperator(explain_unsupported(node.op_type, ""))
-    if node.op_type == "ReduceL1":
-        value = elementwise(node, "abs", value)
-    if not value.has_batch_dim or 0 not in dims:
-        return node.apply_along_axes(value, dims, lambda x, d: _reduce_output(node, x, d, keep)) if dims else value
-    node.check_keeps_batch(value)
-    others = dims[1:]  # the batch of one point needs no reduction
-    output = node.as_node_output(value)
-    output = _reduce_output(node, output, others, keep) if others else output
-    return node.make_batched(output) if keep else DependentValue(output, output.shape, False)
-
-
-def _reduce_output(node: OnnxNode, x: NodeOutput, dims: list[int], keep: bool) -> NodeOutput:
-    names = {"ReduceSum": "sum.dim_IntList", "ReduceMean": "mean.dim", "ReduceMax": "amax", "ReduceMin": "amin"}
-    return node.call(names.get(node.op_type, "sum.dim_IntList"), x, dims, keepdim=keep)
-
-
-def _reduce_constant(node: OnnxNode, value: Tensor, dims: list[int], keep: bool) -> Tensor:
-    for dim in reversed(dims):
-        if node.op_type in ("ReduceMax", "ReduceMin"):
-            value = value.amax(dim, keep) if node.op_type == "ReduceMax" else value.amin(dim, keep)
-        elif node.op_type == "ReduceProd":
-            value = value.prod(dim, keep)
-        elif node.op_type == "ReduceMean":
-            value = value.to(torch.float64).mean(dim, keep)
-        else:
-            value = (value.abs() if node.op_type == "ReduceL1" else value).sum(dim, keep)
-    return value
-
-
-@operator("Sigmoid", "Tanh")
-def smooth(node: OnnxNode, inputs: list[Value]) -> Value:
-    if isinstance(inputs[0], Tensor):
-        return getattr(torch, node.op_type.lower())(inputs[0])
-    value = node.require_dependent(inputs[0])
-    tail = Tail(node.op_type.lower(), torch.sigmoid if node.op_type == "Sigmoid" else torch.tanh)
-    output = SmoothOutput(node.as_node_output(value), tail, node.name)
-    return DependentValue(output, value.shape, value.has_batch_dim)
-
-
-@operator("Softmax", "LogSoftmax")
-def softmax(node: OnnxNode, inputs: list[Value]) -> Value:
-    value = node.require_dependent(inputs[0])
-    (axis,) = node.resolve_axes([int(node.get_number("axis", -1 if node.opset >= 13 else 1))], len(value.shape))
-    is_batched = value.has_batch_dim and axis > 0
-    x, dim = (node.as_node_output(value), axis) if is_batched else (node.as_unbatched(value), axis + 1)
-    name = "softmax" if node.op_type == "Softmax" else "log_softmax"
-    # before operator set 13 softmax goes over all dimensions from the axis on
-    flattens = node.opset < 13 and prod(value.shape[axis:]) != value.shape[axis]
-    output = SmoothOutput(x, Tail(name, Softmax(name, dim, flattens), dim, flattens), node.name)
-    is_batched = is_batched and x.shape == value.shape[1:]
-    return node.make_batched(output) if is_batched else node.make_unbatched(output)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from .arithmetic import AXES_INPUT_OPSETS, BINARY_OPERATORS, COMPARISON_OPERATORS
+from .arithmetic import BINARY_OPERATORS, COMPARISON_OPERATORS
+from .reductions import AXES_INPUT_OPSETS
 from .unsupported import DISCONTINUOUS_OPERATORS, NORM_OPERATORS, SMOOTH_OPERATORS
 from .values import DependentValue, OnnxNode, Shape, Value, get_input
 
