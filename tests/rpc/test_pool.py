@@ -65,7 +65,7 @@ def shared():
         found = PoolRunner()
         yield found
         found.close()
-    wait_until(lambda: fork_servers() <= others, 10)
+    wait_until(lambda: fork_servers() <= others)
 
 
 @pytest.fixture
@@ -116,7 +116,7 @@ def test_a_cancelled_call_ends_its_worker_which_is_replaced(runner):
     runner.run(cancel())
     assert pool.counters.killed == killed + 1
     (gone,) = before - set(pool.stats().pids)
-    wait_until(lambda: not psutil.pid_exists(gone), 5)
+    wait_until(lambda: not psutil.pid_exists(gone))
 
 
 def test_a_call_can_be_cancelled_while_it_waits(runner):
