@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import tempfile
 import time
 from collections.abc import Awaitable, Callable
 
@@ -13,6 +14,7 @@ import pytest
 
 from exactline.errors import LimitError
 from exactline.rpc.limits import Limits
+from exactline.rpc.server import forkserver
 from exactline.rpc.server.call import JobFailed, WorkerCall, WorkerLost
 from exactline.rpc.server.clients import ClientUsage
 from exactline.rpc.server.ipc import LENGTH_BYTES, ModelKey, WorkerJob
@@ -234,6 +236,16 @@ def test_errors_of_a_worker_end_only_the_job(runner):
     assert caught.value.error["code"] == "argument"
     assert runner.run(runner.sleep(0)) == [b"slept"]
     assert set(runner.pool.stats().pids) == set(pids)
+
+
+def test_a_read_only_file_system_has_a_temporary_folder_in_name(monkeypatch):
+    """In a container with --read-only no file can be written; libraries that ask for the folder need its name only."""
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    monkeypatch.setattr(tempfile, "_candidate_tempdir_list", lambda: ["/nowhere"])
+    with pytest.raises(FileNotFoundError):
+        tempfile.gettempdir()
+    forkserver._choose_temporary_folder()
+    assert tempfile.gettempdir() == "/tmp"
 
 
 @pytest.mark.slow
