@@ -69,7 +69,7 @@ def test_seconds_stop_a_tent_of_depth_60_with_a_correct_partial_result():
     for seconds in (2.0, 8.0, 32.0):  # on a busy machine two seconds may not be enough
         began = time.perf_counter()
         line = xl.restrict(model, [0.0], [1.0], seconds=seconds)
-        assert time.perf_counter() - began < seconds + 8
+        assert time.perf_counter() - began < seconds + 60  # all breaks would take years
         if len(line.alphas) > 2:
             break
     assert not line.complete

@@ -111,6 +111,16 @@ def test_piecewise_linear_functions_of_units_are_integrated_exactly():
         xl.attr.NeuronConductance(model, model[0]).attribute(torch.ones(1, 2), lambda y: y.amax(1))
 
 
+def test_a_function_is_read_without_torch_warning_of_its_gradient():
+    before = torch.is_warn_always_enabled()
+    torch.set_warn_always(True)  # otherwise torch warns only once in a process, in whichever test comes first
+    try:
+        found = xl.attr.NeuronConductance(MODEL, MODEL[4]).attribute(X, lambda y: y[:, 2], target=1)
+    finally:
+        torch.set_warn_always(before)
+    assert torch.equal(found, xl.attr.NeuronConductance(MODEL, MODEL[4]).attribute(X, 2, target=1))
+
+
 WRONG = (5, (0, 1), "a", (), (slice(9, 12),), lambda y: y, lambda y: y[0], lambda y: 1.0)
 
 

@@ -3,7 +3,6 @@
 import csv
 import random
 import sys
-import time
 
 import numpy as np
 import pytest
@@ -11,6 +10,7 @@ import torch
 from torch import nn
 
 import exactline as xl
+from exactline.callbacks import region_density
 from exactline.measures.local_complexity import local_complexity, make_axes
 from exactline.network import as_network
 
@@ -163,23 +163,31 @@ def test_the_missing_tensorboard_is_named(tmp_path, monkeypatch):
         xl.callbacks.RegionDensity(torch.zeros(1, 3), tensorboard=tmp_path)
 
 
-def test_measurements_wait_while_they_would_cost_too_much():
-    """Steps of 1 ms against measurements of some more: after the first one, the share stays below the limit."""
-    model = make_model()
+class Clock:
+    """What the monitor takes for the time: a step takes 1 ms, a measurement 10 ms, however busy the machine is."""
+
+    now = 0.0
+
+    def perf_counter(self):
+        return self.now
+
+    def measure(self, *args, **options):
+        self.now += 0.010
+        return local_complexity(*args, **options)
+
+
+def test_measurements_wait_while_they_would_cost_too_much(monkeypatch):
+    """After the first one, the share of the measurements stays below the limit and comes close to it."""
+    clock, model = Clock(), make_model()
+    monkeypatch.setattr(region_density, "time", clock)
+    monkeypatch.setattr(region_density, "local_complexity", clock.measure)
     monitor = xl.callbacks.RegionDensity(torch.zeros(4, 3), every=1, radius=2.0, axes=3, max_overhead=0.2)
-    monitor.measure(model, -2)  # traces the model
-    monitor.history.clear()
-    monitor.seconds, monitor._next_step = 0.0, 0
-    monitor._began = time.perf_counter()
-    step = 0
-    while time.perf_counter() - monitor._began < 1.0:
-        time.sleep(0.001)
+    for step in range(1000):
+        clock.now += 0.001
         monitor.step(model, step)
-        step += 1
-    later = sum(record.seconds for record in monitor.history[1:])
-    assert len(monitor.history) >= 2
-    assert step > len(monitor.history)
-    assert later <= 0.25 * (time.perf_counter() - monitor._began)
+        if len(monitor.history) > 1:
+            assert monitor.seconds <= 0.2 * (step + 1) * 0.001 + 1e-9
+    assert len(monitor.history) == pytest.approx(20, abs=1)
 
 
 class Trainer:

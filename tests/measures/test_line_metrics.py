@@ -228,12 +228,12 @@ def test_a_million_pieces_are_measured_in_the_time_of_some_passes():
     )
     passes = []
     for _ in range(3):
-        began = time.perf_counter()
+        began = time.process_time()
         np.abs(np.diff(np.sort(values.numpy(), axis=1), axis=0)).sum(0)
-        passes.append(time.perf_counter() - began)
-    began = time.perf_counter()
+        passes.append(time.process_time() - began)
+    began = time.process_time()
     found = line.metrics()
-    seconds = time.perf_counter() - began
+    seconds = time.process_time() - began
     assert found.pieces == count - 1
     assert found.total_variation.item() == pytest.approx(np.abs(np.diff(values[:, 0].numpy())).sum(), rel=1e-12)
     assert seconds < 100 * min(passes)

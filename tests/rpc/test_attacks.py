@@ -35,12 +35,12 @@ LIMITS = {
     "queue_length": 16,
     "waiting_calls": 150,
     "fields_per_message": 20_000,
-    "first_message_seconds": 1.0,
-    "idle_seconds": 8.0,
+    "first_message_seconds": 4.0,
+    "idle_seconds": 20.0,
     "upload_seconds": 2.0,
     "write_seconds": 1.0,
 }
-QUICK_SECONDS = 5.0  # for a call that should not have to wait at all, on a loaded machine
+QUICK_SECONDS = 20.0  # for a call that should not have to wait at all, on a loaded machine
 SERVICE = "/exactline.v1.Exactline"
 Code = grpc.StatusCode
 
@@ -60,13 +60,13 @@ def server(tmp_path_factory, log_file):
         yield found
 
 
-def assert_serves(server: ServerProcess, seconds: float = QUICK_SECONDS) -> None:
+def assert_serves(server: ServerProcess) -> None:
     """Check that another client is answered soon, and that the server says so."""
     began = time.monotonic()
-    with Client(server.address, timeout=seconds, retries=0) as client:
+    with Client(server.address, timeout=QUICK_SECONDS, retries=0) as client:
         assert client.health()
         assert len(client.restrict("tent4", [0.0], [1.0])) == 16
-    assert time.monotonic() - began < seconds
+    assert time.monotonic() - began < QUICK_SECONDS
 
 
 def ask(server: ServerProcess, method: str, data: bytes, **options: object) -> tuple[Code, str]:
@@ -123,7 +123,7 @@ def test_millions_of_empty_arrays_cost_neither_memory_nor_time(server: ServerPro
         assert (code, "The limit fields_per_message is 20,000" in details) == (Code.RESOURCE_EXHAUSTED, True), details
     else:
         assert code == Code.UNIMPLEMENTED  # nothing is decompressed in the front
-    assert seconds < 2 * QUICK_SECONDS
+    assert seconds < QUICK_SECONDS
     assert front.increase < 96 * MIB
     assert workers.increase < 96 * MIB
     assert_serves(server)
@@ -160,7 +160,7 @@ def test_calls_that_send_only_headers_hold_nothing(server: ServerProcess, path: 
     with open_calls(server, path, 100) as calls:
         assert_serves(server)
         code, details = final_status(calls[0])
-        assert (code, "first_message_seconds is 1" in details) == (Code.RESOURCE_EXHAUSTED, True), details
+        assert (code, "first_message_seconds is 4" in details) == (Code.RESOURCE_EXHAUSTED, True), details
     assert_serves(server)
 
 
@@ -169,7 +169,7 @@ def test_idle_uploads_and_idle_streams_hold_nothing(server: ServerProcess):
     piece = pb.UploadModelRequest(data=b"//", suffix=".nnet").SerializeToString()
     for path, first in ((f"{SERVICE}/UploadModel", piece), (wire.METHOD, wire.layer(wire.relu()))):
         with open_calls(server, path, 64, first) as calls:
-            wait_until(lambda: _accepts_calls(server), 10)
+            wait_until(lambda: _accepts_calls(server))
             assert_serves(server)
             code, details = final_status(calls[-1])
             assert code == Code.RESOURCE_EXHAUSTED
@@ -216,7 +216,7 @@ def test_clients_that_do_not_read_lose_their_calls(server: ServerProcess):
         for call in calls:
             next(call)
         assert len(client.restrict("tent4", [0.0], [1.0])) == 16
-        wait_until(lambda: client.stats().busy == 0, 20)
+        wait_until(lambda: client.stats().busy == 0)
         assert client.stats().calls.get("Sweep RESOURCE_EXHAUSTED", 0) >= 2
         for call in calls:
             call.cancel()
@@ -276,9 +276,9 @@ def test_a_cancelled_call_is_logged_as_cancelled(server: ServerProcess, log_file
             next(call)
             call.cancel()
             box.put(None)
-        wait_until(lambda: client.stats().calls.get("Transform CANCELLED"), 10)
-        wait_until(lambda: client.stats().calls.get("Sweep CANCELLED"), 10)
-    wait_until(lambda: {"Sweep CANCELLED", "Transform CANCELLED"} <= _logged(log_file), 10)
+        wait_until(lambda: client.stats().calls.get("Transform CANCELLED"))
+        wait_until(lambda: client.stats().calls.get("Sweep CANCELLED"))
+    wait_until(lambda: {"Sweep CANCELLED", "Transform CANCELLED"} <= _logged(log_file))
     assert not any(entry.endswith(("INTERNAL", "UNAVAILABLE")) for entry in _logged(log_file))
 
 
@@ -314,24 +314,24 @@ def test_odd_requests_are_invalid_and_not_internal_errors(server: ServerProcess)
 def test_health_depends_on_a_usable_worker(server: ServerProcess):
     """No worker, and a fork server that does not answer: not serving, until there are workers again."""
     (fork_server,) = server.process.children()
-    with Client(server.address, retries=0, timeout=5) as client:
+    with Client(server.address, retries=0, timeout=30) as client:
         assert client.health()
         fork_server.suspend()
         try:
             for worker in server.workers():
                 worker.kill()
-            wait_until(lambda: not client.health(), 10)
+            wait_until(lambda: not client.health())
         finally:
             fork_server.resume()
-        wait_until(client.health, 20)
-    assert_serves(server, 20)
+        wait_until(client.health)
+    assert_serves(server)
 
 
 def test_without_file_descriptors_calls_are_still_answered(server: ServerProcess):
     import resource
 
-    with Client(server.address, retries=0, timeout=10) as client:
-        assert client.stats().workers == 2
+    with Client(server.address, retries=0, timeout=30) as client:
+        wait_until(lambda: client.stats().workers == 2)
         before = server.process.rlimit(resource.RLIMIT_NOFILE)
         server.process.rlimit(resource.RLIMIT_NOFILE, (server.process.num_fds(), before[1]))
         try:
@@ -359,9 +359,9 @@ def test_concurrent_calls(server: ServerProcess):
         try:
             for number, thread in enumerate(threads[:-1], 1):
                 thread.start()
-                wait_until(lambda: client.stats().in_flight == number + 1, 10)  # noqa: B023
+                wait_until(lambda: client.stats().in_flight == number + 1)  # noqa: B023
             threads[-1].start()
-            wait_until(lambda: _refusal(client) == "limit concurrent_calls", 10)
+            wait_until(lambda: _refusal(client) == "limit concurrent_calls")
             assert client.health()  # has its own way in
         finally:
             for worker in workers:
@@ -398,9 +398,10 @@ def test_layers_that_are_held_for_many_calls_are_limited(server: ServerProcess):
         calls = []
         for box in boxes:
             box.put(big)
+            box.put(wire.line(np.zeros(1024), np.ones(1024), post=False))
             calls.append(channel.stream_stream(wire.METHOD)(iter(box.get, None), timeout=60))
-            time.sleep(0.4)
-            wait_until(lambda: client.stats().in_flight == 1, 20)  # without work the call gives its worker back
+            next(calls[-1])  # the layer has arrived
+            wait_until(lambda: client.stats().in_flight == 1)  # without work the call gives its worker back
         code, details = final_status(calls[0])
         assert (code, "front_bytes" in details) == (Code.RESOURCE_EXHAUSTED, True), details
         boxes[-1].put(None)
@@ -421,7 +422,7 @@ def test_halves_of_messages_do_not_fill_the_memory(server: ServerProcess):
                 for _ in range(10):
                     sender.begin(f"{SERVICE}/Restrict", 60 * MIB, 8 * MIB)
                 sender.send_all()
-        assert_serves(server, 3 * QUICK_SECONDS)
+        assert_serves(server)
     assert front.increase < 6 * LIMITS["front_bytes"]
     assert_serves(server)
 

@@ -11,8 +11,10 @@ import pytest
 import torch
 
 import exactline as xl
-from exactline.rpc.legacy.transform import transform
+from exactline.rpc.legacy import transform as transform_module
+from exactline.rpc.legacy.transform import TransformSession, transform
 from exactline.rpc.limits import Limits
+from exactline.rpc.server.cache import NetworkCache
 from exactline.zoo import tent_network
 from tests.oracle.compare import mismatch
 from tests.oracle.decisions import exact_decisions
@@ -315,3 +317,29 @@ def test_what_exceeds_a_limit_is_refused_with_its_name():
 def test_values_that_float32_cannot_hold_are_refused():
     with pytest.raises(xl.NumberError, match="float32 cannot hold"):
         list(transform_bytes([wire.dense([[3e38]], [0])], wire.line([2], [3])))
+
+
+def test_a_network_that_was_sent_before_is_not_built_again(monkeypatch):
+    rng = np.random.default_rng(8)
+    layers = [make_fully_connected(rng).layers for _ in range(2)]
+    size = make_fully_connected(rng).size
+    line = wire.line(float32_normal(rng, size), float32_normal(rng, size))
+    messages = [[*map(wire.layer, part), line] for part in layers]
+    truths = [list(transform(part, Limits())) for part in messages]
+    assert truths[0] != truths[1]
+    cache = NetworkCache(1 << 20)
+    for chosen in (0, 1, 0, 1, 0):
+        session = TransformSession(Limits(), cache)
+        assert [answer for _, answer in session.answer(messages[chosen])] == truths[chosen]
+    assert cache.counters()["hits"] == 3
+    assert cache.counters()["misses"] == len(cache.entries) == 2
+    # the same bytes in another order, or with an ArgMax behind them, are another network
+    swapped = [
+        answer
+        for _, answer in TransformSession(Limits(), cache).answer([*messages[0][:-1], wire.layer(wire.argmax()), line])
+    ]
+    assert swapped != truths[0]
+    assert cache.counters()["misses"] == 3
+    monkeypatch.setattr(transform_module, "MAX_CACHED_LAYER_BYTES", 8)  # large ones are not kept
+    assert [answer for _, answer in TransformSession(Limits(), cache).answer(messages[0])] == truths[0]
+    assert cache.counters()["hits"] == 3

@@ -7,9 +7,9 @@ import time
 
 import grpc
 import numpy as np
-import psutil
 import pytest
 
+from exactline.rpc.client.sync import Client
 from exactline.rpc.legacy.transform import transform
 from exactline.rpc.limits import Limits
 from exactline.rpc.protos import syrenn_server_pb2
@@ -125,24 +125,16 @@ def test_a_cancelled_call_frees_its_worker(server: ServerProcess):
     ]
     layers = [wire.dense(float32_normal(rng, 2, 256), float32_normal(rng, 256)), *layers]
     triangle = wire.plane(wire.polytope(100 * float32_normal(rng, 3, 2)), dims=2)
-    with legacy_client.open_call(server.address, [*map(wire.layer, layers), triangle]) as call:
-        wait_until(lambda: max(processor_use(worker) for worker in server.workers()) > 0.2)
-        call.cancel()
-    wait_until(
-        lambda: len(server.workers()) == 2 and max(processor_use(worker) for worker in server.workers()) < 0.2, 20
-    )
+    with Client(server.address) as watcher:
+        wait_until(lambda: watcher.stats().workers == 2 and watcher.stats().busy == 0)
+        before = set(watcher.stats().pids)
+        with legacy_client.open_call(server.address, [*map(wire.layer, layers), triangle]) as call:
+            wait_until(lambda: watcher.stats().busy == 1)
+            call.cancel()
+        wait_until(lambda: watcher.stats().busy == 0 and watcher.stats().workers == 2)
+        assert len(set(watcher.stats().pids) - before) == 1  # the worker was killed and replaced
     assert legacy_client.query(server.address, [wire.relu()], wire.line([-1], [1]))[0].ratios.tolist() == [
         0.0,
         0.5,
         1.0,
     ]
-
-
-def processor_use(process: psutil.Process) -> float:
-    """Measure the share of a processor that a worker uses, over a tenth of a second."""
-    try:
-        before = process.cpu_times().user
-        time.sleep(0.1)
-        return 10 * (process.cpu_times().user - before)
-    except psutil.NoSuchProcess:
-        return 0.0

@@ -41,7 +41,7 @@ LIMITS = {
     "polygons_per_plane": 7,
     "corners_per_plane": 20,
     "legacy_layers": 6,
-    "call_seconds": 5.0,
+    "call_seconds": 15.0,
     "upload_bytes": 3000,
     "stored_upload_bytes": 6001,
     "model_bytes": 20_000,
@@ -348,7 +348,7 @@ def open_idle_calls(tight: ServerProcess, count: int, channel: grpc.Channel | No
         yield
 
 
-def client_without_retries(tight: ServerProcess, timeout: float | None = 20.0) -> Client:
+def client_without_retries(tight: ServerProcess, timeout: float | None = 60.0) -> Client:
     return Client(tight.address, timeout=timeout, retries=0)
 
 
@@ -366,14 +366,14 @@ def test_queue_length(tight: ServerProcess):
             for number, thread in enumerate(threads, 1):
                 thread.start()
                 expected = min(2, number), max(0, number - 2)
-                wait_until(lambda: (client.stats().busy, client.stats().queued) == expected, 10)  # noqa: B023
+                wait_until(lambda: (client.stats().busy, client.stats().queued) == expected)  # noqa: B023
             with pytest.raises(LimitError, match="The limit queue_length is 2"):
                 client.restrict("kinks", [0.0], [7.5])
             assert not answers
         for thread in threads:
             thread.join()
         assert answers == [8, 8, 8, 8]
-        wait_until(lambda: client.stats().busy == 0, 10)
+        wait_until(lambda: client.stats().busy == 0)
 
 
 @pytest.mark.slow
@@ -403,13 +403,13 @@ def test_call_seconds(tight: ServerProcess):
         with suspend_workers(tight):
             for thread in threads:
                 thread.start()
-            threads[0].join(20)
-            threads[1].join(20)
+            threads[0].join(60)
+            threads[1].join(60)
         for seconds, message in found.values():
-            assert "The limit call_seconds is 5" in str(message)
-            assert LIMITS["call_seconds"] <= seconds < LIMITS["call_seconds"] + 2
+            assert "The limit call_seconds is 15" in str(message)
+            assert LIMITS["call_seconds"] <= seconds < LIMITS["call_seconds"] + 10
         assert len(found) == 2
-        wait_until(lambda: client.stats().workers == 2 and client.stats().busy == 0, 10)
+        wait_until(lambda: client.stats().workers == 2 and client.stats().busy == 0)
 
 
 def test_upload_bytes_and_stored_upload_bytes(client: Client, tmp_path: Path):
@@ -495,7 +495,7 @@ def _check_calls_per_connection(server: ServerProcess) -> None:
         ):
             ask = channel.unary_unary("/exactline.v1.Exactline/Stats")
             if count < 3:
-                ask(b"", timeout=10)
+                ask(b"", timeout=60)
                 continue
             with pytest.raises(grpc.RpcError) as caught:
                 ask(b"", timeout=0.5)
@@ -540,15 +540,15 @@ def _drain(server: ServerProcess, *, resume: bool) -> list[str]:
     thread = threading.Thread(target=ask)
     with Client(server.address) as client:
         thread.start()
-        wait_until(lambda: client.stats().busy == 1, 10)
+        wait_until(lambda: client.stats().busy == 1)
         children = server.children()
         os.kill(server.process.pid, signal.SIGTERM)
         if resume:
-            wait_until(lambda: not client.health(), 10)
+            wait_until(lambda: not client.health())
             with client_without_retries(server, 2) as late, pytest.raises(xl.errors.ServiceError):
                 late.restrict("kinks", [0.0], [7.5])
             worker.resume()
-    thread.join(20)
-    wait_until(lambda: not server.process.is_running() or server.process.status() == psutil.STATUS_ZOMBIE, 20)
-    wait_until(lambda: not any(child.is_running() for child in children), 5)
+    thread.join(60)
+    wait_until(lambda: not server.process.is_running() or server.process.status() == psutil.STATUS_ZOMBIE)
+    wait_until(lambda: not any(child.is_running() for child in children))
     return found

@@ -92,11 +92,11 @@ def test_thirty_two_clients_for_five_minutes(folder: Path, tmp_path: Path):
             first = np.array([row[1:] for row in samples if 0.4 * seconds <= row[0] < 0.55 * seconds])
             last = np.array([row[1:] for row in samples if row[0] >= 0.85 * seconds])
             print(_summarize(load, seconds, np.median(first, 0), np.median(last, 0), stats))
-            wait_until(lambda: client.stats().in_flight == 1, 10)
-        wait_until(lambda: len(server.children()) == 3, 10)  # the fork server and two workers
+            wait_until(lambda: client.stats().in_flight == 1)
+        wait_until(lambda: len(server.children()) == 3)  # the fork server and two workers
         assert list(tmp_path.iterdir()) == []  # no temporary file
         everyone = server.children()
-    wait_until(lambda: not any(process.is_running() for process in everyone), 10)
+    wait_until(lambda: not any(process.is_running() for process in everyone))
     grown = np.median(last, 0) / np.median(first, 0)
     total = sum(load.outcomes.values())
     assert unexpected_outcomes(load) == {}

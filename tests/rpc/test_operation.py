@@ -82,14 +82,14 @@ def test_one_token_does_not_starve_another(server: Server):
         threads = [threading.Thread(target=_take_part, args=(parts,), daemon=True) for parts in sweeps]
         for thread in threads:
             thread.start()
-        wait_until(lambda: other.stats().in_flight == 4, 20)
+        wait_until(lambda: other.stats().in_flight == 4)
         stats = other.stats()
         assert (stats.busy, stats.queued) == (1, 2)
         assert len(other.restrict("tent4", [0.0], [1.0])) == 16
         with pytest.raises(LimitError, match="The limit client_calls is 3"):
             greedy.models()
         greedy.close()
-        wait_until(lambda: other.stats().in_flight == 1, 20)
+        wait_until(lambda: other.stats().in_flight == 1)
         for thread in threads:
             thread.join(10)
 
@@ -131,7 +131,7 @@ def test_a_call_has_an_id_in_its_trailers_and_in_the_log(server: Server, log: io
             _, call = ask.with_call(b"", metadata=metadata, timeout=20)
             found = dict(call.trailing_metadata())["x-request-id"]
             assert found == given or not given
-            wait_until(lambda: found in {entry.get("request") for entry in _entries(log)}, 5)  # noqa: B023
+            wait_until(lambda: found in {entry.get("request") for entry in _entries(log)})  # noqa: B023
         with pytest.raises(grpc.RpcError) as caught:
             channel.unary_unary(f"{METHOD}DescribeModel")(b"\x0a\x03\x0a\x01x", metadata=(token,), timeout=20)
         assert len(dict(caught.value.trailing_metadata())["x-request-id"]) == 16
@@ -172,7 +172,7 @@ def test_tokens_are_read_again_on_request(server: Server, folder: Path):
             late.models()
         write_tokens(folder, FIRST, THIRD)
         server.reload()
-        wait_until(lambda: _is_accepted(late), 5)
+        wait_until(lambda: _is_accepted(late))
         with pytest.raises(AccessError):
             old.models()
         write_tokens(folder, "short")

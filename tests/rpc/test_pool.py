@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import tempfile
 import time
 from collections.abc import Awaitable, Callable
 
@@ -13,6 +14,7 @@ import pytest
 
 from exactline.errors import LimitError
 from exactline.rpc.limits import Limits
+from exactline.rpc.server import forkserver
 from exactline.rpc.server.call import JobFailed, WorkerCall, WorkerLost
 from exactline.rpc.server.clients import ClientUsage
 from exactline.rpc.server.ipc import LENGTH_BYTES, ModelKey, WorkerJob
@@ -65,7 +67,7 @@ def shared():
         found = PoolRunner()
         yield found
         found.close()
-    wait_until(lambda: fork_servers() <= others, 10)
+    wait_until(lambda: fork_servers() <= others)
 
 
 @pytest.fixture
@@ -116,7 +118,7 @@ def test_a_cancelled_call_ends_its_worker_which_is_replaced(runner):
     runner.run(cancel())
     assert pool.counters.killed == killed + 1
     (gone,) = before - set(pool.stats().pids)
-    wait_until(lambda: not psutil.pid_exists(gone), 5)
+    wait_until(lambda: not psutil.pid_exists(gone))
 
 
 def test_a_call_can_be_cancelled_while_it_waits(runner):
@@ -234,6 +236,16 @@ def test_errors_of_a_worker_end_only_the_job(runner):
     assert caught.value.error["code"] == "argument"
     assert runner.run(runner.sleep(0)) == [b"slept"]
     assert set(runner.pool.stats().pids) == set(pids)
+
+
+def test_a_read_only_file_system_has_a_temporary_folder_in_name(monkeypatch):
+    """In a container with --read-only no file can be written; libraries that ask for the folder need its name only."""
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    monkeypatch.setattr(tempfile, "_candidate_tempdir_list", lambda: ["/nowhere"])
+    with pytest.raises(FileNotFoundError):
+        tempfile.gettempdir()
+    forkserver._choose_temporary_folder()
+    assert tempfile.gettempdir() == "/tmp"
 
 
 @pytest.mark.slow

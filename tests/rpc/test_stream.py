@@ -87,13 +87,13 @@ def test_a_client_that_does_not_read_makes_the_worker_wait(server: ServerProcess
         wait_until(lambda: client.stats().workers == 2)
         parts = client.sweep("tent30", [0.0], [1.0], memory=4 * MIB)
         next(parts)
-        wait_until(lambda: _worker_seconds(server) == _worker_seconds(server, 0.3), 20)
+        wait_until(lambda: _worker_seconds(server) == _worker_seconds(server, 0.3))
         before = _worker_seconds(server)
         assert client.stats().busy == 1
         while _worker_seconds(server) == before:  # buffered parts are read first
             next(parts)
         parts.close()
-        wait_until(lambda: client.stats().busy == 0, 10)
+        wait_until(lambda: client.stats().busy == 0)
 
 
 def _worker_seconds(server: ServerProcess, after: float = 0.0) -> float:

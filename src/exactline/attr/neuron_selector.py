@@ -61,7 +61,7 @@ def unit_weights(selector: NeuronSelector, shapes: Sequence[tuple[int, ...]]) ->
     generator = torch.Generator().manual_seed(PROBE_SEED)
     points = [torch.randn(16, *shape, generator=generator, dtype=torch.float64) for shape in shapes]
     expected = torch.stack([(p * w).reshape(16, -1).sum(1) for p, w in zip(points, weights, strict=True)]).sum(0)
-    size = sum(float((p * w).abs().sum()) for p, w in zip(points, weights, strict=True)) + float(total.abs())
+    size = sum(float((p * w).abs().sum()) for p, w in zip(points, weights, strict=True)) + float(total.detach().abs())
     if bool(((select_neuron(selector, points) - expected).abs() > LINEARITY_TOLERANCE * size).any()):
         raise _selector_error("The function does not select a unit: it is not linear")
     return weights

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -22,13 +23,17 @@ from .responses import Responder, read_endpoints
 from .wire_message import FieldCounter, WireMessage
 
 if TYPE_CHECKING:
+    from ...network.graph import Network
+    from ..server.cache import NetworkCache
     from ..server.ipc import FrameSocket
     from ..server.worker import JobContext
 
 REQUEST_DESCRIPTOR = syrenn_server_pb2.TransformRequest.DESCRIPTOR
+LEGACY_SUFFIX = ".legacy"  # in the cache, where files have that of their names
 GATHER_SECONDS = 0.0005  # without a new message, after which those that have arrived are answered
 MAX_BATCH_BYTES = 64 << 20  # of messages that are answered together
 MAX_BATCH_MESSAGES = 4096
+MAX_CACHED_LAYER_BYTES = 16 << 20  # of the layers of a network that is kept for later calls; others are built each time
 FLUSH_SECONDS = 0.05  # after which answers are sent before the others of their batch
 
 
@@ -41,7 +46,8 @@ def handle_transform(context: JobContext) -> Iterator[bytes]:
     from ..server import ipc
 
     done: dict[str, int] = json.loads(context.payload or b"{}")
-    session = TransformSession(context.limits, queries=done.get("answered", 0), replayed=done.get("layers", 0))
+    answered, replayed = done.get("answered", 0), done.get("layers", 0)
+    session = TransformSession(context.limits, context.cache, queries=answered, replayed=replayed)
     frames, first = context.frames, 0
     for batch in _gather_inputs(frames):
         flushed_at, last = time.monotonic(), -1
@@ -54,7 +60,7 @@ def handle_transform(context: JobContext) -> Iterator[bytes]:
         if last < len(batch) - 1:  # tells the front that layers were taken
             frames.hold(ipc.ANSWER, (first - 1).to_bytes(ipc.NUMBER_BYTES, "little"))
         frames.flush()
-        context.counters = {"lines": session.queries - done.get("answered", 0), "breaks": session.breaks}
+        context.counters = {"lines": session.queries - answered, "breaks": session.breaks}
     yield from ()
 
 
@@ -103,9 +109,11 @@ class TransformSession:
     """The state of one call."""
 
     limits: Limits
+    cache: NetworkCache | None = None  # of networks that earlier calls have built
     layers: list[LegacyLayer] = field(default_factory=list[LegacyLayer])
     output_shape: ActivationShape | None = None  # of the last layer, if the layers so far determine it
     layer_bytes: int = 0
+    digest: Any = field(default_factory=hashlib.sha256)  # of the messages with layers
     queries: int = 0  # lines and polytopes so far
     replayed: int = 0  # layers that are still to come although lines or polytopes were answered
     breaks: int = 0  # in all responses
@@ -165,7 +173,7 @@ class TransformSession:
         request = read_request(data, self.limits)
         kind = request.WhichOneof("request_data")
         if kind == "layer":
-            self._add_layer(request.layer, len(data))
+            self._add_layer(request.layer, data)
             return None
         if kind is None:
             raise request_error(
@@ -184,14 +192,14 @@ class TransformSession:
     def _position(self) -> str:
         return f"message {len(self.layers) + self.queries + 1}"
 
-    def _add_layer(self, message: Any, size: int) -> None:
+    def _add_layer(self, message: Any, data: bytes) -> None:
         if self.queries and not self.replayed:
             raise request_error("A layer comes after a line or a polytope.", self._position, "Send all layers first.")
         if self._has_argmax():
             raise request_error("A layer comes after ArgMax.", self._position, "ArgMax may only be the last layer.")
         self.replayed = max(0, self.replayed - 1)
         self.limits.check("legacy_layers", len(self.layers) + 1, "layers")
-        self.layer_bytes += size
+        self.layer_bytes += len(data)
         self.limits.check("legacy_call_bytes", self.layer_bytes, "bytes in all layers")
         layer = read_layer(message, f"layer {len(self.layers) + 1}")
         input_shape = self.output_shape
@@ -199,6 +207,8 @@ class TransformSession:
             input_shape = ActivationShape(input_size)
         self.output_shape = None if input_shape is None else layer.output_shape(input_shape)
         self.layers.append(layer)
+        if self.cache is not None and self.layer_bytes <= MAX_CACHED_LAYER_BYTES:
+            self.digest.update(len(data).to_bytes(8, "little") + data)
 
     def _has_argmax(self) -> bool:
         return bool(self.layers) and self.layers[-1].kind == "ArgMax"
@@ -206,8 +216,17 @@ class TransformSession:
     def _responder(self, size: int) -> Responder:
         """Return the responder for inputs of a size; only the last one is kept."""
         if size not in self.responders:
-            self.responders = {size: Responder(build_network(self.layers, size), self._has_argmax(), self.limits)}
+            self.responders = {size: Responder(self._build_network(size), self._has_argmax(), self.limits)}
         return self.responders[size]
+
+    def _build_network(self, size: int) -> Network:
+        """Return the network of the layers, from the cache if an earlier call has sent these layers."""
+        if self.cache is None or self.layer_bytes > MAX_CACHED_LAYER_BYTES:
+            return build_network(self.layers, size)
+        from ..server.ipc import ModelKey
+
+        key = ModelKey(self.digest.hexdigest(), LEGACY_SUFFIX, shape=(size,))
+        return self.cache.get_or_build(key, lambda: build_network(self.layers, size))
 
 
 def read_request(data: bytes, limits: Limits) -> WireMessage:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from torch import Tensor
 
@@ -16,11 +16,12 @@ from .ipc import ModelKey
 if TYPE_CHECKING:
     from ...network import Network, SmoothNetwork
 
+NetworkT = TypeVar("NetworkT", bound="Network | SmoothNetwork")
 NODE_BYTES = 1024  # counted for each node besides its tensors
 
 
 class NetworkCache:
-    """Networks by the digest of their file and how it is read."""
+    """Networks by the digest of their file, or of the layers of a legacy call, and how it is read."""
 
     def __init__(self, max_bytes: int) -> None:
         self.max_bytes = max_bytes
@@ -30,12 +31,17 @@ class NetworkCache:
 
     def network(self, model: ModelKey, fetch: Callable[[], bytes]) -> Network | SmoothNetwork:
         """Return the network of a model; ``fetch`` returns its file if it is not cached."""
+        return self.get_or_build(model, lambda: read_network(model, fetch()))
+
+    def get_or_build(self, model: ModelKey, build: Callable[[], NetworkT]) -> NetworkT:
+        """Return the network of a model; ``build`` makes it if it is not cached."""
         if model in self.entries:
             self.hits += 1
             self.entries.move_to_end(model)
-            return self.entries[model][0]
+            found: Any = self.entries[model][0]
+            return found
         self.misses += 1
-        network = read_network(model, fetch())
+        network = build()
         self.add(model, network, _network_bytes(network))
         return network
 

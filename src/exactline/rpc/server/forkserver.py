@@ -54,7 +54,7 @@ def _preload() -> None:
     from . import worker
 
     torch.set_num_threads(1)  # a fork would not copy the threads
-    tempfile.gettempdir()  # found by writing a file, which workers may not; parts of torch ask for it when imported
+    _choose_temporary_folder()
     for name in (*PRELOADED_MODULES, *sorted({handler.partition(":")[0] for handler in worker.JOB_HANDLERS.values()})):
         import_module(name)
     for name in OPTIONAL_MODULES:
@@ -65,6 +65,17 @@ def _preload() -> None:
     _load_compiled_loops()
     gc.collect()
     gc.freeze()  # pages that no collection touches stay shared with the workers
+
+
+def _choose_temporary_folder() -> None:
+    """Choose the folder for temporary files, which Python finds by writing a file; workers may not write any.
+
+    Parts of torch ask for its name when they are imported, and on a read-only file system there is none to be found.
+    """
+    try:
+        tempfile.gettempdir()
+    except FileNotFoundError:
+        tempfile.tempdir = "/tmp"  # nothing is written to it
 
 
 def _load_compiled_loops() -> None:

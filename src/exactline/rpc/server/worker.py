@@ -70,6 +70,11 @@ class JobContext:
         """The socket to the front, for jobs that take more input."""
         return self._state.frames
 
+    @property
+    def cache(self) -> NetworkCache:
+        """The networks that the worker keeps."""
+        return self._state.cache
+
     def parse(self, message_type: Any) -> Any:
         """Parse the client's request, which may have a limited number of fields."""
         return parse_message(message_type, self.job.payload, self.limits)
