@@ -92,6 +92,7 @@ class MeshState:
     live: dict[int, Tensor]  # by node: values (corners, *shape)
     bounds: dict[int, Magnitude]  # by live node: worst-case size of values and errors
     filter: StaticFilter
+    area: float = 1.0  # the share of the given polygon's area that these polygons cover
     ambiguous: int = 0  # pairs of a polygon and a unit that is ambiguous on it
     pending: PendingCuts | None = None  # the separator at which the current node was interrupted
     seams: SeamCounter = field(default_factory=SeamCounter)
@@ -172,6 +173,8 @@ class MeshState:
         self.seams.count += len(seam)
         first, second = (self._select_polygons(np.flatnonzero(in_second[:-1] == half)) for half in (False, True))
         first.ambiguous = self.ambiguous
+        first.area = first.area_share()
+        second.area = max(self.area - first.area, 0.0)
         return first, second
 
     def _select_polygons(self, polygons: Ints) -> MeshState:

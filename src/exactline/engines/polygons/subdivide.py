@@ -8,6 +8,7 @@ where other chords cross it.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -58,15 +59,19 @@ class Subdivision:
         self.levels = None if separator.levels is None else separator.levels.numpy()
         self.new_corners: list[NewCorners] = []
 
-    def run(self, max_corners: int) -> bool:
+    def run(self, max_corners: int, watch: Callable[[], None] = lambda: None) -> bool:
         """Split polygons until no difference changes sign inside one, or until there are too many corners.
 
         Returns whether it is finished; otherwise the remaining cuts are pending in the state.
+
+        Args:
+            max_corners: How many corners are too many.
+            watch: Called in every round of cuts; what it raises ends the sweep.
         """
         cuts = self._start() if self.state.pending is None else self.state.pending
         self.state.pending = None
         self.columns, self.differences, self.signs = cuts.columns, cuts.differences, cuts.signs
-        polygon, column = self._split_polygons(cuts.polygon, cuts.column, max_corners)
+        polygon, column = self._split_polygons(cuts.polygon, cuts.column, max_corners, watch)
         self.state.interpolate_new_corners(self.new_corners)
         if len(polygon):
             self.state.pending = PendingCuts(
@@ -217,10 +222,13 @@ class Subdivision:
         key = np.sort(np.concatenate(keys)) if keys else np.zeros(0, dtype=np.int64)
         return key // width, key % width
 
-    def _split_polygons(self, polygon: Ints, column: Ints, max_corners: int) -> tuple[Ints, Ints]:
+    def _split_polygons(
+        self, polygon: Ints, column: Ints, max_corners: int, watch: Callable[[], None]
+    ) -> tuple[Ints, Ints]:
         """Split every polygon along one chord per round; returns the pairs that are left if corners get too many."""
         state = self.state
         while len(polygon) and not (len(state.corners) > max_corners and len(state.mesh) > 1):
+            watch()
             start = np.flatnonzero(np.insert(polygon[1:] != polygon[:-1], 0, True))
             size = np.diff(np.append(start, len(polygon)))
             chosen = start + size // 2
