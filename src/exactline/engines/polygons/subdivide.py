@@ -20,7 +20,7 @@ from ...network.graph import Network
 from ...ops.base import Crossings
 from ...tolerances import MIN_RELATIVE_WIDTH
 from ..dense.breaks import NewBreaks, place_breaks
-from .error_model import EdgeErrorBounds, separator_errors
+from .error_model import EdgeErrorBounds, recent_separator_errors, separator_errors
 from .growable import GrowableArray, Signs, count_within
 from .merge import MAX_BATCH_NUMBERS, centroid_values
 from .separators import Separator
@@ -99,16 +99,22 @@ class Subdivision:
 
     def _snap(self, differences: Floats) -> tuple[Floats, tuple[Ints, Ints]]:
         """Set differences within their error of zero to zero; also the rows and columns that were changed."""
-        near = (np.abs(differences) <= self.threshold) & (differences != 0)
-        rows = np.flatnonzero(near.any(1))
-        none = np.zeros(0, dtype=np.int64)
-        if not len(rows):
+        size = np.abs(differences)
+        near = (size <= self.threshold) & (differences != 0)
+        if not near.any():
+            none = np.zeros(0, dtype=np.int64)
             return differences, (none, none)
-        bound = separator_errors(self.network, self.state, self.state.node, self.separator, rows).numpy()
-        row, column = np.nonzero(near[rows] & (np.abs(differences[rows]) <= bound))
-        differences = differences.copy()
-        differences[rows[row], column] = 0.0
-        return differences, (rows[row], column)
+        snapped = np.zeros_like(near)
+        rows = np.flatnonzero(near.any(1))
+        arguments = self.network, self.state, self.state.node, self.separator
+        if (certain := recent_separator_errors(*arguments, rows)) is not None:
+            snapped[rows] = near[rows] & (size[rows] <= certain.numpy())
+            rows = rows[(near[rows] & ~snapped[rows]).any(1)]
+        if len(rows):
+            snapped[rows] = near[rows] & (size[rows] <= separator_errors(*arguments, rows).numpy())
+        differences = np.where(snapped, 0.0, differences)
+        row, column = np.nonzero(snapped)
+        return differences, (row, column)
 
     def _count_ambiguous(self, differences: Floats, row: Ints, column: Ints) -> None:
         """Count pairs of a polygon and a difference that was snapped to zero at all of its corners.

@@ -20,7 +20,7 @@ from .merge import merge_polygons
 from .mesh import Mesh
 from .monitor import PlaneMonitor
 from .separators import needs_merging
-from .state import MeshState, PlaneFrame
+from .state import MeshState, PlaneFrame, RecentValues
 from .subdivide import Subdivision
 
 
@@ -30,7 +30,8 @@ def start_mesh(network: Network, frame: PlaneFrame) -> MeshState:
     live = dict(zip(network.inputs, frame.corners, strict=True))
     corners = CornerTable.of_vertices(np.eye(count))
     filter = plane_filter(network, frame)
-    return MeshState(frame, 0, Mesh.polygon(count), corners, live, input_magnitudes(live), filter)
+    recent = RecentValues(max(network.inputs), dict(live))
+    return MeshState(frame, 0, Mesh.polygon(count), corners, live, input_magnitudes(live), filter, recent=recent)
 
 
 def sweep_plane(
@@ -82,6 +83,8 @@ def _evaluate_next(
         if plan.last_use.get(j) == i:
             state.live.pop(j, None)
             state.bounds.pop(j, None)
+    if isinstance(node.op, Breaking):
+        state.recent = RecentValues(i, dict(state.live))
     state.node = i + 1
 
 
