@@ -21,7 +21,7 @@ def test_max_polygons_refuses_exactly_the_planes_that_have_more(memory):
     assert caught.value.reached == count
     with pytest.raises(xl.LimitError) as caught:
         xl.restrict_plane(MODEL, SQUARE, max_polygons=10, memory=memory)
-    assert caught.value.reached is not None and 10 < caught.value.reached < count
+    assert 10 < (caught.value.reached or 0) < count
 
 
 def test_polygons_that_are_merged_again_do_not_count():
@@ -38,7 +38,7 @@ def test_polygons_that_are_merged_again_do_not_count():
 
 def test_time_is_limited_and_the_error_says_how_far_it_came():
     with pytest.raises(
-        xl.LimitError, match="not finished after 0 seconds: it has 1 polygon or more, and 0.0%"
+        xl.LimitError, match=r"not finished after 0 seconds: it has 1 polygon or more, and 0\.0%"
     ) as caught:
         xl.restrict_plane(MODEL, SQUARE, seconds=0)
     assert caught.value.reached == 1

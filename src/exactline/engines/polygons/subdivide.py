@@ -72,15 +72,23 @@ class Subdivision:
         self.state.pending = None
         self.columns, self.differences, self.signs = cuts.columns, cuts.differences, cuts.signs
         polygon, column = self._split_polygons(cuts.polygon, cuts.column, max_corners, watch)
-        self.state.interpolate_new_corners(self.new_corners)
+        self._interpolate()
         if len(polygon):
             self.state.pending = PendingCuts(
                 self.number, self.columns, self.differences, self.signs, polygon=polygon, column=column
             )
             return False
+        self._set_zeros()
+        return True
+
+    def _interpolate(self) -> None:
+        """Extend every live tensor to the new corners."""
+        self.state.interpolate_new_corners(self.new_corners)
+
+    def _set_zeros(self) -> None:
+        """Set elements whose difference is zero to exactly their knot."""
         corner, column = np.nonzero(self.signs.array == 0)
         self._set_crossing_values(corner, self.columns[column])
-        return True
 
     def _start(self) -> PendingCuts:
         """Evaluate the differences, split all edges, and find which polygons are cut by which difference."""
@@ -235,19 +243,24 @@ class Subdivision:
         state = self.state
         while len(polygon) and not (len(state.corners) > max_corners and len(state.mesh) > 1):
             watch()
-            start = np.flatnonzero(np.insert(polygon[1:] != polygon[:-1], 0, True))
-            size = np.diff(np.append(start, len(polygon)))
-            chosen = start + size // 2
-            chords = self._find_chords(polygon[chosen], column[chosen])
-            remaining = np.ones(len(polygon), dtype=bool)
-            remaining[chosen[~chords.may_repeat]] = False
-            cut = np.flatnonzero(chords.is_proper)
-            units = self.units[self.columns[column[chosen[cut]]]]
-            origins = np.stack([np.full(len(cut), state.node), units, np.ones_like(cut)], 1)
-            split = polygon[chosen[cut]]
-            new_polygons, edges = state.mesh.split(split, chords.first[cut], chords.second[cut], origins)
-            polygon, column = self._remaining_pairs(split, new_polygons, edges, polygon[remaining], column[remaining])
+            polygon, column = self._split_round(polygon, column)
         return polygon, column
+
+    def _split_round(self, polygon: Ints, column: Ints) -> tuple[Ints, Ints]:
+        """Split every polygon that is cut along one chord; returns the pairs that are still cut, sorted."""
+        state = self.state
+        start = np.flatnonzero(np.insert(polygon[1:] != polygon[:-1], 0, True))
+        size = np.diff(np.append(start, len(polygon)))
+        chosen = start + size // 2
+        chords = self._find_chords(polygon[chosen], column[chosen])
+        remaining = np.ones(len(polygon), dtype=bool)
+        remaining[chosen[~chords.may_repeat]] = False
+        cut = np.flatnonzero(chords.is_proper)
+        units = self.units[self.columns[column[chosen[cut]]]]
+        origins = np.stack([np.full(len(cut), state.node), units, np.ones_like(cut)], 1)
+        split = polygon[chosen[cut]]
+        new_polygons, edges = state.mesh.split(split, chords.first[cut], chords.second[cut], origins)
+        return self._remaining_pairs(split, new_polygons, edges, polygon[remaining], column[remaining])
 
     def _remaining_pairs(
         self,

@@ -14,6 +14,7 @@ from ...numerics.static_filter import Magnitude
 from ...ops.base import Breaking, Input
 from ..dense.state import input_magnitudes
 from ..dense.sweep import max_magnitude
+from .compiled import make_subdivision
 from .corners import CornerTable
 from .error_model import node_separators, plane_filter
 from .merge import merge_polygons
@@ -21,7 +22,6 @@ from .mesh import Mesh
 from .monitor import PlaneMonitor
 from .separators import needs_merging
 from .state import MeshState, PlaneFrame, RecentValues
-from .subdivide import Subdivision
 
 
 def start_mesh(network: Network, frame: PlaneFrame) -> MeshState:
@@ -107,7 +107,9 @@ def subdivide_at_node(
     for number in range(0 if state.pending is None else state.pending.number, len(separators)):
         # polygons that may be merged again must stay in one part
         limit = sys.maxsize if needs_merging(op) else max_corners
-        subdivision = Subdivision(network, state, number, separators[number], magnitude=largest, threshold=threshold)
+        subdivision = make_subdivision(
+            network, state, number, separators[number], magnitude=largest, threshold=threshold
+        )
         if not subdivision.run(limit, lambda: monitor.check(state, will_merge=needs_merging(op))):
             return False
     if needs_merging(op) and len(state.mesh.edge_ends) > edges_before:
