@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any, Unpack
 
@@ -12,11 +13,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from .budget import Budget, enforce_budget
 from .engines.assemble import Assembler, BreakTable, link_parts
 from .engines.capture import capture_at_points, capture_output
 from .engines.dense.sweep import SweepLimits, SweepPart
 from .engines.layer_record import LayerRecorder, LayerTable, Switches, count_layers
 from .engines.polygons.assemble import PlaneAssembler
+from .engines.polygons.monitor import PlaneMonitor
 from .engines.polygons.polygon_input import PolygonInput, check_grid, check_polygon, check_polygon_shapes
 from .engines.polygons.state import PlaneFrame
 from .engines.polygons.sweep import sweep_plane
@@ -173,13 +176,17 @@ def restrict_plane(model: Any, vertices: Any, **options: Unpack[PlaneKeywords]) 
         model: A module in eval mode, an exported program or a Network.
         vertices: Three or more corners, (k, *in), in order and in one plane; a tuple of such tensors if the model takes
             several inputs.
-        **options: dtype, device, memory, values, progress, rewrite, until and output, as in `restrict`.
+        max_polygons: Raise LimitError as soon as there are more polygons; the sweep keeps no partial answer.
+        seconds: Raise LimitError if it takes longer.
+        progress: True shows a progress bar; a function is called with the share of the work done and the number of
+            polygons so far, which the answer has at least.
+        **options: dtype, device, memory, values, rewrite, until and output, as in `restrict`.
 
     >>> import exactline as xl
     >>> len(xl.restrict_plane(torch.nn.ReLU(), [[-1.0, -1.0], [1.0, -1.0], [0.0, 1.0]]))
     4
 
-    Raises PlaneError, CaptureError, UnsupportedError, NumberError, ArgumentError.
+    Raises PlaneError, LimitError, CaptureError, UnsupportedError, NumberError, ArgumentError.
     """
     return _restrict_polygon(model, check_polygon(vertices), RestrictOptions.check(model, options, PlaneKeywords))
 
@@ -200,14 +207,14 @@ def grid(
         base: The input, (*in), that gives all other features their values.
         axes: The two features: indices of the input, as tuples if the input has several dims.
         box: The ranges of the two features, ((low, high), (low, high)).
-        **options: dtype, device, memory, values, progress, rewrite, until and output, as in `restrict`.
+        **options: The options of `restrict_plane`.
 
     >>> import exactline as xl
     >>> plane = xl.grid(torch.nn.ReLU(), [0.0, 3.0, 0.0], axes=(0, 2), box=((-1, 1), (-2, 2)))
     >>> len(plane), plane.at([[0.5, -1.0]]).tolist()
     (4, [[0.5, 3.0, 0.0]])
 
-    Raises PlaneError, CaptureError, UnsupportedError, NumberError, ArgumentError.
+    Raises PlaneError, LimitError, CaptureError, UnsupportedError, NumberError, ArgumentError.
     """
     polygon = check_grid(base, axes, box)
     return _restrict_polygon(model, polygon, RestrictOptions.check(model, options, PlaneKeywords))
@@ -377,13 +384,11 @@ def _restrict_polygon(model: Any, polygon: PolygonInput, options: RestrictOption
     # the mesh is in host memory, whatever the device of the network
     memory = free_memory(torch.device("cpu")) if options.memory is None else options.memory
     max_corners = max(MIN_PART_CORNERS, sweep_plan(swept).max_points(memory))
-    with progress_reporter(options.progress) as report, full_precision():
-        done = 0.0
-        for part in sweep_plane(swept, frame, max_corners):
+    deadline = nullcontext() if options.seconds is None else enforce_budget(Budget(time.monotonic() + options.seconds))
+    with progress_reporter(options.progress, "area", "polygons") as report, full_precision(), deadline:
+        monitor = PlaneMonitor(len(swept.nodes), options.seconds, options.max_polygons, report)
+        for part in sweep_plane(swept, frame, max_corners, monitor):
             assembler.add(part)
-            if report is not None:
-                done += part.area_share()
-                report(min(done, 1.0), assembler.polygons)
         cells = assembler.assemble(frame.coordinates)
     geometry = (polygon.coordinates, polygon.origin, polygon.axes)
     mesh = (cells.weights, cells.ends, cells.origins, cells.sides, cells.offsets, cells.rings)

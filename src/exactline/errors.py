@@ -198,9 +198,24 @@ class AccessError(ServiceError):
 
 
 class LimitError(ServiceError):
-    """A call exceeds a limit of the server; the message names the limit."""
+    """A call exceeds a limit of the server, or a plane one of its options; the message names the limit.
+
+    ``reached`` is the number of polygons that a plane had when it was stopped, which its answer has at least; None for
+    limits of a server.
+
+    >>> import torch, exactline as xl
+    >>> xl.restrict_plane(torch.nn.ReLU(), [[-1.0, -1.0], [1.0, -1.0], [0.0, 1.0]], max_polygons=3)
+    Traceback (most recent call last):
+    exactline.errors.LimitError: The plane has more than 3 polygons: 4 or more.
+      where: argument max_polygons
+      try:   Allow more polygons, or take a smaller part of the plane.
+    """
 
     code = "limit"
+
+    def __init__(self, problem: str, *, where: str = "", hint: str = "", reached: int | None = None) -> None:
+        super().__init__(problem, where=where, hint=hint)
+        self.reached = reached
 
 
 ERRORS: tuple[type[ExactlineError], ...] = (

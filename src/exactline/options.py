@@ -30,6 +30,8 @@ class PlaneKeywords(TypedDict, total=False):
     rewrite: bool  # False sweeps ReLU and maximum one after the other instead of fused
     until: str | None  # the submodule whose output replaces the model's
     output: str | int | None  # the only output to keep, by name or index, if the model has several
+    max_polygons: int | None  # LimitError if there are more polygons
+    seconds: float | None  # LimitError if it takes longer
 
 
 class SweepKeywords(TypedDict, total=False):
@@ -67,6 +69,7 @@ class RestrictOptions:
     until: str | None = None
     output: str | int | None = None
     max_breaks: int | None = None
+    max_polygons: int | None = None
     seconds: float | None = None
     engine: str = "auto"
     record: str | None = None
@@ -117,7 +120,7 @@ class RestrictOptions:
             raise ArgumentError(
                 "until= needs a module: a Network has no submodules.", where="argument until", hint="Give the module."
             )
-        options |= {name: check_count(name, options.get(name)) for name in ("memory", "max_breaks")}
+        options |= {name: check_count(name, options.get(name)) for name in ("memory", "max_breaks", "max_polygons")}
         options["seconds"] = check_seconds(options.get("seconds"))
         options["device"] = select_device(model, options.get("device"))
         return RestrictOptions(**options)

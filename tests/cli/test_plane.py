@@ -223,3 +223,21 @@ class Sum(nn.Module):
 
     def forward(self, x):
         return x.sum(1, keepdim=True)
+
+
+def test_limits_end_a_plane_with_an_error(run):
+    status, out, err = run("plane", "loan.nnet", *GRID, "--max-polygons", "2")
+    assert (status, out) == (7, "")
+    assert "more than 2 polygons: 3 or more" in err
+    status, out, err = run("plane", "loan.nnet", *GRID, "--seconds", "0")
+    assert (status, out) == (7, "")
+    assert "not finished after 0 seconds" in err
+    assert run("plane", "loan.nnet", *GRID, "--max-polygons", "3", "--seconds", "600")[0] == 0
+
+
+def test_progress_is_printed_in_lines_without_a_terminal(run, monkeypatch):
+    monkeypatch.setattr("exactline.console.progress_bar.PROGRESS_LINE_SECONDS", 0.0)
+    lines = run("plane", "loan.nnet", *GRID)[2].splitlines()
+    assert len(lines) > 1
+    assert lines[-1].startswith("done 100.0%, 3 polygons, ")
+    assert run("plane", "loan.nnet", *GRID, "--no-progress")[2] == ""

@@ -16,20 +16,22 @@ from ..console.options import (
     AsJsonTables,
     Device,
     Labels,
+    MaxPolygons,
     Memory,
     NetworkFile,
     Normalize,
     Order,
     OutputName,
+    PlaneTimeLimit,
     PointConversions,
     SavePath,
     Shape,
-    ShowProgress,
+    ShowProgressLines,
     Threshold,
     expand_options,
 )
 from ..console.output import PICTURE_SUFFIXES, check_output_files, print_json, print_note, print_rich
-from ..console.progress_bar import show_bar
+from ..console.progress_bar import show_bar_or_lines
 from ..errors import ArgumentError
 from ..humanize import count_noun
 from .plane_summary import build_document, build_report
@@ -95,9 +97,11 @@ def plane(
     values: Annotated[bool, typer.Option(help="Compute the values at the corners, which decisions need.")] = True,
     normalize: Normalize = True,
     shape: Shape = None,
+    max_polygons: MaxPolygons = None,
+    seconds: PlaneTimeLimit = None,
     memory: Memory = None,
     device: Device = None,
-    progress: ShowProgress = True,
+    progress: ShowProgressLines = True,
 ) -> None:
     """Compute every polygon of a plane on which a network is affine, and which output decides where.
 
@@ -121,13 +125,14 @@ def plane(
     names = _parse_output_names(labels, network, threshold)
     reader = PointReader.make(network, options)
     points = _read_points(plane_input, network, reader)
-    text = "{task.percentage:.1f} %, {task.fields[polygons]:,} polygons"
-    with show_bar(progress, "area", text, polygons=0) as update:
+    with show_bar_or_lines(progress, "done", "{polygons:,} polygons", polygons=0) as update:
         result = _restrict(
             plane_input,
             network,
             points,
             values=values,
+            max_polygons=max_polygons,
+            seconds=seconds,
             memory=memory_bytes,
             device=device,
             progress=False if update is None else lambda share, polygons: update(share, polygons=polygons),

@@ -28,6 +28,7 @@ Normalize = Annotated[bool, typer.Option(help="Apply the normalization of inputs
 Device = Annotated[str | None, typer.Option(help="Where to compute: cpu, cuda.")]
 Memory = Annotated[str | None, typer.Option(help="Bound the working set: bytes, or 512M, 2G.")]
 MaxBreaks = Annotated[int | None, typer.Option(help="Stop after this many breaks.")]
+MaxPolygons = Annotated[int | None, typer.Option(help="Stop with an error if there are more polygons.")]
 TimeLimit = Annotated[float | None, typer.Option(help="Stop after this many seconds.")]
 Order = Annotated[str, typer.Option(metavar="max|min", help="Whether the largest or the smallest output decides.")]
 Labels = Annotated[str | None, typer.Option(metavar="A,B,C", help="Names of the outputs, in order.")]
@@ -45,6 +46,10 @@ DrawPictures = Annotated[bool, typer.Option(help="Draw the pictures.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of the table.")]
 AsJsonTables = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of the tables.")]
 ShowProgress = Annotated[bool, typer.Option(help="Show a progress bar if standard error is a terminal.")]
+ShowProgressLines = Annotated[
+    bool, typer.Option(help="Show a progress bar, or a line every 10 seconds if standard error is not a terminal.")
+]
+PlaneTimeLimit = Annotated[float | None, typer.Option(help="Stop with an error after this many seconds.")]
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import sys
+import time
 from collections.abc import Callable, Generator
 from typing import Any, Protocol
+
+PROGRESS_LINE_SECONDS = 10.0  # between two lines of progress where standard error is no terminal
 
 
 class BarUpdate(Protocol):
@@ -38,6 +41,34 @@ def show_bar(visible: bool, before: str, after: str, **fields: Any) -> Generator
             bar.update(task, completed=share, **fields)
 
         yield update
+
+
+@contextlib.contextmanager
+def show_bar_or_lines(visible: bool, before: str, after: str, **fields: Any) -> Generator[BarUpdate | None]:
+    """Show a progress bar, or print lines to standard error every few seconds where it is not a terminal.
+
+    Args:
+        visible: Whether to show anything.
+        before: The text before the share, as in `show_bar`.
+        after: A format of the text after the share, such as ``{breaks:,} breaks``.
+        fields: Initial values of the fields.
+    """
+    if not visible or sys.stderr.isatty():
+        text = "{task.percentage:.1f} %, " + after.replace("{", "{task.fields[").replace(":", "]:", 1)
+        with show_bar(visible, before, text, **fields) as update:
+            yield update
+        return
+    began = last = time.monotonic()
+
+    def print_line(share: float, **fields: Any) -> None:
+        nonlocal last
+        now = time.monotonic()
+        if now - last >= PROGRESS_LINE_SECONDS:
+            last = now
+            sys.stderr.write(f"{before} {share:.1%}, {after.format(**fields)}, {now - began:.0f} s\n")
+            sys.stderr.flush()
+
+    yield print_line
 
 
 @contextlib.contextmanager

@@ -53,7 +53,7 @@ class PointErrors:
         samples: int = ERROR_SAMPLES,
         kept_nodes: frozenset[int] = frozenset(),
     ) -> None:
-        self.network, self.samples = network, samples
+        self.network, self.samples, self.values_only = network, samples, not samples
         self.kept_nodes, self.kept_values = kept_nodes, dict[int, Tensor]()  # (k, *shape)
         self.node = max(network.inputs)  # the last node that was evaluated
         self.values = dict(zip(network.inputs, points, strict=True))  # by live node, (k, *shape)
@@ -110,7 +110,7 @@ class PointErrors:
         node = self.network.nodes[i]
         op, xs, errors = node.op, [self.values[j] for j in node.inputs], [self.errors[j] for j in node.inputs]
         value = self.values[i] = self._evaluate_kept(i, op, xs) if i in self.kept_nodes else _evaluate_op(op, xs)
-        if not self.samples:
+        if self.values_only:
             self.errors[i] = value[None, :0]
         elif isinstance(op, Breaking):
             low, high = (
@@ -151,6 +151,27 @@ class PointErrors:
         deviation = torch.hypot(deviation, own).clamp_(max=largest)
         samples = samples.unflatten(0, (self.samples, count)) + random_signs(self.network, i, self.samples, own) * own
         return torch.cat([deviation[None], samples.nan_to_num_(largest, largest, -largest)])
+
+
+class RecentErrors(PointErrors):
+    """The errors that are made after a node, as standard deviations: a lower bound of those of `PointErrors`.
+
+    Args:
+        network: The network.
+        node: The last node that was evaluated.
+        values: By live node, (k, *shape).
+    """
+
+    def __init__(self, network: Network, node: int, values: dict[int, Tensor]) -> None:
+        self.network, self.samples, self.values_only = network, 0, False
+        self.kept_nodes, self.kept_values = frozenset(), {}
+        self.node, self.values = node, dict(values)
+        self.errors = {i: torch.zeros_like(value)[None] for i, value in values.items()}
+
+    def advance_to(self, target: int) -> Tensor:
+        """Evaluate up to node ``target`` and return the lower bounds of its errors, (k, *shape)."""
+        super().advance_to(target)
+        return error_bounds(self.errors[target])
 
 
 def _evaluate_op(op: Op, xs: list[Tensor]) -> Tensor:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -11,6 +11,14 @@ from .growable import GrowableArray
 
 _NODE, _SEPARATOR, _DIFFERENCE, _REFINED = range(4)
 _SLOPE, _ERROR = range(2)
+
+
+class CornerArrays(NamedTuple):
+    """The columns of a corner table."""
+
+    weights: Floats  # (corners, k)
+    integers: Ints  # (corners, 4) node, separator, difference, is_refined
+    reals: Floats  # (corners, 2) slope, error
 
 
 class CornerTable:
@@ -73,6 +81,17 @@ class CornerTable:
         self._weights.append(weights)
         self._integers.append(integers)
         self._reals.append(np.stack([slope, error], 1))
+
+    def extend(self, count: int) -> int:
+        """Append corners that the caller will write, and return the number of the first of them."""
+        self._integers.extend(count)
+        self._reals.extend(count)
+        return self._weights.extend(count)
+
+    @property
+    def arrays(self) -> CornerArrays:
+        """All columns."""
+        return CornerArrays(self._weights.array, self._integers.array, self._reals.array)
 
     def select(self, corners: Ints) -> CornerTable:
         """A table of some corners."""

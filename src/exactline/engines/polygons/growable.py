@@ -17,7 +17,7 @@ class GrowableArray:
     """An array to which rows are appended in amortized constant time."""
 
     def __init__(self, rows: NDArray[Any]) -> None:
-        self._storage, self._size = rows, len(rows)
+        self._storage, self._size = np.ascontiguousarray(rows), len(rows)
 
     @property
     def array(self) -> Any:
@@ -29,15 +29,24 @@ class GrowableArray:
 
     def append(self, rows: Any) -> int:
         """Append rows and return the index of the first of them."""
-        first, size = self._size, self._size + len(rows)
+        first = self.extend(len(rows))
+        self._storage[first : self._size] = rows
+        return first
+
+    def extend(self, count: int) -> int:
+        """Append rows that the caller will write, and return the index of the first of them."""
+        first, size = self._size, self._size + count
         if size > len(self._storage):
             capacity = max(size, 2 * len(self._storage), MIN_CAPACITY)
             grown = np.empty((capacity, *self._storage.shape[1:]), self._storage.dtype)
             grown[:first] = self._storage[:first]
             self._storage = grown
-        self._storage[first:size] = rows
         self._size = size
         return first
+
+    def truncate(self, size: int) -> None:
+        """Remove the rows after the first ``size``."""
+        self._size = size
 
 
 def expand_ranges(first: Ints, count: Ints) -> Ints:

@@ -2,12 +2,27 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from ...arrays import Bools, Ints
 from .growable import GrowableArray, connected_components, count_within, expand_ranges
 
 OUTSIDE = -1  # in place of a polygon, on the outer side of the outline
+
+
+class MeshArrays(NamedTuple):
+    """The columns of a mesh: see the properties of `Mesh`."""
+
+    edge_ends: Ints  # (edges, 2)
+    edge_sides: Ints  # (edges, 2)
+    edge_origins: Ints  # (edges, 3)
+    edge_seam: Ints  # (edges,)
+    ring_start: Ints  # (polygons,)
+    ring_size: Ints  # (polygons,)
+    ring_corners: Ints  # (pool,)
+    ring_edges: Ints  # (pool,)
 
 
 class Mesh:
@@ -100,6 +115,27 @@ class Mesh:
         """The pool indices of the rings of some polygons, one ring after another, and the size of each ring."""
         size = self.ring_size[polygons]
         return expand_ranges(self.ring_start[polygons], size), size
+
+    @property
+    def arrays(self) -> MeshArrays:
+        """All columns."""
+        edges = self.edge_ends, self.edge_sides, self.edge_origins, self.edge_seam
+        return MeshArrays(*edges, self.ring_start, self.ring_size, self.ring_corners, self.ring_edges)
+
+    def extend(self, edges: int, polygons: int, ring_entries: int) -> None:
+        """Append edges, polygons and entries of the pools that the caller will write."""
+        for column in (self._edge_ends, self._edge_sides, self._edge_origins, self._edge_seam):
+            column.extend(edges)
+        for column in (self._ring_start, self._ring_size):
+            column.extend(polygons)
+        for column in (self._ring_corners, self._ring_edges):
+            column.extend(ring_entries)
+        self._grow_scratch(edges)
+
+    def truncate_pools(self, size: int) -> None:
+        """Remove the entries of the pools after the first ``size``, which no ring uses."""
+        for column in (self._ring_corners, self._ring_edges):
+            column.truncate(size)
 
     def insert_corners(self, edges: Ints, count: Ints, corners: Ints) -> None:
         """Split edges at new corners.

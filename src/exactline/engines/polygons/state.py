@@ -74,6 +74,14 @@ class PendingCuts:
         )
 
 
+@dataclass(frozen=True)
+class RecentValues:
+    """The values of all live tensors right after the last breaking node, from which errors can be estimated again."""
+
+    node: int
+    values: dict[int, Tensor]  # by live node, (corners, *shape); without corners that were added since
+
+
 @dataclass
 class SeamCounter:
     """The number of seam edges so far; shared by all parts of a plane."""
@@ -92,8 +100,10 @@ class MeshState:
     live: dict[int, Tensor]  # by node: values (corners, *shape)
     bounds: dict[int, Magnitude]  # by live node: worst-case size of values and errors
     filter: StaticFilter
+    area: float = 1.0  # the share of the given polygon's area that these polygons cover
     ambiguous: int = 0  # pairs of a polygon and a unit that is ambiguous on it
     pending: PendingCuts | None = None  # the separator at which the current node was interrupted
+    recent: RecentValues | None = None
     seams: SeamCounter = field(default_factory=SeamCounter)
 
     @property
@@ -144,6 +154,15 @@ class MeshState:
     def select(self, mesh: Mesh, corners: Ints) -> MeshState:
         """A state with another mesh over some of the corners, which it renumbers."""
         live = {i: t[to_device(t.device, corners)] for i, t in self.live.items()}
+        recent = self.recent
+        if recent is not None and all(len(t) == len(self.corners) for t in recent.values.values()):
+            values = {
+                i: live[i] if t is self.live.get(i) else t[to_device(t.device, corners)]
+                for i, t in recent.values.items()
+            }
+            recent = RecentValues(recent.node, values)
+        else:
+            recent = None
         return MeshState(
             self.frame,
             self.node,
@@ -152,6 +171,7 @@ class MeshState:
             live,
             dict(self.bounds),
             replace(self.filter),  # each state updates its own filter
+            recent=recent,
             seams=self.seams,
         )
 
@@ -172,6 +192,8 @@ class MeshState:
         self.seams.count += len(seam)
         first, second = (self._select_polygons(np.flatnonzero(in_second[:-1] == half)) for half in (False, True))
         first.ambiguous = self.ambiguous
+        first.area = first.area_share()
+        second.area = max(self.area - first.area, 0.0)
         return first, second
 
     def _select_polygons(self, polygons: Ints) -> MeshState:

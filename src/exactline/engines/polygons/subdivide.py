@@ -8,6 +8,7 @@ where other chords cross it.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,7 +20,7 @@ from ...network.graph import Network
 from ...ops.base import Crossings
 from ...tolerances import MIN_RELATIVE_WIDTH
 from ..dense.breaks import NewBreaks, place_breaks
-from .error_model import EdgeErrorBounds, separator_errors
+from .error_model import EdgeErrorBounds, recent_separator_errors, separator_errors
 from .growable import GrowableArray, Signs, count_within
 from .merge import MAX_BATCH_NUMBERS, centroid_values
 from .separators import Separator
@@ -58,24 +59,36 @@ class Subdivision:
         self.levels = None if separator.levels is None else separator.levels.numpy()
         self.new_corners: list[NewCorners] = []
 
-    def run(self, max_corners: int) -> bool:
+    def run(self, max_corners: int, watch: Callable[[], None] = lambda: None) -> bool:
         """Split polygons until no difference changes sign inside one, or until there are too many corners.
 
         Returns whether it is finished; otherwise the remaining cuts are pending in the state.
+
+        Args:
+            max_corners: How many corners are too many.
+            watch: Called in every round of cuts; what it raises ends the sweep.
         """
         cuts = self._start() if self.state.pending is None else self.state.pending
         self.state.pending = None
         self.columns, self.differences, self.signs = cuts.columns, cuts.differences, cuts.signs
-        polygon, column = self._split_polygons(cuts.polygon, cuts.column, max_corners)
-        self.state.interpolate_new_corners(self.new_corners)
+        polygon, column = self._split_polygons(cuts.polygon, cuts.column, max_corners, watch)
+        self._interpolate()
         if len(polygon):
             self.state.pending = PendingCuts(
                 self.number, self.columns, self.differences, self.signs, polygon=polygon, column=column
             )
             return False
+        self._set_zeros()
+        return True
+
+    def _interpolate(self) -> None:
+        """Extend every live tensor to the new corners."""
+        self.state.interpolate_new_corners(self.new_corners)
+
+    def _set_zeros(self) -> None:
+        """Set elements whose difference is zero to exactly their knot."""
         corner, column = np.nonzero(self.signs.array == 0)
         self._set_crossing_values(corner, self.columns[column])
-        return True
 
     def _start(self) -> PendingCuts:
         """Evaluate the differences, split all edges, and find which polygons are cut by which difference."""
@@ -94,16 +107,22 @@ class Subdivision:
 
     def _snap(self, differences: Floats) -> tuple[Floats, tuple[Ints, Ints]]:
         """Set differences within their error of zero to zero; also the rows and columns that were changed."""
-        near = (np.abs(differences) <= self.threshold) & (differences != 0)
-        rows = np.flatnonzero(near.any(1))
-        none = np.zeros(0, dtype=np.int64)
-        if not len(rows):
+        size = np.abs(differences)
+        near = (size <= self.threshold) & (differences != 0)
+        if not near.any():
+            none = np.zeros(0, dtype=np.int64)
             return differences, (none, none)
-        bound = separator_errors(self.network, self.state, self.state.node, self.separator, rows).numpy()
-        row, column = np.nonzero(near[rows] & (np.abs(differences[rows]) <= bound))
-        differences = differences.copy()
-        differences[rows[row], column] = 0.0
-        return differences, (rows[row], column)
+        snapped = np.zeros_like(near)
+        rows = np.flatnonzero(near.any(1))
+        arguments = self.network, self.state, self.state.node, self.separator
+        if (certain := recent_separator_errors(*arguments, rows)) is not None:
+            snapped[rows] = near[rows] & (size[rows] <= certain.numpy())
+            rows = rows[(near[rows] & ~snapped[rows]).any(1)]
+        if len(rows):
+            snapped[rows] = near[rows] & (size[rows] <= separator_errors(*arguments, rows).numpy())
+        differences = np.where(snapped, 0.0, differences)
+        row, column = np.nonzero(snapped)
+        return differences, (row, column)
 
     def _count_ambiguous(self, differences: Floats, row: Ints, column: Ints) -> None:
         """Count pairs of a polygon and a difference that was snapped to zero at all of its corners.
@@ -217,23 +236,31 @@ class Subdivision:
         key = np.sort(np.concatenate(keys)) if keys else np.zeros(0, dtype=np.int64)
         return key // width, key % width
 
-    def _split_polygons(self, polygon: Ints, column: Ints, max_corners: int) -> tuple[Ints, Ints]:
+    def _split_polygons(
+        self, polygon: Ints, column: Ints, max_corners: int, watch: Callable[[], None]
+    ) -> tuple[Ints, Ints]:
         """Split every polygon along one chord per round; returns the pairs that are left if corners get too many."""
         state = self.state
         while len(polygon) and not (len(state.corners) > max_corners and len(state.mesh) > 1):
-            start = np.flatnonzero(np.insert(polygon[1:] != polygon[:-1], 0, True))
-            size = np.diff(np.append(start, len(polygon)))
-            chosen = start + size // 2
-            chords = self._find_chords(polygon[chosen], column[chosen])
-            remaining = np.ones(len(polygon), dtype=bool)
-            remaining[chosen[~chords.may_repeat]] = False
-            cut = np.flatnonzero(chords.is_proper)
-            units = self.units[self.columns[column[chosen[cut]]]]
-            origins = np.stack([np.full(len(cut), state.node), units, np.ones_like(cut)], 1)
-            split = polygon[chosen[cut]]
-            new_polygons, edges = state.mesh.split(split, chords.first[cut], chords.second[cut], origins)
-            polygon, column = self._remaining_pairs(split, new_polygons, edges, polygon[remaining], column[remaining])
+            watch()
+            polygon, column = self._split_round(polygon, column)
         return polygon, column
+
+    def _split_round(self, polygon: Ints, column: Ints) -> tuple[Ints, Ints]:
+        """Split every polygon that is cut along one chord; returns the pairs that are still cut, sorted."""
+        state = self.state
+        start = np.flatnonzero(np.insert(polygon[1:] != polygon[:-1], 0, True))
+        size = np.diff(np.append(start, len(polygon)))
+        chosen = start + size // 2
+        chords = self._find_chords(polygon[chosen], column[chosen])
+        remaining = np.ones(len(polygon), dtype=bool)
+        remaining[chosen[~chords.may_repeat]] = False
+        cut = np.flatnonzero(chords.is_proper)
+        units = self.units[self.columns[column[chosen[cut]]]]
+        origins = np.stack([np.full(len(cut), state.node), units, np.ones_like(cut)], 1)
+        split = polygon[chosen[cut]]
+        new_polygons, edges = state.mesh.split(split, chords.first[cut], chords.second[cut], origins)
+        return self._remaining_pairs(split, new_polygons, edges, polygon[remaining], column[remaining])
 
     def _remaining_pairs(
         self,
