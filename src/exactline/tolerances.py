@@ -43,6 +43,10 @@ ERROR_SAMPLES = 4
 # Error bounds in multiples of the estimated standard deviation. A normal variable exceeds six deviations with
 # probability 2e-9, and a single rounding is counted with almost twice its deviation.
 ERROR_WIDTH = 6.0
+# Factor by which the values at a point may be smaller than at the ends of its piece if they are interpolated between
+# them. Rounding errors of an interpolation are relative to the ends: about two products there and three operations,
+# each at most this factor larger than at the point, against the factor ERROR_WIDTH in every error bound.
+MAX_SHRINKAGE = 2.0
 # Share of the root mean square of a sum's terms that rounding its partial sums adds to the error, in half ulps and per
 # square root of the number of terms. Empirical: 0.05 for pairwise and blocked sums, 0.1 for plain ones.
 SUMMATION_SHARE = 1 / 8

@@ -236,8 +236,8 @@ def test_a_device_that_runs_out_of_memory(capacity, pretend_device, monkeypatch)
     expected = xl.restrict_many(model, starts, ends)
     insert_breaks, refused = engine.insert_breaks, []
 
-    def run_out_of_memory(network, plan, state, limits):
-        after = insert_breaks(network, plan, state, limits)
+    def run_out_of_memory(network, plan, state, limits, **options):
+        after = insert_breaks(network, plan, state, limits, **options)
         if isinstance(after, engine.SweepState) and len(after) > capacity:
             refused.append(len(after))
             raise torch.cuda.OutOfMemoryError("no room")
@@ -257,9 +257,9 @@ def count_reads_per_node(monkeypatch, run: Callable[[], object]) -> list[int]:
     insert_breaks = engine.insert_breaks
     with monkeypatch.context() as patch, count_reads(monkeypatch) as reads:
 
-        def counting_insert(network, plan, state, limits):
+        def counting_insert(network, plan, state, limits, **options):
             before = reads.count
-            after = insert_breaks(network, plan, state, limits)
+            after = insert_breaks(network, plan, state, limits, **options)
             counts.append(reads.count - before)
             return after
 

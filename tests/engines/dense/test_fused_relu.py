@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 import exactline as xl
 from exactline.attr import IntegratedGradients
-from exactline.engines.dense import fused_relu
+from exactline.engines.dense import fused_product, fused_relu
 from exactline.engines.dense import sweep as engine
 from tests.oracle.families import small_integers
 
@@ -31,6 +31,7 @@ def used_fused_path(monkeypatch) -> list[bool]:
 
     fused_relu._compiled_loops()
     monkeypatch.setattr(fused_relu, "MIN_LAYER_NUMBERS", 0)
+    monkeypatch.setattr(fused_product, "MIN_WEIGHTS", 1 << 60)  # values of new points by products have the same bits
     monkeypatch.setattr(engine, "insert_relu_breaks", recording_insert)
     return used_fused_path
 

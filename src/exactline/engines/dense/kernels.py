@@ -115,6 +115,159 @@ def insert_sign_changes(
 
 
 @_compile
+def place_sign_changes(
+    x: Floats,  # (n, w) values without zeros
+    integers: Ints,  # (n, 5) columns of the point table
+    old_alphas: Floats,  # (n,)
+    counts: Ints,  # (n,) from `scan_signs`
+    node: int,
+    threshold: float,
+    max_shrinkage: float,
+    new_integers: Ints,  # (m, 5) written: columns of the new point table
+    new_alphas: Floats,  # (m,) written
+    hats: Floats,  # (m, 3) written for new points: position in the piece, weights right and left of the crossing
+) -> int:  # pragma: no cover - compiled
+    """Place a point at every sign change without values; the number of points whose values interpolation may not give.
+
+    The position of these points is negated. A result of -1 means that two crossings may be ties, or that one falls on
+    an old point.
+
+    The ReLU of a crossing unit lies below its chord over the piece, by a hat with its tip at the crossing. The weights
+    are the slopes of the hat, per unit of the piece. The sum of all hats is subtracted from the chord of the sum of
+    all units, which shows by how much the values of a point are smaller than those at the ends of the piece: rounding
+    errors of an interpolation are relative to the ends.
+    """
+    n, w = x.shape
+    sums = np.zeros(n)
+    for i in range(n):
+        total = 0.0
+        for j in range(w):
+            total += x[i, j] if x[i, j] > 0.0 else 0.0
+        sums[i] = total
+    units, alphas, slopes = np.empty(w, np.int64), np.empty(w), np.empty(w)
+    row, shrunken = -1, 0
+    for i in range(n):
+        row += 1
+        for j in range(COUNT + 1):
+            new_integers[row, j] = integers[i, j]
+        new_alphas[row] = old_alphas[i]
+        if counts[i] == 0:
+            continue
+        left, right = old_alphas[i], old_alphas[i + 1]
+        width = right - left
+        found = 0
+        for j in range(w):
+            before, after = x[i, j], x[i + 1, j]
+            if (before < 0.0) == (after < 0.0):
+                continue
+            before, after = abs(before), abs(after)
+            total = before + after
+            fraction = before / total
+            alpha = left + fraction * width if fraction <= 0.5 else right - (after / total) * width
+            if alpha <= left or alpha >= right:
+                return -1
+            at = found  # insertion sort by alpha
+            while at > 0 and alphas[at - 1] > alpha:
+                alphas[at], slopes[at], units[at] = alphas[at - 1], slopes[at - 1], units[at - 1]
+                at -= 1
+            alphas[at], slopes[at], units[at] = alpha, total / width, j
+            found += 1
+        after_sum = 0.0  # of the weights of crossings to the right of a point
+        for k in range(found):
+            alpha, unit = alphas[k], units[k]
+            if k > 0 and (alpha - alphas[k - 1]) * min(slopes[k], slopes[k - 1]) <= threshold:
+                return -1
+            fraction = (alpha - left) / width
+            if fraction <= 0.0 or fraction >= 1.0:
+                return -1
+            row += 1
+            for j in range(LINE, NODE):  # line and ambiguous units of the piece that is split
+                new_integers[row, j] = integers[i, j]
+            new_integers[row, NODE], new_integers[row, UNIT], new_integers[row, COUNT] = node, unit, 1
+            new_alphas[row] = alpha
+            start, end = max(x[i, unit], 0.0), max(x[i + 1, unit], 0.0)  # one of them is 0
+            hats[row, 0] = fraction
+            hats[row, 1] = start + end * (fraction / (1.0 - fraction))
+            hats[row, 2] = end + start * ((1.0 - fraction) / fraction)
+            after_sum += hats[row, 2]
+        before_sum = 0.0
+        for k in range(found):
+            at = row - found + 1 + k
+            fraction = hats[at, 0]
+            before_sum += hats[at, 1]
+            after_sum -= hats[at, 2]
+            chord = (1.0 - fraction) * (sums[i] - before_sum) + fraction * (sums[i + 1] - after_sum)
+            if not chord * max_shrinkage >= max(sums[i], sums[i + 1]):
+                hats[at, 0] = -fraction
+                shrunken += 1
+    return shrunken
+
+
+@_compile
+def interpolate_products(
+    z: Floats,  # (n, v) the affine layer after the ReLU, at old points
+    columns: Floats,  # (w, v) its weights, one row for each unit of the ReLU
+    counts: Ints,  # (n,) from `scan_signs`
+    new_integers: Ints,  # (m, 5) columns of the new point table
+    hats: Floats,  # (m, 3) from `place_sign_changes`
+    out: Floats,  # (m, v) written: the affine layer at old and new points
+) -> None:  # pragma: no cover - compiled
+    """Values of the layer after a ReLU: its chord over the piece less the hat of every unit that crosses there."""
+    n, v = z.shape
+    running = np.empty(v)
+    row = -1
+    for i in range(n):
+        row += 1
+        out[row] = z[i]
+        if counts[i] == 0:
+            continue
+        first, last = row + 1, row + counts[i]
+        out[last] = 0.0
+        for k in range(last, first, -1):  # what crossings to the right of a point subtract there
+            weight, column, target, source = hats[k, 2], columns[new_integers[k, UNIT]], out[k - 1], out[k]
+            for j in range(v):
+                target[j] = source[j] + weight * column[j]
+        running[:] = 0.0
+        left, right = z[i], z[i + 1]
+        for k in range(first, last + 1):
+            weight, column, target = hats[k, 1], columns[new_integers[k, UNIT]], out[k]
+            fraction = abs(hats[k, 0])
+            rest = 1.0 - fraction
+            for j in range(v):
+                running[j] += weight * column[j]
+                target[j] = rest * (left[j] - running[j]) + fraction * (right[j] - target[j])
+        row = last
+
+
+@_compile
+def relu_at_new_points(
+    x: Floats,  # (n, w)
+    counts: Ints,  # (n,) from `scan_signs`
+    new_integers: Ints,  # (m, 5) columns of the new point table
+    hats: Floats,  # (m, 3) from `place_sign_changes`
+    rows: Ints,  # (k,) written: the new points whose position is negated
+    out: Floats,  # (k, w) written: the ReLU of x there
+) -> None:  # pragma: no cover - compiled
+    """The ReLU of x at the new points that `place_sign_changes` has marked."""
+    n, w = x.shape
+    row, found = -1, 0
+    for i in range(n):
+        row += 1
+        for _ in range(counts[i]):
+            row += 1
+            fraction = -hats[row, 0]
+            if fraction < 0.0:
+                continue
+            near, step = (i, fraction) if fraction < 0.5 else (i + 1, fraction - 1.0)
+            for j in range(w):
+                number = x[near, j] + step * (x[i + 1, j] - x[i, j])
+                out[found, j] = number if number > 0.0 else 0.0
+            out[found, new_integers[row, UNIT]] = 0.0
+            rows[found] = row
+            found += 1
+
+
+@_compile
 def record_pattern(
     x: Floats,  # (n, w)
     counts: Ints,  # (n,) from `scan_signs`

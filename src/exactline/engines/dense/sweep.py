@@ -20,12 +20,14 @@ from ...lines import Lines
 from ...network.graph import Network
 from ...numerics.plan import SweepPlan, sweep_plan
 from ...numerics.static_filter import Magnitude, StaticFilter, sample_errors
+from ...ops.affine import Product
 from ...ops.base import Affine, Breaking, Input, KnotPasses
 from ...ops.masks import is_on_host
 from ...tolerances import OVERFLOW_GUARD, SAMPLE_POINTS, WIDE_SAMPLE_POINTS
 from .breaks import NewBreaks, place_breaks
 from .device import DeviceInsertion, place_on_device, summarize_input
 from .error_model import PointErrorBounds
+from .fused_product import suits_fused_product
 from .fused_relu import insert_relu_breaks
 from .insert import Insertion
 from .points import to_device
@@ -241,10 +243,12 @@ def _advance(
             return state
         i = state.node
         if i in plan.last_use and isinstance(network.nodes[i].op, Breaking):
-            after = insert_breaks(network, plan, state, limits)
+            after = insert_breaks(network, plan, state, limits, may_skip_relu=observer is None)
             if not isinstance(after, SweepState):
                 return after
             state = after
+            if state.node > i:  # the next node was evaluated in the same pass
+                continue
         evaluate_next(network, plan, state)
         if observer is not None:
             observer(state)
@@ -270,21 +274,23 @@ def evaluate_next(network: Network, plan: SweepPlan, state: SweepState) -> None:
 
 
 def insert_breaks(
-    network: Network, plan: SweepPlan, state: SweepState, limits: SweepLimits
+    network: Network, plan: SweepPlan, state: SweepState, limits: SweepLimits, *, may_skip_relu: bool = False
 ) -> SweepState | Iterator[SweepState]:
     """Find the crossings of a breaking node, insert a point at each, and evaluate the node.
 
-    Returns one state, or an iterator over several if the points exceed ``limits.max_points``.
+    Returns one state, or an iterator over several if the points exceed ``limits.max_points``. With ``may_skip_relu``
+    the state may be the one after a ReLU and the linear layer behind it, without the values between them.
     """
     i = state.node
     node = network.nodes[i]
     op, source = node.op, node.inputs[0]
     if not isinstance(op, Breaking):
         raise TypeError(f"{node.name} does not break")
-    fused = insert_relu_breaks(plan, state, op, source, limits.max_points)
+    product = _next_product(network, plan, i) if may_skip_relu and not state.records_patterns else None
+    fused = insert_relu_breaks(plan, state, op, source, limits.max_points, product)
     if fused is not None:
         if fused.recorder is not None:
-            _record_new_points(fused.recorder, fused)
+            _record_new_points(fused.recorder, fused, i)
         return fused
     x = state.live[source]
     summary = None if is_on_host(x) else summarize_input(state, op, source)
@@ -326,10 +332,18 @@ def _count_known_crossings(state: SweepState, breaks: NewBreaks, passes: KnotPas
         state.first_on_knot[state.node], state.last_on_knot[state.node] = passes.first, passes.last
 
 
-def _record_new_points(recorder: LayerRecorder, state: SweepState) -> None:
+def _next_product(network: Network, plan: SweepPlan, i: int) -> Product | None:
+    """The operator of the node after ``i`` if it is a large linear layer and the only reader of ``i``."""
+    if i + 1 >= len(network.nodes) or network.nodes[i + 1].inputs != (i,) or plan.last_use[i] != i + 1:
+        return None
+    op = network.nodes[i + 1].op
+    return op if i + 1 in plan.last_use and isinstance(op, Product) and suits_fused_product(op) else None
+
+
+def _record_new_points(recorder: LayerRecorder, state: SweepState, node: int) -> None:
     """Record the crossings of a node each of which has a point of its own."""
-    new = np.flatnonzero(state.points.node == state.node)
-    recorder.add(state.points.line[new], state.node, state.points.unit[new], state.points.alpha[new])
+    new = np.flatnonzero(state.points.node == node)
+    recorder.add(state.points.line[new], node, state.points.unit[new], state.points.alpha[new])
 
 
 def _record_switches(recorder: LayerRecorder, state: SweepState, breaks: NewBreaks, passes: KnotPasses | None) -> None:
