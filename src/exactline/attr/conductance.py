@@ -4,10 +4,6 @@ from __future__ import annotations
 
 from typing import Any, Unpack
 
-import torch
-from torch import Tensor
-
-from ..engines.dense.gradients import LayerOnPieces
 from .captum_classes import counterpart_of
 from .captum_interface import expose_wrapped
 from .inputs import AttributionCall, AttributionKeywords, AttributionOptions, ModelLike
@@ -22,6 +18,7 @@ class LayerConductance(CompleteLayerAttribution):
 
     The integral of dF/dy times dy along the line from baseline to input, for every unit y.
 
+    >>> import torch
     >>> relu = torch.nn.ReLU()
     >>> LayerConductance(torch.nn.Sequential(relu), relu).attribute(torch.tensor([[3.0, -1.0]]), target=0)
     tensor([[3., 0.]])
@@ -45,13 +42,14 @@ class LayerConductance(CompleteLayerAttribution):
         opened, groups = self._find_layer_groups(call, at_input)
         if opened:
             return self._integrate_flow(call, opened, target, at_input, True, options)
-        return self._sum_over_pieces(call, groups, target, _conductance, options)
+        return self._sum_over_pieces(call, groups, target, True, options)
 
 
 @counterpart_of("InternalInfluence")
 class InternalInfluence(LayerAttribution):
     """The integral of dF/dy along the line from baseline to input, for every unit y of a layer.
 
+    >>> import torch
     >>> relu = torch.nn.ReLU()
     >>> model = torch.nn.Sequential(relu, torch.nn.Linear(2, 1, bias=False))
     >>> _ = torch.nn.init.constant_(model[1].weight, 2.0)
@@ -100,14 +98,5 @@ class InternalInfluence(LayerAttribution):
         if opened:
             found = self._integrate_flow(call, opened, target, attribute_to_layer_input, False, settings)
             return self._shape_like_layer(call, found)
-        found = self._sum_over_pieces(call, groups, target, lambda layer: layer.gradients, settings)
+        found = self._sum_over_pieces(call, groups, target, False, settings)
         return self._shape_like_layer(call, found)
-
-
-def _conductance(layer: LayerOnPieces) -> Tensor:  # (points, *shape)
-    """Multiply the mean gradient on each piece by the change of the layer's values along it."""
-    pieces = torch.nonzero(layer.widths > 0)[:, 0]
-    widths = layer.widths[pieces].view(-1, *[1] * (layer.values.dim() - 1)).to(layer.values.dtype)
-    flow = torch.zeros_like(layer.values)
-    flow[pieces] = layer.gradients[pieces] / widths * (layer.values[pieces + 1] - layer.values[pieces])
-    return flow

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias, Unpack, overload
 
 import torch
 from torch import Tensor, nn
 
-from ..engines.dense.gradients import LayerHook, LayerOnPieces
+from ..engines.layer_hooks import LayerIntegral
 from ..errors import UnsupportedError
 from ..network import Network, as_network, unwrap_model
 from .attribution import Attribution
@@ -208,10 +208,10 @@ class LayerAttribution(InternalAttribution):
         call: AttributionCall,
         groups: list[LayerGroup],
         target: Any,
-        rule: Callable[[LayerOnPieces], Tensor],  # -> (points, *shape), summed over each line
+        over_values: bool,
         options: AttributionOptions,
     ) -> LayerSums:
-        """Sum a rule over all pieces, for each of the layer's tensors."""
+        """Integrate the gradient at each of the layer's tensors over alpha, or over the tensor's own values."""
         count, counts = len(call.lines), list[int]()
         sums: list[Tensor] = []
         report_totals = ReportTotals.for_examples(count)
@@ -230,8 +230,8 @@ class LayerAttribution(InternalAttribution):
                 group.lines,
                 targets,
                 options,
-                hooks={i: _make_accumulator(totals[i], rule) for i in nodes},
-                other_side_hooks={i: _make_accumulator(other_side[i], rule) for i in nodes},
+                hooks={i: LayerIntegral(totals[i], over_values) for i in nodes},
+                other_side_hooks={i: LayerIntegral(other_side[i], over_values) for i in nodes},
             )
             subgradient_range = torch.zeros(len(group.rows), dtype=torch.float64)
             if integral.ambiguous:
@@ -330,12 +330,3 @@ class CompleteLayerAttribution(LayerAttribution, ABC):
         self, call: AttributionCall, target: Any, at_input: bool, options: AttributionOptions
     ) -> LayerSums:
         """Compute the attributions."""
-
-
-def _make_accumulator(total: Tensor, rule: Callable[[LayerOnPieces], Tensor]) -> LayerHook:
-    """Make a hook that adds the results of a rule to the total of each line."""
-
-    def accumulate(layer: LayerOnPieces) -> None:
-        total.index_add_(0, layer.line, rule(layer))
-
-    return accumulate

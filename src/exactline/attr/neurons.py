@@ -9,7 +9,7 @@ from typing import Any, Unpack
 import torch
 from torch import Tensor, nn
 
-from ..engines.dense.gradients import LayerHook, LayerOnPieces
+from ..engines.layer_hooks import UnitSelection
 from ..smooth.integrals import LineIntegrals
 from .captum_classes import counterpart_of
 from .captum_interface import expose_wrapped
@@ -177,7 +177,7 @@ class NeuronConductance(InternalAttribution):
             targets = flatten_targets(target, single_output_shape(group.network), count)[group.rows]
             shapes = [group.network.nodes[i].shape for i in nodes]
             tensor, weights = _find_unit(neuron_selector, shapes)
-            hooks = {nodes[tensor]: _keep_unit(weights)}
+            hooks = {nodes[tensor]: UnitSelection(weights)}
             integral = integrate_output(group.network, group.lines, targets, settings, hooks)
             totals.add(integral, group.rows, attribution_range(integral, group.lines))
             for total, gradient in zip(gradients, integral.gradients, strict=False):
@@ -220,14 +220,3 @@ def _find_unit(selector: NeuronSelector, shapes: list[tuple[int, ...]]) -> tuple
             "neuron_selector takes several units: the result is not the sum of their conductances.", stacklevel=4
         )
     return tensor, weights[tensor]
-
-
-def _keep_unit(weights: Tensor) -> LayerHook:  # (*shape)
-    """Make a hook that keeps, of all gradients of the layer, that by the weighted sum of its units."""
-
-    def keep(layer: LayerOnPieces) -> Tensor:
-        factors = weights.to(layer.gradients)
-        total = (layer.gradients * factors).reshape(len(layer.gradients), -1).sum(1)
-        return total.view(-1, *[1] * factors.dim()) * factors
-
-    return keep

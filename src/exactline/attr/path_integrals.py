@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ..budget import Budget, enforce_budget
 from ..engines.dense.cotangents import OutputCotangent, TailCotangent
-from ..engines.dense.gradients import BackwardSweep, Cotangent, LayerHook
+from ..engines.dense.gradients import BackwardSweep, LayerHook
 from ..engines.dense.sweep import SweepLimits
 from ..engines.patches.gradients import patch_integral
 from ..engines.select import EngineChoice
@@ -81,18 +81,14 @@ def path_integral(
     Raises NumberError if values overflow.
     """
     kind = TailCotangent if tail and network.tails[output] is not None else OutputCotangent
-    cotangent: Cotangent = kind(network, output, targets)
+    cotangent = kind(network, output, targets)
     memory = free_memory(network.device) if memory is None else memory
     limits = SweepLimits(sweep_plan(network).max_points(memory // BACKWARD_MEMORY_DIVISOR), memory=memory)
-    if (
-        not hooks
-        and kind is OutputCotangent
-        and EngineChoice(network, engine, limits, memory, values=False).uses_patches
-    ):
+    if EngineChoice(network, engine, limits, memory, values=False).uses_patches:
         with full_precision():
-            found = patch_integral(network, lines, targets, output, limits, memory, progress)
+            found = patch_integral(network, lines, cotangent, limits, memory, hooks or {}, progress)
         if found is not None:
-            return PathIntegral(*found, 0, None)
+            return PathIntegral(found.gradients, found.pieces, 0, None)
 
     def integrate(other_side: bool, hooks: dict[int, LayerHook]) -> tuple[tuple[Tensor, ...], BackwardSweep]:
         sweep = BackwardSweep(network, cotangent, limits, hooks, other_side)

@@ -42,20 +42,29 @@ class TailCotangent:
 
     def __call__(self, state: SweepState, widths: Tensor) -> NodeGradients:
         node = self.network.outputs[self.output]
-        tail = self.network.tails[self.output]
         values = state.live[node]
+        target = self.targets.to(values.device)[state.point_tensors().line]
+        return {node: self.integrate(values, widths, target)}
+
+    def integrate(
+        self,
+        values: Tensor,  # (points, *shape) of the output before the tail
+        widths: Tensor,  # (points,) of the piece that starts at each point; 0 for none
+        target: Tensor,  # (points,)
+    ) -> Tensor:  # (points, *shape)
+        """Integrate the gradient over the piece that starts at each point."""
+        tail = self.network.tails[self.output]
         if tail is None:
             raise TypeError("the output has no tail")
         cotangent = torch.zeros_like(values)
         flat, flat_cotangent = values.flatten(1), cotangent.view(len(values), -1)
-        target = self.targets.to(values.device)[state.point_tensors().line]
         pieces = torch.nonzero(widths > 0)[:, 0]
         for rows in pieces.split(max(1, MAX_TAIL_ELEMENTS // max(1, flat.shape[1]))):
             columns, position = tail.find_arguments(values.shape[1:], target[rows])  # (rows, arguments), (rows,)
             start, stop = (flat[points[:, None], columns].to(torch.float64) for points in (rows, rows + 1))
             mean = _mean_gradient(tail.name, start, stop, position)
             flat_cotangent[rows[:, None], columns] = (mean * widths[rows, None]).to(values.dtype)
-        return {node: cotangent}
+        return cotangent
 
 
 def _mean_gradient(

@@ -54,9 +54,10 @@ class LeaderChanges:
             partner = torch.where((new_pixel < 0) | (old_pixel < 0), -1, old_pixel + channel * area)
             element = torch.where(new_pixel < 0, old_pixel, new_pixel) + channel * area
             alpha = torch.where(position == width, block.alphas[row, piece + 1], piece_start + position)
+            step = torch.where(new_pixel < 0, -1.0, 1.0).to(gain.dtype)  # of the element: it loses or takes the lead
             breaks.append(
                 NewPatchBreaks(
-                    alpha, block.pixels[row], channel, gain * sign, gain, element, partner, gain, has_partners=True
+                    alpha, block.pixels[row], channel, gain * sign, gain, element, partner, step, has_partners=True
                 )
             )
             unfinished = challenger != last_leader

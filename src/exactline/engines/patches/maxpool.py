@@ -106,6 +106,7 @@ class MaximumPatchRule:
             candidates,
             out=rows.new_zeros(len(timeline.pixel) + 1, channels),
             slope=node_input.slope.new_empty(self.map_shape.pixels, channels),
+            pattern=self.windows.new_empty(self.map_shape.pixels, channels) if node_input.records_patterns else None,
         )
         for block in timeline.blocks(channels * (candidates.count + self.floor)):
             evaluation.run(block)
@@ -113,7 +114,8 @@ class MaximumPatchRule:
         new_breaks = NewPatchBreaks.join(parts) if parts else NewPatchBreaks.empty(slope)
         groups = regroup(evaluation.out, layouts, timeline.pixel, self.map_shape)
         switches = PatchSwitches.join(evaluation.switches)
-        return ActivationOutput(groups, slope * self.sign, new_breaks, switches=switches)
+        tied = torch.cat(evaluation.tied).unique() if evaluation.tied else None
+        return ActivationOutput(groups, slope * self.sign, new_breaks, evaluation.pattern, switches, tied)
 
     def _apply_to_straight(self, node_input: NodeInput, candidates: Candidates) -> ActivationOutput | None:
         """Evaluate the maxima where no break reaches the node and no window has a second candidate; None otherwise."""
@@ -127,8 +129,9 @@ class MaximumPatchRule:
             above = torch.minimum(left * self.sign, right * self.sign) > 4 * threshold
             if bool((leads & ~above).any()):
                 return None
-            slope = slope * leads
-        return ActivationOutput({}, slope, NewPatchBreaks.empty(slope))
+            slope, pixels = slope * leads, torch.where(leads, pixels, -1)
+        pattern = pixels if node_input.records_patterns else None
+        return ActivationOutput({}, slope, NewPatchBreaks.empty(slope), pattern)
 
     def _gather_rows(self, node_input: NodeInput) -> tuple[Tensor, Timeline, EntryRows, list[PatchLayout]]:
         """All jumps as rows, the timeline of the windows they reach, and the layouts of the output patches.
@@ -173,8 +176,10 @@ class _MaximumEvaluation:
     candidates: Candidates
     out: Tensor  # (entries + 1, channels) written: jumps of the output
     slope: Tensor  # (output pixels, channels) written: slope of the leader just after the start
+    pattern: Tensor | None  # (output pixels, channels) written: input pixel of that leader, -1 for the floor
     new_breaks: list[NewPatchBreaks] = field(default_factory=list[NewPatchBreaks])
     switches: list[PatchSwitches] = field(default_factory=list[PatchSwitches])
+    tied: list[Tensor] = field(default_factory=list[Tensor])  # see `ActivationOutput`, if patterns are recorded
 
     def run(self, block: Block) -> None:
         """Evaluate the windows of one block."""
@@ -193,6 +198,9 @@ class _MaximumEvaluation:
         if rule.floor and x.records_switches:
             self._record_floor(block, values, leader)
         self.slope[block.pixels] = slopes[:, 0].gather(1, leader[:, :1])[:, 0]
+        if self.pattern is not None:
+            first = window.gather(1, leader[:, :1].clamp(max=size - 1))[:, 0]
+            self.pattern[block.pixels] = torch.where(leader[:, 0] < size, first, -1)
         if jumps is not None:
             leader_at_entry = leader[:, 1:-1]
             is_pixel = leader_at_entry < size
@@ -343,8 +351,20 @@ class _MaximumEvaluation:
             for other in range(one + 1, values.shape[2]):
                 distance = (near[:, :, one] - near[:, :, other]).abs()  # NaN where both were dropped
                 identical = (distance <= (tolerance[:, one] + tolerance[:, other])[:, None]).all(1)
+                if self.pattern is not None and bool(identical.any()):
+                    self._record_ties(near, identical, window[rows], one, other)
                 near[:, :, other].masked_fill_(identical[:, None], -torch.inf)
         values[rows] = near
+
+    def _record_ties(self, values: Tensor, identical: Tensor, window: Tensor, one: int, other: int) -> None:
+        """Record the input elements of two members that are equal all along the segment and lead somewhere."""
+        row, channel = identical.nonzero(as_tuple=True)
+        here = values[row, :, :, channel]  # (k, depth + 2, members)
+        leads = (here[:, :, one] >= here.amax(2)).any(1)
+        row, channel = row[leads], channel[leads]
+        for member in (one, other):
+            pixel = member_pixel(window, row, torch.full_like(row, member), channel)
+            self.tied.append((pixel + channel * self.rule.source_shape.pixels)[pixel >= 0])
 
     def _per_member(self, numbers: Tensor, window: Tensor) -> Tensor:
         """Numbers (pixels, channels) of the members of windows, (p, members, channels); 0 for the floor."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from functools import partial
 
@@ -30,6 +30,7 @@ from .patch import (
     rows_by_pixel,
 )
 from .plan import PatchPlan
+from .positions import PositionsBySources, positions_of
 from .ties import TieResolver
 from .timeline import (
     BLOCK_NUMBERS,
@@ -82,7 +83,8 @@ class Segment:
         max_numbers: Numbers of all live patches above which `SegmentTooLarge` is raised.
         max_breaks: Crossings above which it is raised too.
         float32_plan: The plan of the network in float32, for patches in single precision; otherwise ``plan``.
-        records_patterns: Whether `patterns` are recorded.
+        records_patterns: Whether `patterns` and `positions` are recorded.
+        kept_nodes: Nodes whose tensors are kept in `kept`.
         records_switches: Whether `switches` are recorded.
     """
 
@@ -99,6 +101,7 @@ class Segment:
         float32_plan: PatchPlan,
         records_patterns: bool = False,
         records_switches: bool = False,
+        kept_nodes: Collection[int] = (),
     ) -> None:
         self.network, self.plan, self.errors, self.float32_plan = network, plan, errors, float32_plan
         self.start, self.stop, self.max_numbers, self.max_breaks = start, stop, max_numbers, max_breaks
@@ -108,7 +111,12 @@ class Segment:
         self.ties = TieResolver(errors, start, stop, self.uses_float32)
         self.records_patterns, self.records_switches = records_patterns, records_switches
         self.switches: dict[int, PatchSwitches] = {}  # by node: units that change their branch without a crossing
-        self.patterns: dict[int, Tensor] = {}  # by node: slopes (pixels, channels) of its units just after the start
+        # by node, (pixels, channels) just after the start: slopes of its units, or input pixels of its leaders (-1: none)
+        self.patterns: dict[int, Tensor] = {}
+        self.tied: dict[int, Tensor] = {}  # by node: input elements that lead together all along
+        self.positions: dict[int, PositionsBySources] = {}  # by node: where its slope jumps are
+        self.kept_nodes = kept_nodes
+        self.kept: dict[int, TensorOnSegment] = {}
         self.tensors: dict[int, TensorOnSegment] = {}  # by node
         self.known_ends = errors.end_values if (start, stop) == (0.0, 1.0) else {}  # by node, (2, *shape)
 
@@ -125,6 +133,10 @@ class Segment:
                 self.tensors[i] = self._apply_affine(i, node.op)
             elif isinstance(node.op, Breaking):
                 self.tensors[i] = self._apply_activation(i, node.op)
+            if self.records_patterns and i in self.tensors:
+                self.positions[i] = positions_of(self.tensors[i].groups, self.plan.map_shapes[i])
+            if i in self.kept_nodes:
+                self.kept[i] = self.tensors[i]
             for j in set(node.inputs):
                 if last_use[j] == i:
                     del self.tensors[j]
@@ -156,6 +168,8 @@ class Segment:
         new_breaks = output.new_breaks
         if output.pattern is not None:
             self.patterns[i] = output.pattern
+        if output.tied is not None:
+            self.tied[i] = output.tied
         if output.switches is not None:
             self.switches[i] = output.switches
         groups = {sources: self._in_patch_dtype(group) for sources, group in output.groups.items()}

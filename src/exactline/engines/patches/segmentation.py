@@ -7,7 +7,7 @@ is left to the dense engine.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from math import prod
@@ -128,9 +128,12 @@ class Segmentation:
         return min(target, DEADLINE_BREAKS) if limits.deadline < float("inf") else target
 
     def segments(
-        self, float32_plan: PatchPlan, records_patterns: bool = False
+        self, float32_plan: PatchPlan, records_patterns: bool = False, kept_nodes: Collection[int] = ()
     ) -> Iterator[tuple[Segment, SegmentBreaks | None]]:
-        """Sweep and yield all segments in order; the breaks are None where the dense engine must sweep."""
+        """Sweep and yield all segments in order; the breaks are None where the dense engine must sweep.
+
+        For ``records_patterns`` and ``kept_nodes`` see `Segment`.
+        """
         pacing = _DeadlinePacing(self.limits)
         pending, density = list[SegmentSpan](), 0.0
         with self.limits.enforced():
@@ -148,6 +151,7 @@ class Segmentation:
                 float32_plan=float32_plan,
                 records_patterns=records_patterns,
                 records_switches=self.recorder is not None,
+                kept_nodes=kept_nodes,
             )
             breaks = None
             try:

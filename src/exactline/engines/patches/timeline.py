@@ -83,7 +83,7 @@ class NewPatchBreaks:
     slope: Tensor  # (n,) absolute slope of the difference that crosses zero
     element: Tensor  # (n,) flat index of the input element that crosses
     partner: Tensor  # (n,) the element it crosses, -1 if it crosses a knot
-    slope_change: Tensor  # (n,) jump of the activation function's own slope
+    slope_change: Tensor  # (n,) jump of the output's derivative by the element
     has_partners: bool = False  # whether some partner is not -1
 
     @staticmethod
@@ -132,8 +132,9 @@ class ActivationOutput:
     groups: Groups  # slope jumps at the breaks that existed before
     slope: Tensor  # (pixels, channels) just after the start
     new_breaks: NewPatchBreaks
-    pattern: Tensor | None = None  # (pixels, channels) slope of every unit just after the start, if recorded
+    pattern: Tensor | None = None  # if recorded: see `Segment.patterns`
     switches: PatchSwitches | None = None  # if recorded
+    tied: Tensor | None = None  # (k,) input elements that lead together all along, if patterns are recorded
 
 
 class ActivationPatchRule(Protocol):

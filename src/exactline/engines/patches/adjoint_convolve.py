@@ -1,0 +1,125 @@
+"""The adjoint of the patch rule for convolutions: transposed convolutions onto the patches of the input."""
+
+from __future__ import annotations
+
+import weakref
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from .convolve import MAX_UNFOLDED_NUMBERS, ConvolutionRule
+from .patch import PatchGroup, is_whole, pair_tensor, zero_outside
+from .positions import GroupPositions, read_at
+
+_reversed_taps: weakref.WeakKeyDictionary[ConvolutionRule, Tensor] = weakref.WeakKeyDictionary()
+
+
+def convolution_adjoint(
+    rule: ConvolutionRule, positions: GroupPositions, output: GroupPositions, adjoint: Tensor
+) -> Tensor:
+    """The adjoint of the input's jumps, (n,) or (n, rows, columns, in).
+
+    Args:
+        rule: The rule of the convolution.
+        positions: The positions of the input's jumps.
+        output: The positions of the output's jumps.
+        adjoint: (n, rows, columns, out) the adjoint of the output's jumps.
+    """
+    if positions.channel is not None:
+        return _points_adjoint(rule, positions, output, adjoint)
+    if (rule.kernel_size, rule.stride, rule.padding) == ((1, 1), (1, 1), (0, 0)):
+        return (adjoint.reshape(-1, adjoint.shape[3]) @ rule.taps[0, 0].T).view(*adjoint.shape[:3], -1)
+    source = rule.source_shape
+    if output.is_whole(rule.map_shape):
+        whole = _transpose_windows(rule, adjoint, (-rule.padding[0], -rule.padding[1]), source.size)
+        return read_at(positions, PatchGroup(torch.zeros_like(positions.corner), whole), source)
+    span, stride = rule.span, rule.stride
+    if stride == (1, 1):
+        jump = _transpose_windows(rule, adjoint, (-span[0], -span[1]), positions.size)
+    else:
+        jump = adjoint.new_empty(len(adjoint), *positions.size, source.channels)
+        padding = pair_tensor(rule.padding, positions.corner.device)
+        first = output.corner * pair_tensor(stride, padding.device) - padding - positions.corner
+        for top, left in torch.unique(first, dim=0).tolist():  # at most one for each position within the stride
+            rows = ((first[:, 0] == top) & (first[:, 1] == left)).nonzero()[:, 0]
+            jump.index_copy_(0, rows, _transpose_windows(rule, adjoint[rows], (top, left), positions.size))
+    patches = PatchGroup(positions.corner, jump)
+    return jump if is_whole(patches, source) else zero_outside(patches, source).jump
+
+
+def _points_adjoint(
+    rule: ConvolutionRule, positions: GroupPositions, output: GroupPositions, adjoint: Tensor
+) -> Tensor:
+    """(n,) every output that a single pixel reaches, times the tap that reads the pixel."""
+    taps, is_tap = list[Tensor](), list[Tensor]()
+    for dim in range(2):
+        read = output.corner[:, dim, None] + torch.arange(adjoint.shape[1 + dim], device=adjoint.device)
+        offset = positions.corner[:, dim, None] + rule.padding[dim] - read * rule.stride[dim]
+        tap = offset // rule.dilation[dim]
+        is_tap.append((offset % rule.dilation[dim] == 0) & (tap >= 0) & (tap < rule.kernel_size[dim]))
+        taps.append(tap)
+    area = rule.kernel_size[0] * rule.kernel_size[1]
+    tap = taps[0][:, :, None] * rule.kernel_size[1] + taps[1][:, None, :]
+    tap = torch.where(is_tap[0][:, :, None] & is_tap[1][:, None, :], tap, area).flatten(1)
+    channel = positions.channel if positions.channel is not None else torch.zeros_like(tap[:, 0])
+    row = torch.add(tap, channel[:, None], alpha=area + 1)
+    weights = rule.channel_taps.index_select(0, row.view(-1)).view(len(row), -1)
+    return weights.mul_(adjoint.reshape(len(row), -1)).sum(1)
+
+
+def _transpose_windows(rule: ConvolutionRule, adjoint: Tensor, first: tuple[int, int], size: tuple[int, int]) -> Tensor:
+    """The transposed convolution of (n, rows, columns, out) onto patches (n, *size, in).
+
+    ``first`` is where the first window starts within the patches.
+    """
+    if rule.stride == (1, 1) and rule.dilation == (1, 1):
+        return _correlate(rule, adjoint, first, size)
+    _, rows, columns, channels = adjoint.shape
+    table = rule.transposed_taps.view(channels, -1)
+    out = adjoint.new_empty(len(adjoint), *size, rule.source_shape.channels)
+    step = _patches_per_product(adjoint, rows * columns * table.shape[1])
+    for at in range(0, len(adjoint), step):
+        part = adjoint[at : at + step]
+        taps = (part.reshape(-1, channels) @ table).view(len(part), rows, columns, *rule.transposed_taps.shape[1:])
+        scattered = _scatter_taps(rule, taps)
+        after = [size[d] - first[d] - scattered.shape[1 + d] for d in range(2)]
+        out[at : at + step] = F.pad(scattered, (0, 0, first[1], after[1], first[0], after[0]))  # negative: crop
+    return out
+
+
+def _scatter_taps(rule: ConvolutionRule, taps: Tensor) -> Tensor:
+    """Add up the taps (n, rows, columns, kernel rows, kernel columns, in) of all outputs where they read."""
+    n, rows, columns, kernel_rows, kernel_columns, channels = taps.shape
+    (s0, s1), (d0, d1), (m0, m1) = rule.stride, rule.dilation, rule.span
+    out = taps.new_zeros(n, (rows - 1) * s0 + m0 + 1, (columns - 1) * s1 + m1 + 1, channels)
+    for y in range(kernel_rows):
+        for x in range(kernel_columns):
+            into = out[:, y * d0 : y * d0 + (rows - 1) * s0 + 1 : s0, x * d1 : x * d1 + (columns - 1) * s1 + 1 : s1]
+            into += taps[:, :, :, y, x]
+    return out
+
+
+def _correlate(rule: ConvolutionRule, adjoint: Tensor, first: tuple[int, int], size: tuple[int, int]) -> Tensor:
+    """`_transpose_windows` for stride 1: every input is read by one window of outputs, with the taps reversed."""
+    kernel, channels = rule.kernel_size, rule.source_shape.channels
+    before = [kernel[d] - 1 + first[d] for d in range(2)]
+    after = [size[d] - first[d] - adjoint.shape[1 + d] for d in range(2)]
+    padded = F.pad(adjoint, (0, 0, before[1], after[1], before[0], after[0])).contiguous()
+    batch, row, column, channel = padded.stride()
+    shape = (len(adjoint), *size, *kernel, adjoint.shape[3])
+    windows = padded.as_strided(shape, (batch, row, column, row, column, channel))
+    if rule not in _reversed_taps:
+        _reversed_taps[rule] = rule.weight.flip(2, 3).permute(2, 3, 0, 1).reshape(-1, channels).contiguous()
+    taps = _reversed_taps[rule]
+    out = adjoint.new_empty(len(adjoint), *size, channels)
+    step = _patches_per_product(adjoint, windows[:1].numel())
+    for at in range(0, len(adjoint), step):
+        part = windows[at : at + step].reshape(-1, len(taps))
+        torch.matmul(part, taps, out=out[at : at + step].view(-1, channels))
+    return out
+
+
+def _patches_per_product(adjoint: Tensor, numbers_per_patch: int) -> int:
+    """How many patches to unfold at a time."""
+    return max(1, MAX_UNFOLDED_NUMBERS.get(adjoint.device.type, 1 << 22) // max(1, numbers_per_patch))
