@@ -81,7 +81,7 @@ def dark_variant(colour: str) -> str:
     >>> dark_variant("#0072B2"), dark_variant("#000000"), dark_variant("#eeeeee")
     ('#65A9EA', '#8c8c8c', '#eeeeee')
     """
-    known = dict(zip(CLASS_COLOURS, DARK_CLASS_COLOURS, strict=True))
+    known: dict[str, str] = dict(zip(CLASS_COLOURS, DARK_CLASS_COLOURS, strict=True))
     if colour.upper() in known:
         return known[colour.upper()]
     share = max(0.0, 0.55 - _luminance(colour))

@@ -104,9 +104,10 @@ def _encode_outputs(
     plane: PlaneRestriction, regions: Regions | None, labels: Sequence[str] | None, colors: Sequence[str] | None
 ) -> list[dict[str, Any]]:
     """Name, colours and values at all corners of each output; of many outputs those that lead somewhere come first."""
-    if plane.stored_values is None or len(plane.stored_values) > 1:
+    stored = plane.stored_values
+    if stored is None or len(stored) != 1:
         return []
-    values = plane.stored_values[0].detach().cpu().double().flatten(1).numpy()  # (corners, outputs)
+    values = stored[0].detach().cpu().double().flatten(1).numpy()  # (corners, outputs)
     count = values.shape[1]
     is_whole = regions is not None and regions.comparison.is_whole  # else labels name the two sides of a threshold
     names = check_labels(labels if is_whole or regions is None else None, count)
