@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from .measures.comparison import compare as compare
     from .network import Network as Network
     from .network.custom import register_pointwise as register_pointwise
+    from .pictures import plot_regions as plot_regions
     from .results.plane import PlaneRestriction as PlaneRestriction
     from .results.restriction import Restriction as Restriction
     from .results.restrictions import Restrictions as Restrictions
@@ -76,6 +77,7 @@ _NAMES = {  # module: its public names, imported on first use because torch take
     "measures.comparison": ("NetworkComparison", "compare"),
     "network": ("Network",),
     "network.custom": ("register_pointwise",),
+    "pictures": ("plot_regions",),
     "results.plane": ("PlaneRestriction",),
     "results.restriction": ("Restriction",),
     "results.restrictions": ("Restrictions",),

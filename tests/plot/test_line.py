@@ -189,3 +189,22 @@ def test_outputs_can_have_names(bent):
     assert [curve.get_label() for curve in plot_line(bent, labels=["low", "high"]).lines] == ["low", "high"]
     with pytest.raises(ArgumentError, match="1 name for 2"):
         plot_line(bent, labels=["low"])
+
+
+def test_dashes_survive_2_000_breaks():
+    rng = np.random.default_rng(0)
+    alphas = np.concatenate([[0.0], np.sort(rng.uniform(0, 1, 2000)), [1.0]])
+    values = torch.from_numpy(rng.normal(size=(2002, 12)))
+    ax = plot_line(FakeLine(alphas.tolist(), values, ["relu"]), labels=[f"output {i}" for i in range(12)])
+    drawn = {curve.get_label(): curve.get_xydata() for curve in ax.lines}
+    second = {"output 10", "output 11"} & set(drawn)  # at most ten outputs are drawn, those that lead first
+    solid, dashed = (next(v for k, v in drawn.items() if (k in second) == is_second) for is_second in (False, True))
+    assert np.isfinite(solid).all()
+    gaps = np.isnan(dashed[:, 0])
+    assert 50 < gaps.sum() < 60  # one for each period of 0.018
+    starts, ends = dashed[:-1, 0][gaps[1:]], dashed[1:, 0][gaps[:-1]]
+    assert (ends - starts[:-1] > 0.4 * 0.018 - 1e-9).all()  # wide enough to see: 2.6 pixels of 360
+    number = int(next(k for k in drawn if k in second).split()[1])
+    inside = dashed[~gaps]
+    np.testing.assert_allclose(inside[:, 1], np.interp(inside[:, 0], alphas, values[:, number]), atol=1e-12)
+    assert "--" in {row.get_linestyle() for row in ax.get_legend().get_lines()}

@@ -18,9 +18,9 @@ import exactline as xl
 from exactline.errors import ArgumentError, FileError, MissingError, PlaneError
 from exactline.plot import plane as module
 from exactline.plot.figure import save_picture
+from exactline.plot.palette import CLASS_COLOURS, fill_colour
 from exactline.plot.plane import plot_plane
 from exactline.plot.plane_page import write_plane_page
-from exactline.plot.plane_style import CLASS_COLOURS
 from exactline.plot.style import format_share
 
 SQUARE = [[-1.0, -1.0], [1.0, -1.0], [1.0, 1.0], [-1.0, 1.0]]
@@ -101,7 +101,7 @@ def test_a_plane_without_breaks_is_one_polygon_without_a_legend():
     ax = plot_plane(plane)
     assert [len(c.get_paths()) for c in fills(ax)] == [1]
     assert (strokes(ax), ax.get_legend()) == ([], None)
-    assert "1 polygon)" in ax.get_xlabel()
+    assert ax.get_xlabel().endswith("1 polygon")
     plot_plane(xl.restrict_plane(nn.Linear(2, 1), SQUARE), style="decisions", threshold=0.0)
 
 
@@ -111,7 +111,7 @@ def test_a_class_inside_another_leaves_a_hole_and_areas_are_those_of_a_diamond()
     places = np.random.default_rng(0).uniform(-1.95, 1.95, (3000, 2))
     size = np.abs(places).sum(1)
     clear = np.abs(size - 1) > 0.06
-    expected = np.array([to_rgb(CLASS_COLOURS[int(s < 1)]) for s in size])
+    expected = np.array([to_rgb(fill_colour(CLASS_COLOURS[int(s < 1)])) for s in size])
     np.testing.assert_allclose(pixels(ax, places)[clear], expected[clear], atol=0.01)
 
 
@@ -150,7 +150,7 @@ def test_more_classes_than_colours_get_bars_and_the_legend_names_the_largest():
     plane = xl.restrict_plane(fan, SQUARE)
     ax = plot_plane(plane, style="decisions")
     hatches = [patch.get_hatch() for patch in ax.patches[:16]]
-    assert [bool(h) for h in hatches] == [False] * 9 + [True] * 7
+    assert [bool(h) for h in hatches] == [False] * 10 + [True] * 6
     assert len(legend_texts(ax)) == 12
     assert ax.get_legend().get_title().get_text() == "12 of 16 classes"
 
@@ -160,9 +160,14 @@ def test_axes_are_features_where_two_of_them_vary():
         nn.Sequential(nn.Flatten(), nn.ReLU()), torch.zeros(2, 3), axes=((0, 1), (1, 2)), box=((0, 1), (0, 2))
     )
     ax = plot_plane(plane)
-    assert (ax.get_xlabel(), ax.get_ylabel()) == ("x[0, 1] (1 polygon)", "x[1, 2]")
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("x[0, 1] \u00b7 1 polygon", "x[1, 2]")
+    names = [f"feature {i} (m)" for i in range(6)]
+    ax = plot_plane(plane, features=names)
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("feature 1 (m) \u00b7 1 polygon", "feature 5 (m)")
+    with pytest.raises(xl.ArgumentError, match="2 names for 6 features"):
+        plot_plane(plane, features=["a", "b"])
     assert ax.get_aspect() == 1
-    assert plot_plane(deep()[1]).get_ylabel() == "plane coordinate 1"
+    assert plot_plane(deep()[1]).get_ylabel() == "plane coordinate 1 (units of the input)"
 
 
 def test_a_long_plane_is_no_line():

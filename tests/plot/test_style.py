@@ -7,7 +7,7 @@ import pytest
 from matplotlib.colors import to_rgb
 
 from exactline.plot.attribution import HEAT_COLOURS
-from exactline.plot.plane_style import CLASS_COLOURS
+from exactline.plot.palette import CLASS_COLOURS
 from exactline.plot.style import COLOURS
 
 # Simulated colour vision without long, middle or short-wave cones: Machado, Oliveira and Fernandes (2009), full

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from ..errors import UnsupportedError
 from ..lines import as_points
 from ..network import Network, as_network
+from ..network.sklearn_models import as_module, is_estimator
 from ..smooth.api import check_tolerance
 from .argument_errors import AttributionArgumentError
 from .captum_classes import link_to_captum
@@ -48,7 +49,7 @@ class Attribution(CaptumInterface):
 
     def __init__(self, forward_func: ModelLike, multiply_by_inputs: bool = True, tol: float | None = None) -> None:
         link_to_captum()
-        self.forward_func = forward_func
+        self.forward_func = as_module(forward_func) if is_estimator(forward_func) else forward_func
         self.tol = None if tol is None else check_tolerance(tol)  # None: exact, or refused
         self.report: AttributionReport | None = None
         self.output: str | int | None = None  # which output is attributed, if the model returns several

@@ -94,7 +94,7 @@ def _build(folder: Path, progress: DemoProgress) -> Demo:
             files.append(folder / file.name)
         try:
             figures = [(picture.name, picture.draw) for picture in chapter.pictures]
-            files += save_figures(figures, folder, STYLE, "exactline demo")
+            files += save_figures(figures, folder, STYLE, "exactline demo", dark=True)
         except MissingError as error:
             missing_pictures = f"{error.problem} Try: {error.hint}"
         chapters.append(chapter)

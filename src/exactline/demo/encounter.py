@@ -26,6 +26,7 @@ from .report import Chapter, ChapterFile, ChapterPicture, ChapterTable, format_n
 HEADING_DEGREES = 150.0  # the intruder comes towards the ownship, from left to right
 MAX_LISTED_INTERVALS = 6
 UNITS = ("ft", "rad", "rad", "ft/s", "ft/s")
+FEATURES = [f"{name} ({unit})" for name, unit in zip(INPUT_NAMES, UNITS, strict=True)]
 LABELS = [advisory.name for advisory in ADVISORIES]
 CODE = """from exactline.paper.acas import lines
 from exactline.paper.acas.geometry import EncounterGeometry
@@ -217,7 +218,8 @@ def _write_map(chart: AdvisoryMap, path: Path) -> None:
         labels=LABELS,
         colors=[advisory.colour for advisory in ADVISORIES],
         regions=chart.decisions,
-        title="advice by distance (ft) and bearing (radians)",
+        title="advice by distance and bearing",
+        features=FEATURES,
     )
 
 
@@ -225,6 +227,7 @@ def _write_line(study: LineStudy, path: Path) -> None:
     """The page of the line with the longest interval that neither its samples nor the grid show."""
     track = max(study.missed, key=lambda m: (m.off_grid, m.length_feet)).line.track
     start, end = study.geometry.to_inputs([track.start, track.end])
-    features = [f"{name} ({unit})" for name, unit in zip(INPUT_NAMES, UNITS, strict=True)]
     line = restrict(study.advisor.network, start, end)
-    line.to_html(path, order="min", labels=LABELS, features=features, title=f"advice where {track.varies} varies")
+    colours = [advisory.colour for advisory in ADVISORIES]
+    title = f"advice where {track.varies} varies"
+    line.to_html(path, order="min", labels=LABELS, features=FEATURES, colors=colours, title=title)

@@ -158,6 +158,6 @@ def _draw_errors(curves: dict[str, Floats], pieces: int) -> Figure:
     ax.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))
     ax.xaxis.set_minor_formatter(NullFormatter())
     ax.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{100 * y:g} %"))
-    ax.grid(visible=True, which="major", color="0.9", linewidth=0.6)
+    ax.grid(visible=True, which="major", alpha=0.5, linewidth=0.6)
     ax.legend(title=f"the line has {pieces:,} pieces", alignment="left")
     return figure

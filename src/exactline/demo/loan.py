@@ -10,7 +10,7 @@ from torch import Tensor
 from .. import zoo
 from ..api import restrict
 from ..humanize import count_noun
-from ..plot.style import COLOURS, DASHES
+from ..plot.style import DASHES, current_theme
 from .report import Chapter, ChapterFile, ChapterPicture, ChapterTable, format_number
 
 if TYPE_CHECKING:
@@ -113,9 +113,17 @@ def _draw(line: Restriction, values: Tensor) -> Figure:  # values is (breaks, 2)
     ax = figure.subplots()
     alphas = line.alphas.numpy()
     for alpha in alphas[1:-1]:
-        ax.axvline(alpha, color="0.6", linewidth=0.8, linestyle=(0, (4, 3)))
+        ax.axvline(alpha, color=current_theme().faint, linewidth=0.8, linestyle=(0, (4, 3)))
     for k, name in enumerate(OUTPUTS):
-        ax.plot(alphas, values[:, k].numpy(), DASHES[k], color=COLOURS[k], marker="o", markersize=4, label=name)
+        ax.plot(
+            alphas,
+            values[:, k].numpy(),
+            DASHES[k],
+            color=current_theme().colour(k),
+            marker="o",
+            markersize=4,
+            label=name,
+        )
     ax.set(xlim=(-0.01, 1.01), xlabel="alpha", ylabel="output")
     ax.set_xticks(alphas.tolist(), [format_number(a, 3) for a in alphas.tolist()])
     ax.legend(loc="upper center")

@@ -8,7 +8,6 @@ from .. import zoo
 from ..api import restrict_plane
 from ..humanize import count_noun
 from ..plot.panels import PlanePanel, plot_plane_panels
-from ..plot.plane_style import CLASS_COLOURS
 from .report import Chapter, ChapterFile, ChapterPicture, ChapterTable, format_percent
 
 CORNERS = (9, 6, 0)  # bundled digits
@@ -30,7 +29,7 @@ def plane_chapter() -> Chapter:
     corners = {str(int(labels[i])): images[i] for i in CORNERS}
     panels = {method: _restrict(method, images[list(CORNERS)]) for method in METHODS}
     first, second = panels.values()
-    names, colours = list(corners), _choose_colours(first, second)
+    names = list(corners)
     others = sorted({label for p in panels.values() for label in p.regions.labels if str(label) not in names})
     shares = " and ".join(
         f"{format_percent(sum(p.regions.shares.get(o, 0.0) for o in others))} of it for the network {p.title}"
@@ -61,29 +60,20 @@ def plane_chapter() -> Chapter:
         pictures=(
             ChapterPicture(
                 "plane",
-                lambda: plot_plane_panels(
-                    [first, second], [image.double().numpy() for image in corners.values()], colours
-                ),
+                lambda: plot_plane_panels([first, second], [image.double().numpy() for image in corners.values()]),
                 f"A triangle between a {names[0]}, a {names[1]} and a {names[2]}, three times: all polygons of one "
                 "network, its class regions, and the class regions of another",
                 f"Left: every polygon on which the network {first.title} is affine. Middle: the digits it reads. "
                 f"Right: the digits that the network {second.title} reads.",
             ),
         ),
-        files=tuple(_link_page(method, panel, corners, colours) for method, panel in panels.items()),
+        files=tuple(_link_page(method, panel, corners) for method, panel in panels.items()),
     )
 
 
 def _restrict(method: str, corners: Tensor) -> PlanePanel:  # corners is (3, 1, 8, 8)
     plane = restrict_plane(zoo.robust_network(method), corners)
     return PlanePanel(METHODS[method], plane, plane.decisions())
-
-
-def _choose_colours(*panels: PlanePanel) -> list[str]:
-    """A colour for each digit; digits that occur have different ones."""
-    labels = sorted({label for p in panels for label in p.regions.labels})
-    colours = {label: CLASS_COLOURS[position % len(CLASS_COLOURS)] for position, label in enumerate(labels)}
-    return [colours.get(label, "#FFFFFF") for label in range(10)]
 
 
 def _format_others(labels: list[int]) -> str:
@@ -111,7 +101,7 @@ def _tabulate_shares(*panels: PlanePanel) -> ChapterTable:
     return ChapterTable("Shares of the triangle's area", ("", *(p.title for p in panels)), tuple(rows))
 
 
-def _link_page(method: str, panel: PlanePanel, corners: dict[str, Tensor], colours: list[str]) -> ChapterFile:
+def _link_page(method: str, panel: PlanePanel, corners: dict[str, Tensor]) -> ChapterFile:
     return ChapterFile(
         f"plane-{method}.html",
         f"Explore the triangle of the network {panel.title}",
@@ -119,7 +109,6 @@ def _link_page(method: str, panel: PlanePanel, corners: dict[str, Tensor], colou
             path,
             style="decisions",
             regions=panel.regions,
-            colors=colours,
             points=corners,
             title=f"digits between {', '.join(corners)}: {panel.title}",
         ),

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from ..errors import FileError
+from ..errors import ArgumentError, FileError
 from .open_file import read_file
 
 if TYPE_CHECKING:
@@ -35,18 +35,19 @@ READABLE_FORMATS = "one of .onnx, .nnet, .eran, .tf, .pyt; text formats also as 
 
 
 def load(
-    path: str | os.PathLike[str],
+    path: str | os.PathLike[str] | Any,
     *,
     normalize: bool = True,
     shape: PointShapes | None = None,
 ) -> Network | SmoothNetwork:
-    """Read a network from a file.
+    """Read a network from a file, or convert a fitted perceptron of scikit-learn.
 
     Nothing in a file is ever run, and sizes are checked before memory is allocated. A file with smooth operators, such
     as GELU or attention, gives a `SmoothNetwork`, for `exactline.approximate` and attributions to a tolerance.
 
     Args:
         path: ends in .onnx, .nnet or, for ERAN text, in .eran, .tf or .pyt; text formats may be packed as .gz.
+            Or a fitted MLPClassifier or MLPRegressor of scikit-learn, alone or behind scalers in a Pipeline.
         normalize: for .nnet, include the normalization of inputs and outputs that the file describes. The network
             then works in physical units, such as feet and radians for ACAS Xu; otherwise it is the bare layers.
         shape: of one input point, for ONNX files with dynamic dimensions; for several inputs a list of shapes in the
@@ -63,6 +64,8 @@ def load(
     Raises FileError for a damaged file or an unknown ending, UnsupportedError naming every operator that is not known,
     ArgumentError where ``shape`` does not fit.
     """
+    if not isinstance(path, (str, os.PathLike)):
+        return _convert(path)
     file = Path(path)
     suffix = _detect_format(file)
     if suffix == ".onnx":
@@ -76,6 +79,22 @@ def load(
     from .eran import read_eran
 
     return read_eran(read_file(file), str(file))
+
+
+def _convert(model: Any) -> Network:
+    """Convert an estimator of scikit-learn."""
+    import torch
+
+    from ..network import as_network
+    from ..network.sklearn_models import feature_count, is_estimator
+
+    if not is_estimator(model):
+        raise ArgumentError(
+            f"A {type(model).__name__} is not a path.",
+            where="argument path",
+            hint="Give the path of a file, or a fitted MLPClassifier or MLPRegressor of scikit-learn.",
+        )
+    return as_network(model, [torch.zeros(feature_count(model))])
 
 
 def load_network(path: str | os.PathLike[str], *, normalize: bool = True, shape: PointShapes | None = None) -> Network:

@@ -21,6 +21,7 @@ from .graph import Node as Node
 from .graph import Tail as Tail
 from .reader import read_program
 from .simplify import simplify_network
+from .sklearn_models import as_module, is_estimator
 from .smooth_network import SmoothNetwork, require_piecewise_linear
 from .state_walk import ForwardRecord as ForwardRecord
 
@@ -51,7 +52,8 @@ def as_network(
     hooks change.
 
     Args:
-        model: a module, a function of tensors, an `ExportedProgram` with a dynamic batch dimension, or a `Network`.
+        model: a module, a function of tensors, an `ExportedProgram` with a dynamic batch dimension, a fitted perceptron
+            of scikit-learn, or a `Network`.
         points: one tensor (*in) for every input, without a batch dimension; only their shapes matter.
         rewrite: fuse each ReLU with a neighbouring maximum.
         until: stop after this submodule, named as in ``named_modules()``.
@@ -93,7 +95,8 @@ def _move_with_cache(network: Network, device: torch.device, dtype: torch.dtype)
 
 
 def unwrap_model(model: Any) -> nn.Module:
-    """Unwrap a module from DataParallel, DistributedDataParallel and torch.compile; wrap a plain function in a module.
+    """Unwrap a module from DataParallel, DistributedDataParallel and torch.compile; convert scikit-learn's perceptrons;
+    wrap a plain function in a module.
 
     Raises ArgumentError for anything else.
     """
@@ -106,6 +109,8 @@ def unwrap_model(model: Any) -> nn.Module:
             break
     if isinstance(model, nn.Module):
         return model
+    if is_estimator(model):
+        return as_module(model)
     if callable(model):
         return _FunctionModule(model)
     raise ArgumentError(

@@ -10,7 +10,8 @@ import numpy as np
 from ..arrays import Floats
 from ..errors import ArgumentError
 from .figure import get_axes, matplotlib_style
-from .style import COLOURS, DASHES, FRAME_GREY, format_index
+from .images import as_image, draw_image, hide_ticks
+from .style import COLOURS, DASHES, FRAME_GREY, current_theme, format_index
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -63,7 +64,8 @@ def plot_attribution(
             _draw_bars(drawn, values, point, max_bars)
         elif ax is None and picture is not None:
             left, drawn = _new_panels(*_figure_inches(heat, 2))
-            _draw_input(left, picture)
+            draw_image(left, picture)
+            left.set_title("input")
             _draw_heat(drawn, heat, limit)
         else:
             drawn = get_axes(ax, *_figure_inches(heat, 1))
@@ -96,28 +98,9 @@ def draw_error_curves(
 ) -> None:  # (counts,) each: errors with 1, 2, 3, ... samples
     """Draw the error of each sampling rule against the number of samples, both axes logarithmic."""
     for position, (rule, errors) in enumerate(curves.items()):
-        colour, dash = COLOURS[position % len(COLOURS)], DASHES[position % len(DASHES)]
+        colour, dash = current_theme().colour(position), DASHES[position % len(DASHES)]
         ax.plot(range(1, len(errors) + 1), errors, dash, color=colour, label=rule)
     ax.set(xscale="log", yscale="log")
-
-
-def as_image(values: Floats) -> Floats | None:
-    """An image as (H, W, C), or None where the shape is not that of an image.
-
-    >>> as_image(np.zeros((3, 32, 16))).shape, as_image(np.zeros((1, 1, 8, 8))).shape, as_image(np.zeros(5))
-    ((32, 16, 3), (8, 8, 1), None)
-    """
-    while values.ndim > 3 and values.shape[0] == 1:
-        values = values[0]
-    if values.ndim == 3 and values.shape[0] not in (1, 3) and values.shape[2] in (1, 3):
-        image = values
-    elif values.ndim == 3:
-        image = np.moveaxis(values, 0, 2)
-    elif values.ndim == 2:
-        image = values[:, :, None]
-    else:
-        return None
-    return image if min(image.shape[:2]) > 1 and image.size else None
 
 
 def heat_colormap() -> Any:
@@ -125,13 +108,6 @@ def heat_colormap() -> Any:
     from matplotlib.colors import LinearSegmentedColormap
 
     return LinearSegmentedColormap.from_list("heat", HEAT_COLOURS)
-
-
-def hide_ticks(ax: Axes, linewidth: float = 0.6) -> None:
-    """No ticks, and a thin frame."""
-    ax.set_xticks([])
-    ax.set_yticks([])
-    ax.spines[:].set(visible=True, linewidth=linewidth, edgecolor=FRAME_GREY)
 
 
 def _as_floats(values: Any, name: str) -> Floats:
@@ -156,19 +132,6 @@ def _figure_inches(heat: Floats, panels: int) -> tuple[float, float]:
     height, width = heat.shape[:2]
     tall = 2.9 * min(max(height / width, 0.4), 2.5)
     return 2.9 * panels + 1.0, tall + 0.5
-
-
-def _draw_input(ax: Axes, picture: Floats) -> None:  # picture is (H, W, C)
-    """The input in colour where it has three channels, else in grey; values outside [0, 1] are rescaled."""
-    low, high = float(picture.min()), float(picture.max())
-    if low < 0 or high > 1:
-        picture = (picture - low) / ((high - low) or 1.0)
-    if picture.shape[2] == 3:
-        ax.imshow(picture, interpolation="nearest")
-    else:
-        ax.imshow(picture.mean(2), cmap="gray", vmin=0, vmax=1, interpolation="nearest")
-    ax.set_title("input")
-    hide_ticks(ax)
 
 
 def _draw_heat(ax: Axes, heat: Floats, limit: float | None) -> None:  # heat is (H, W, C)
@@ -199,11 +162,11 @@ def _draw_bars(ax: Axes, values: Floats, point: Floats | None, max_bars: int) ->
         lengths.append(float(np.delete(flat, order).sum()))
         colours.append(REST_COLOUR)
     bars = ax.barh(range(len(names)), lengths, color=colours, height=0.72)
-    ax.bar_label(bars, [f"{v:+.3g}" for v in lengths], padding=3, fontsize="small", color="#444444")
+    ax.bar_label(bars, [f"{v:+.3g}" for v in lengths], padding=3, fontsize="small", color=current_theme().soft)
     ax.set_yticks(range(len(names)), names)
     ax.tick_params(axis="y", length=0)
     ax.invert_yaxis()
     ax.margins(x=0.16)
-    ax.axvline(0, color="black", linewidth=0.8)
+    ax.axvline(0, color=current_theme().ink, linewidth=0.8)
     ax.spines["left"].set_visible(False)
     ax.set_xlabel("attribution")

@@ -10,6 +10,7 @@ import numpy as np
 from ..errors import ArgumentError
 from .figure import get_axes, matplotlib_style
 from .line import MAX_TICKS, draw_curves, thin_ticks
+from .style import current_theme
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -47,7 +48,7 @@ def plot_curve(
         ax = get_axes(ax, 7.2, 4.0)
         draw_curves(ax, alphas, values, labels)
         ticks = ends[1:-1] if len(ends) <= MAX_TICKS else thin_ticks(ends[1:-1])
-        ax.vlines(ticks, *TICK_SPAN, color="#444444", linewidth=0.6, transform=ax.get_xaxis_transform())
+        ax.vlines(ticks, *TICK_SPAN, color=current_theme().soft, linewidth=0.6, transform=ax.get_xaxis_transform())
         ax.set_xlim(0, 1)
         ax.set_xlabel(f"alpha ({len(curve):,} pieces, {curve.status}, error {curve.error:.0e})")
         ax.set_ylabel("output")

@@ -10,7 +10,9 @@ from ..arrays import Floats
 from ..humanize import count_noun
 from .figure import get_axes, matplotlib_style
 from .line import MAX_TICKS, MAX_VECTOR_BREAKS, thin_ticks
-from .style import COLOURS, GREY, check_labels
+from .palette import HATCHES as HATCHES
+from .palette import class_turn
+from .style import check_labels, current_theme
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -19,7 +21,6 @@ if TYPE_CHECKING:
 
 STRIP_HEIGHT, BAND_SPAN, TICK_SPAN = 0.24, (0.08, 0.17), (0.015, 0.055)  # shares of the picture's height
 MIN_VISIBLE_WIDTH = 0.004  # narrower intervals, as a share of the line, get a marker
-HATCHES = ("", "////", "....", "xxxx")  # tell labels apart when the colours are used up
 MAX_GREY_CURVES = 50  # of outputs that never lead
 MAX_LEGEND_ROWS = 12  # labels that are named
 MAX_VECTOR_INTERVALS = 2000  # more intervals than this become pixels in vector formats
@@ -50,7 +51,7 @@ def plot_decisions(decisions: Decisions, ax: Axes | None = None, *, labels: Sequ
         breaks = getattr(decisions.line, "breaks", decisions.line.alphas)  # a curve is drawn at more alphas
         inner = breaks.numpy()[1:-1]
         ticks = inner if len(inner) <= MAX_TICKS else thin_ticks(inner)
-        ax.vlines(ticks, *TICK_SPAN, color="#444444", linewidth=0.4, transform=ax.get_xaxis_transform())
+        ax.vlines(ticks, *TICK_SPAN, color=current_theme().soft, linewidth=0.4, transform=ax.get_xaxis_transform())
         _set_limits(ax, values)
         intervals, pieces = count_noun(len(decisions), "interval"), count_noun(len(decisions.line), "piece")
         ax.set_xlabel(f"alpha ({intervals}, {pieces})")
@@ -70,14 +71,19 @@ def _band_labels(interval: Interval) -> tuple[Label, ...]:
 
 
 def _choose_styles(decisions: Decisions) -> LabelStyles:
-    """Colours in order of labels; where there are more labels than colours, by their share of the line."""
+    """The colour of each label's first class; hatches where several labels share it. The widest labels come first."""
     widths: Counter[Any] = Counter()
     for interval in decisions:
         for label in _band_labels(interval):
             widths[label] += interval.width  # pyright: ignore[reportArgumentType]
-    labels = sorted(widths) if len(widths) <= len(COLOURS) else [label for label, _ in widths.most_common()]
-    turns = ((label, *divmod(i, len(COLOURS))) for i, label in enumerate(labels))
-    return {label: (COLOURS[colour], HATCHES[turn % len(HATCHES)]) for label, turn, colour in turns}
+    labels = sorted(widths) if len(widths) <= MAX_LEGEND_ROWS else [label for label, _ in widths.most_common()]
+    theme, seen, styles = current_theme(), Counter[int](), LabelStyles()
+    for label in labels:
+        first = label if isinstance(label, int) else label[0]
+        turn = class_turn(first) if isinstance(label, int) else seen[first]
+        seen[first] += 1
+        styles[label] = theme.colour(first), HATCHES[turn % len(HATCHES)]
+    return styles
 
 
 def _draw_curves(ax: Axes, alphas: Floats, values: Floats, styles: LabelStyles) -> bool:
@@ -87,7 +93,7 @@ def _draw_curves(ax: Axes, alphas: Floats, values: Floats, styles: LabelStyles) 
         leaders.setdefault(label if isinstance(label, int) else label[0], colour)
     others = [i for i in range(values.shape[1]) if i not in leaders]
     for i in others[:MAX_GREY_CURVES]:
-        ax.plot(alphas, values[:, i], color=GREY, linewidth=0.8, zorder=1, rasterized=is_dense)
+        ax.plot(alphas, values[:, i], color=current_theme().faint, linewidth=0.8, zorder=1, rasterized=is_dense)
     for i, colour in leaders.items():
         ax.plot(alphas, values[:, i], color=colour, zorder=2, rasterized=is_dense)
     return bool(others)
@@ -106,7 +112,7 @@ def _draw_band(ax: Axes, intervals: list[Interval], styles: LabelStyles) -> bool
             spans,
             (BAND_SPAN[1] - (slot + 1) * height, height),
             facecolor=colour,
-            edgecolor="white" if hatch else "none",
+            edgecolor=current_theme().paper if hatch else "none",
             hatch=hatch,
             linewidth=0,
             transform=across,
@@ -122,7 +128,7 @@ def _draw_band(ax: Axes, intervals: list[Interval], styles: LabelStyles) -> bool
             marker="v",
             markersize=6,
             color=colour,
-            markeredgecolor="black",
+            markeredgecolor=current_theme().ink,
             markeredgewidth=0.5,
             clip_on=False,
             transform=across,
@@ -148,14 +154,15 @@ def _draw_legend(ax: Axes, styles: LabelStyles, names: list[str], *, has_grey: b
     from matplotlib.patches import Patch
 
     rows: list[Artist] = []
+    theme = current_theme()
     for label, (colour, hatch) in list(styles.items())[:MAX_LEGEND_ROWS]:
         name = format_label(label, names)
-        rows.append(Patch(facecolor=colour, edgecolor="white", hatch=hatch, linewidth=0, label=name))
+        rows.append(Patch(facecolor=colour, edgecolor=theme.paper, hatch=hatch, linewidth=0, label=name))
     if has_markers:
         label = f"under {100 * MIN_VISIBLE_WIDTH:g} %"
-        rows.append(Line2D([], [], marker="v", linestyle="", color="white", markeredgecolor="black", label=label))
+        rows.append(Line2D([], [], marker="v", linestyle="", color=theme.paper, markeredgecolor=theme.ink, label=label))
     if has_grey:
-        rows.append(Line2D([], [], color=GREY, linewidth=0.8, label="never"))
+        rows.append(Line2D([], [], color=theme.faint, linewidth=0.8, label="never"))
     title = "leads" if len(styles) <= MAX_LEGEND_ROWS else f"leads ({MAX_LEGEND_ROWS} of {len(styles)})"
     ax.legend(
         handles=rows,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import ArgumentError, FileError
 from ..files import write_atomically
 from ..optional import require_package
-from .style import STYLE
+from .style import DARK_STYLE, STYLE
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -91,8 +91,12 @@ def save_figures(
     style: dict[Any, Any],
     where: str,
     progress: Callable[[float, str], None] | None = None,
+    *,
+    dark: bool = False,
 ) -> list[Path]:
     """Draw figures one after another and write each as PNG and SVG; returns the files.
+
+    With ``dark``, each is also written as ``name-dark.png``, for dark pages.
 
     Raises MissingError where matplotlib is not installed, FileError where a file cannot be written.
     """
@@ -108,4 +112,11 @@ def save_figures(
                 write_atomically(folder / f"{name}.{kind}", data.getvalue())
                 written.append(folder / f"{name}.{kind}")
                 figure.set_layout_engine("none")  # the first format has computed the layout
+    if dark:
+        with matplotlib_style(where, DARK_STYLE):
+            for name, draw in figures:
+                data = io.BytesIO()
+                draw().savefig(data, format="png")
+                write_atomically(folder / f"{name}-dark.png", data.getvalue())
+                written.append(folder / f"{name}-dark.png")
     return written

@@ -11,7 +11,8 @@ import numpy as np
 from ..arrays import Floats
 from ..errors import ArgumentError
 from .figure import get_axes, matplotlib_style
-from .style import COLOURS, DASHES, check_labels, escape_label, node_colours
+from .palette import class_turn
+from .style import DASHES, check_labels, current_theme, escape_label, node_colours
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -22,6 +23,7 @@ MAX_CURVES = 10  # outputs that are drawn and named
 MAX_TICKS = 4000  # more ticks than this are thinned ...
 TICK_BINS = 1500  # ... to one for each node in each of so many equal intervals of alpha
 MAX_VECTOR_BREAKS = 20_000  # curves with more breaks become pixels in vector formats
+DASH_PERIODS = {"--": (0.018, 0.6), ":": (0.007, 0.45)}  # length as a share of the line, and how much of it is drawn
 MAX_NAMED_NODES = 8  # of more rows of ticks only the first and the last are named
 
 
@@ -107,15 +109,40 @@ def _choose_outputs(values: Floats) -> list[int]:  # values is (breaks, coordina
 
 def draw_curves(ax: Axes, alphas: Floats, values: Floats, labels: Sequence[str] | None) -> None:
     """Draw at most ten coordinates of values (alphas, coordinates), and name them."""
+    from matplotlib.lines import Line2D
+
     chosen, count, is_dense = _choose_outputs(values), values.shape[1], len(alphas) > MAX_VECTOR_BREAKS
-    names = check_labels(labels, count)
-    for position, coordinate in enumerate(chosen):
-        turn, colour = divmod(position, len(COLOURS))
-        style: dict[str, Any] = {"color": COLOURS[colour], "rasterized": is_dense}
-        ax.plot(alphas, values[:, coordinate], DASHES[turn], label=escape_label(names[coordinate]), **style)
+    names, theme, rows = check_labels(labels, count), current_theme(), list[Line2D]()
+    for coordinate in chosen:
+        dash, colour = DASHES[class_turn(coordinate) % len(DASHES)], theme.colour(coordinate)
+        curve, name = (alphas, values[:, coordinate]), escape_label(names[coordinate])
+        drawn = curve if dash == "-" else cut_dashes(*curve, *DASH_PERIODS[dash])
+        ax.plot(*drawn, color=colour, label=name, rasterized=is_dense)
+        rows.append(Line2D([], [], color=colour, linestyle=dash, label=name))
     if count > 1:
         title = "output" if count == len(chosen) else f"{len(chosen)} of {count:,}\noutputs"
-        ax.legend(title=title, loc="upper left", bbox_to_anchor=(1.01, 1.02), borderaxespad=0, handlelength=1.6)
+        place: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (1.01, 1.02), "borderaxespad": 0}
+        ax.legend(handles=rows, title=title, handlelength=1.6, **place)
+
+
+def cut_dashes(
+    alphas: Floats,  # (breaks,) ascending
+    values: Floats,  # (breaks,)
+    period: float,
+    share: float,
+) -> tuple[Floats, Floats]:
+    """A curve with gaps at equal distances in alpha, as NaN: its dashes stay visible however many breaks it has.
+
+    >>> cut_dashes(np.array([0.0, 1.0]), np.array([0.0, 2.0]), period=0.5, share=0.5)
+    (array([0.  , 0.25,  nan, 0.5 , 0.75,  nan]), array([0. , 0.5, nan, 1. , 1.5, nan]))
+    """
+    starts = np.arange(alphas[0], alphas[-1], period)
+    ends = np.minimum(starts + share * period, alphas[-1])
+    within = alphas[(np.searchsorted(starts, alphas, "right") > np.searchsorted(ends, alphas, "left"))]
+    kept = np.union1d(within, np.concatenate([starts, ends]))
+    gaps = np.searchsorted(kept, ends, "right")
+    heights = np.interp(kept, alphas, values)
+    return np.insert(kept, gaps, np.nan), np.insert(heights, gaps, np.nan)
 
 
 def _strip_height(rows: int) -> float:

@@ -14,7 +14,9 @@ from ..decide.values import outputs_of_line
 from ..errors import ArgumentError, MissingError
 from .page import encode_array, list_nodes, write_page
 from .page_input import encode_inputs
-from .style import COLOURS, check_labels, format_share
+from .palette import CLASS_COLOURS, DASH_COUNT, HATCH_COUNT, class_colour, class_turn, dark_variant
+from .plane_style import check_colors
+from .style import check_labels, format_share
 
 if TYPE_CHECKING:
     from ..decide.intervals import Decisions
@@ -24,9 +26,6 @@ SCRIPTS = ("line", "line_chart", "line_band", "line_input", "line_info", "line_c
 MAX_CURVES = 64
 MAX_VALUES = 1_200_000  # at breaks on a page, unless the outputs that lead need more
 MAX_LISTED_INTERVALS = 500  # in the table of the page
-HATCH_COUNT = 8  # patterns in page.js
-# COLOURS on a dark page
-DARK_PAGE_COLOURS = ("#56A9E8", "#FF8A47", "#2CC295", "#E59CC8", "#F0B429", "#9AD8FF", "#F2F2F2")
 
 
 def write_line_page(
@@ -40,6 +39,7 @@ def write_line_page(
     order: str = "max",
     output: int = 0,
     classes: bool = True,
+    colors: Sequence[str] | None = None,
 ) -> Path:
     """Write the page, whole or not at all; see `Restriction.to_html`."""
     if len(line) == 0:
@@ -49,7 +49,7 @@ def write_line_page(
     if order not in ("max", "min"):
         raise ArgumentError(f"order is {order!r}.", where="argument order", hint='Give "max" or "min".')
     heading = "line" if title is None else str(title)
-    outputs = _encode_outputs(line, labels, order, output, classes)
+    outputs = _encode_outputs(line, labels, colors, order, output, classes)
     data = {
         "title": heading,
         "facts": str(line),
@@ -86,7 +86,12 @@ def _list_notes(line: Restriction) -> list[str]:
 
 
 def _encode_outputs(
-    line: Restriction, labels: Sequence[str] | None, order: str, output: int, classes: bool
+    line: Restriction,
+    labels: Sequence[str] | None,
+    colors: Sequence[str] | None,
+    order: str,
+    output: int,
+    classes: bool,
 ) -> PageOutputs:
     if line.stored_values is None and line.network is None:
         if labels is not None:
@@ -108,7 +113,8 @@ def _encode_outputs(
     if line.several_outputs:
         count = len(line.stored_values or line.require_network("line").outputs)
         notes.append(f"Output {output} of the network's {count}.")
-    styles = {number: _curve_style(rank) for rank, number in enumerate(chosen)}
+    own = check_colors(colors, values.shape[1])
+    styles = {number: _curve_style(number, own) for number in chosen}
     curve_of = {number: position for position, number in enumerate(sorted(chosen))}
     leaders = set[int]() if decisions is None else set(_find_leaders(decisions))
     curves = [
@@ -153,7 +159,7 @@ def _choose_outputs(
     room = int(np.clip(MAX_VALUES // max(len(values), 1), 1, MAX_CURVES))
     leaders = [] if decisions is None else _find_leaders(decisions)[:MAX_CURVES]
     if count <= max(room, len(leaders)):
-        first = leaders if count > len(COLOURS) else []
+        first = leaders if count > len(CLASS_COLOURS) else []
         return [*sorted(first), *(i for i in range(count) if i not in set(first))], True
     with np.errstate(invalid="ignore"):
         largest = np.argsort(-np.nan_to_num(values, nan=-np.inf).max(0), kind="stable").tolist()
@@ -166,10 +172,11 @@ def _choose_outputs(
     return chosen, decisions is not None and set(seconds) <= set(chosen) and len(leaders) < MAX_CURVES
 
 
-def _curve_style(rank: int) -> dict[str, Any]:
-    """Colours, dash and pattern of a curve and its class; no two of the first 56 agree in all."""
-    turn, colour = divmod(rank, len(COLOURS))
-    return {"light": COLOURS[colour], "dark": DARK_PAGE_COLOURS[colour], "dash": turn % 3, "hatch": rank % HATCH_COUNT}
+def _curve_style(number: int, colors: Sequence[str] | None) -> dict[str, Any]:
+    """Colours, dash and pattern of a curve and its class; no two of the first 120 agree in all."""
+    colour = class_colour(number) if colors is None else colors[number]
+    turn = class_turn(number) if colors is None else 0
+    return {"light": colour, "dark": dark_variant(colour), "dash": turn % DASH_COUNT, "hatch": number % HATCH_COUNT}
 
 
 def _encode_decisions(decisions: Decisions, names: Sequence[str], curve_of: dict[int, int]) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from ..arrays import Ints
 from ..files import write_atomically
+from .palette import interpolate_palette
 
 # Colours of layers from the first to the last, on light and on dark pages.
 LIGHT_PAGE_PALETTE = ("#440154", "#3B528B", "#21918C", "#5DC863")
@@ -50,22 +51,6 @@ def encode_array(values: NDArray[Any]) -> dict[str, str]:
     steps = np.diff(bits, prepend=bits.dtype.type(0))  # unsigned: differences wrap around, and sums wrap back
     planes = steps.view(np.uint8).reshape(len(steps), bits.dtype.itemsize).T
     return {"kind": kind, "data": b64encode(zlib.compress(planes.tobytes(), 6)).decode()}
-
-
-def interpolate_palette(stops: Sequence[str], share: float) -> str:
-    """The colour at a share of the way through several colours.
-
-    >>> interpolate_palette(("#000000", "#0000ff", "#ffffff"), 0.75)
-    '#8080ff'
-    """
-    first = min(int(share * (len(stops) - 1)), len(stops) - 2)
-    return mix_colours(stops[first], stops[first + 1], share * (len(stops) - 1) - first)
-
-
-def mix_colours(start: str, end: str, share: float) -> str:
-    """The colour at a share of the way from one colour to another."""
-    one, two = ([int(colour[i : i + 2], 16) for i in (1, 3, 5)] for colour in (start, end))
-    return "#" + "".join(f"{round(a + share * (b - a)):02x}" for a, b in zip(one, two, strict=True))
 
 
 def list_nodes(origins: Ints, names: Sequence[str]) -> list[dict[str, Any]]:  # origins is (n,) node or -1

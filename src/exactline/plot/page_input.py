@@ -1,20 +1,24 @@
-"""What the page of a line shows of the input: an image where it has the shape of one, else a table of features."""
+"""What pages show of the input: an image where it has the shape of one, else a table of features."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import ArgumentError
-from ..humanize import count_noun
 from ..lines import Lines
-from .attribution import as_image
+from .images import as_image
 from .page import encode_array
+from .plane_style import check_features
 from .style import format_index
+
+if TYPE_CHECKING:
+    from ..results.plane import PlaneRestriction
 
 MIN_IMAGE_PIXELS = 4  # on the shorter side of what is taken for an image by default
 MAX_TABLE_ROWS = 200
@@ -23,7 +27,7 @@ MAX_TABLE_ROWS = 200
 def encode_inputs(
     lines: Lines, features: Sequence[str] | None, image: bool | tuple[int, ...] | None
 ) -> list[dict[str, Any]]:
-    """One entry for each input.
+    """One entry for each input of a line, with its values at both ends.
 
     Args:
         lines: one line.
@@ -32,14 +36,49 @@ def encode_inputs(
 
     Raises ArgumentError for names or a shape that do not fit.
     """
-    shapes = [tuple(t.shape[1:]) for t in lines.starts]
-    names = _check_features(features, sum(map(prod, shapes)))
+    ends = [[t[0].detach().cpu().double().numpy() for t in pair] for pair in zip(lines.starts, lines.ends, strict=True)]
+    inputs = [PageInput({"start": start, "end": end}, np.stack([start, end])) for start, end in ends]
+    return _encode_all(inputs, features, image)
+
+
+def encode_plane_inputs(
+    plane: PlaneRestriction, features: Sequence[str] | None, image: bool | tuple[int, ...] | None
+) -> list[dict[str, Any]]:
+    """One entry for each input of a plane: its value where the plane coordinates are 0, and along both axes.
+
+    The arguments are those of `encode_inputs`.
+    """
+    shapes = [tuple(v.shape[1:]) for v in plane.vertices]
+    cuts = np.cumsum([prod(shape) for shape in shapes])[:-1].tolist()
+    rows = [np.split(t.numpy(), cuts) for t in (plane.origin, *plane.axes)]
+    inputs = [
+        PageInput(
+            dict(zip(("start", "first", "second"), (part.reshape(shape) for part in parts), strict=True)),
+            vertices.detach().cpu().double().numpy(),
+        )
+        for *parts, shape, vertices in zip(*rows, shapes, plane.vertices, strict=True)
+    ]
+    return _encode_all(inputs, features, image)
+
+
+@dataclass(frozen=True)
+class PageInput:
+    """One input of a line or a plane: affine in the position, so its extremes are at the corners."""
+
+    parts: dict[str, NDArray[np.float64]]  # (*in) each: what the page combines to the input at a position
+    corners: NDArray[np.float64]  # (k, *in)
+
+
+def _encode_all(
+    inputs: Sequence[PageInput], features: Sequence[str] | None, image: bool | tuple[int, ...] | None
+) -> list[dict[str, Any]]:
+    shapes = [i.corners.shape[1:] for i in inputs]
+    names = check_features(features, sum(map(prod, shapes)))
     entries: list[dict[str, Any]] = []
-    for start, end, shape in zip(lines.starts, lines.ends, shapes, strict=True):
+    for given, shape in zip(inputs, shapes, strict=True):
         own, names = (None, None) if names is None else (names[: prod(shape)], names[prod(shape) :])
-        ends = [t[0].detach().cpu().double().numpy() for t in (start, end)]
         entry = {"name": f"input {len(entries)}" if len(shapes) > 1 else "input"}
-        entries.append(entry | _encode_input(ends, shape, own, image))
+        entries.append(entry | _encode_input(given, shape, own, image))
     if image is not None and image is not False and not any(entry["kind"] == "image" for entry in entries):
         raise ArgumentError(
             f"The input has shape {shapes[0]}, which is not an image{'' if image is True else f' of shape {image}'}.",
@@ -49,47 +88,29 @@ def encode_inputs(
     return entries
 
 
-def _check_features(features: Sequence[str] | None, count: int) -> list[str] | None:
-    if features is not None and len(features) != count:
-        raise ArgumentError(
-            f"That is {count_noun(len(features), 'name')} for {count_noun(count, 'feature')}.",
-            where="argument features",
-            hint="Give one name for each number of the input.",
-        )
-    return None if features is None else [str(name) for name in features]
-
-
 def _encode_input(
-    ends: list[NDArray[np.float64]],
-    shape: tuple[int, ...],
-    names: list[str] | None,
-    image: bool | tuple[int, ...] | None,
+    given: PageInput, shape: tuple[int, ...], names: list[str] | None, image: bool | tuple[int, ...] | None
 ) -> dict[str, Any]:
-    first, last = (None, None) if image is False else (_as_shown_image(end, image, names) for end in ends)
-    if first is not None and last is not None:
-        both = np.stack([first, last])
-        low, high = float(both.min()), float(both.max())
+    shown = {key: None if image is False else _as_shown_image(part, image, names) for key, part in given.parts.items()}
+    images = {key: part for key, part in shown.items() if part is not None}
+    if len(images) == len(given.parts):
+        low, high = float(given.corners.min()), float(given.corners.max())
         low, high = (0.0, 1.0) if low >= 0 and high <= 1 else (low, high if high > low else low + 1.0)
+        first = images["start"]
         size = {"high": first.shape[0], "wide": first.shape[1], "channels": first.shape[2]}
-        return size | {
-            "kind": "image",
-            "range": [low, high],
-            "start": encode_array(both[0]),
-            "end": encode_array(both[1]),
-        }
-    start, end = (e.reshape(-1) for e in ends)
-    rows = np.arange(len(start))
-    if len(start) > MAX_TABLE_ROWS:
-        with np.errstate(over="ignore"):
-            rows = np.sort(np.argsort(-np.abs(end - start), kind="stable")[:MAX_TABLE_ROWS])
+        return size | {"kind": "image", "range": [low, high]} | {k: encode_array(v) for k, v in images.items()}
+    corners = given.corners.reshape(len(given.corners), -1)
+    with np.errstate(over="ignore"):
+        spans = np.ptp(corners, axis=0)
+    rows = np.arange(len(spans))
+    if len(rows) > MAX_TABLE_ROWS:
+        rows = np.sort(np.argsort(-spans, kind="stable")[:MAX_TABLE_ROWS])
     return {
         "kind": "table",
-        "count": len(start),
+        "count": len(spans),
         "names": [names[i] if names else format_index(i, shape) for i in rows.tolist()],
-        "changed": int((start != end).sum()),
-        "start": encode_array(start[rows]),
-        "end": encode_array(end[rows]),
-    }
+        "changed": int((spans != 0).sum()),
+    } | {key: encode_array(part.reshape(-1)[rows]) for key, part in given.parts.items()}
 
 
 def _as_shown_image(

@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..arrays import Floats
-from .attribution import as_image, heat_colormap, hide_ticks
+from .attribution import heat_colormap
+from .images import as_image, draw_image, hide_ticks, shown_pixels
 from .line import group_breaks
+from .palette import text_colour
 from .plane import plot_plane
-from .style import COLOURS, FRAME_GREY, GREY, format_share, node_colours
+from .style import FRAME_GREY, current_theme, format_share, node_colours
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -24,7 +26,6 @@ if TYPE_CHECKING:
     from ..results.restriction import Restriction
 
 LINE_IMAGES = 9  # along a line
-DARK_COLOURS = ("#0072B2", "#000000", "#009E73", "#D55E00")  # on which white text is readable
 MIN_NAMED_WIDTH = 0.02  # of an interval that holds the name of its class
 CORNER_ZOOM = 3.4  # points for a pixel of a corner's image
 CORNER_DISTANCE = 17.0  # points from a corner to the middle of its image
@@ -38,8 +39,8 @@ def plot_line_panels(line: Restriction, decisions: Decisions) -> Figure:
     figure = Figure(figsize=(7.6, 5.6), layout="constrained")
     figure.get_layout_engine().set(h_pad=0.02, hspace=0.02)  # pyright: ignore
     images, outputs, classes, breaks = figure.subplots(4, 1, sharex=True, height_ratios=(1.0, 4.4, 0.55, 1.15))
-    leaders = list(dict.fromkeys(i.best for i in decisions))
-    colours = {label: COLOURS[position % len(COLOURS)] for position, label in enumerate(leaders)}
+    theme = current_theme()
+    colours = {label: theme.colour(label) for label in dict.fromkeys(i.best for i in decisions)}
     _draw_line_images(images, line)
     _draw_outputs(outputs, line, decisions, colours)
     _draw_classes(classes, decisions, colours)
@@ -54,19 +55,14 @@ def _draw_line_images(ax: Axes, line: Restriction) -> None:
     for alpha in np.linspace(0, 1, LINE_IMAGES).tolist():
         image = as_image((1 - alpha) * start + alpha * end)
         if image is not None:
-            _draw_grey_image(ax.inset_axes((alpha - width / 2, 0.0, width, 1.0)), image)
+            draw_image(ax.inset_axes((alpha - width / 2, 0.0, width, 1.0)), image)
     ax.set_axis_off()
-
-
-def _draw_grey_image(ax: Axes, image: Floats) -> None:  # image is (H, W, C)
-    ax.imshow(image[:, :, 0], cmap="gray_r", vmin=0, vmax=1, interpolation="nearest")
-    hide_ticks(ax, linewidth=0.5)
 
 
 def _draw_outputs(ax: Axes, line: Restriction, decisions: Decisions, colours: dict[int, str]) -> None:
     alphas, values = line.alphas.numpy(), decisions.values
     for i in (i for i in range(values.shape[1]) if i not in colours):
-        ax.plot(alphas, values[:, i], color=GREY, linewidth=0.8)
+        ax.plot(alphas, values[:, i], color=current_theme().faint, linewidth=0.8)
     for label, colour in colours.items():
         ax.plot(alphas, values[:, label], color=colour, linewidth=1.8)
         best = max((i for i in decisions if i.best == label), key=lambda i: i.margin)
@@ -75,7 +71,7 @@ def _draw_outputs(ax: Axes, line: Restriction, decisions: Decisions, colours: di
         offset: dict[str, Any] = {"xytext": (0, 5), "textcoords": "offset points"}
         ax.annotate(str(label), (middle, y), **offset, ha="center", color=colour, weight="bold")
     for boundary in decisions.boundaries.tolist():
-        ax.axvline(boundary, color="0.75", linewidth=0.7, zorder=0)
+        ax.axvline(boundary, color=current_theme().faint, linewidth=0.7, zorder=0)
     ax.set_ylabel("outputs")
     ax.tick_params(axis="x", length=0)
     ax.margins(y=0.08)
@@ -84,10 +80,10 @@ def _draw_outputs(ax: Axes, line: Restriction, decisions: Decisions, colours: di
 def _draw_classes(ax: Axes, decisions: Decisions, colours: dict[int, str]) -> None:
     for i in decisions:
         colour = colours[i.best]
-        ax.broken_barh([(i.start, i.width)], (0, 1), facecolor=colour, edgecolor="white", linewidth=0.8)
+        ax.broken_barh([(i.start, i.width)], (0, 1), facecolor=colour, edgecolor=current_theme().paper, linewidth=0.8)
         if i.width > MIN_NAMED_WIDTH:
-            ink = "white" if colour in DARK_COLOURS else "black"
-            ax.text(i.start + i.width / 2, 0.46, str(i.best), ha="center", va="center", color=ink, weight="bold")
+            style: dict[str, Any] = {"color": text_colour(colour), "weight": "bold"}
+            ax.text(i.start + i.width / 2, 0.46, str(i.best), ha="center", va="center", **style)
     for boundary in decisions.boundaries.tolist():
         offset: dict[str, Any] = {"xytext": (0, 1), "textcoords": "offset points"}
         ax.annotate(f"{boundary:.4f}", (boundary, 1), **offset, ha="center", fontsize="x-small")
@@ -127,14 +123,20 @@ def plot_attribution_panels(
     panels: Any = figure.subplots(2, len(sampled) + 2)
     picture = as_image(image)
     if picture is not None:
-        _draw_grey_image(panels[0, 0], picture)
+        draw_image(panels[0, 0], picture)
     panels[0, 0].set_title("input", fontsize="small")
     panels[1, 0].set_axis_off()
     maps = {"exact": exact} | {f"{rule}, {samples} samples": values for rule, values in sampled.items()}
     above = _draw_heat_row(panels[0, 1:], maps)
     panels[1, 1].set_axis_off()
     panels[1, 1].text(
-        0.95, 0.5, "sampled\nminus exact", ha="right", va="center", transform=panels[1, 1].transAxes, color="#444444"
+        0.95,
+        0.5,
+        "sampled\nminus exact",
+        ha="right",
+        va="center",
+        transform=panels[1, 1].transAxes,
+        color=current_theme().soft,
     )
     below = _draw_heat_row(panels[1, 2:], {rule: values - exact for rule, values in sampled.items()}, is_titled=False)
     for drawn, row, text in ((above, panels[0], "attribution"), (below, panels[1], "error")):
@@ -168,14 +170,12 @@ class PlanePanel:
 def plot_plane_panels(
     panels: Sequence[PlanePanel],
     images: Sequence[Floats],  # (C, H, W) each
-    colors: Sequence[str],
 ) -> Figure:
     """Draw planes between images: the polygons of the first plane, then the class regions of each.
 
     Args:
         panels: planes with the same outline.
         images: the image at each corner.
-        colors: a colour for each output.
     """
     from matplotlib.figure import Figure
 
@@ -186,7 +186,7 @@ def plot_plane_panels(
     axes[0].set_rasterization_zorder(0)  # thousands of strokes
     _remove_axes(axes[0], f"{first.title}: {len(first.plane):,} polygons")
     for ax, panel in zip(axes[1:], panels, strict=True):
-        plot_plane(panel.plane, ax, style="decisions", regions=panel.regions, colors=colors)
+        plot_plane(panel.plane, ax, style="decisions", regions=panel.regions)
         _remove_axes(ax, f"{panel.title}: {len(panel.regions):,} regions")
         for region in panel.regions:
             _draw_region_name(ax, region)
@@ -213,7 +213,7 @@ def _draw_region_name(ax: Axes, region: Region) -> None:
     if region.share >= MIN_SHARE_FOR_NAME:
         ax.text(x, y, text if region.share >= MIN_SHARE_FOR_TEXT else str(region.label), **style)
         return
-    arrow = {"arrowstyle": "-", "color": "black", "linewidth": 0.7}
+    arrow = {"arrowstyle": "-", "color": current_theme().ink, "linewidth": 0.7}
     ax.annotate(text, (x, y), (70, 42), textcoords="offset points", arrowprops=arrow, **style)
 
 
@@ -234,7 +234,7 @@ def _draw_corner_image(ax: Axes, image: Floats, corner: Floats, centre: Floats) 
     if pixels is None:
         return
     x, y = ((corner - centre) / np.hypot(*(corner - centre)) * CORNER_DISTANCE).tolist()
-    picture = OffsetImage(pixels[:, :, 0], zoom=CORNER_ZOOM, cmap="gray_r", interpolation="nearest")
+    picture = OffsetImage(shown_pixels(pixels), zoom=CORNER_ZOOM, interpolation="nearest")
     frame: dict[str, Any] = {"edgecolor": "#777777", "linewidth": 0.6}
     offset: dict[str, Any] = {"xybox": (x, y), "boxcoords": "offset points"}
     ax.add_artist(AnnotationBbox(picture, tuple(corner.tolist()), **offset, pad=0.0, bboxprops=frame, zorder=9))

@@ -17,7 +17,7 @@ from .plane_style import (
     locate_points,
     vertical_stretch,
 )
-from .style import check_labels, escape_label, format_share, node_colours
+from .style import check_labels, current_theme, escape_label, format_share, node_colours
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
@@ -31,7 +31,7 @@ MAX_VECTOR_POLYGONS = 50_000  # with more polygons, fill and edges become pixels
 FILL_ZORDER = -10  # fill and edges lie below axes and text
 MAX_LEGEND_ROWS = 12  # nodes or classes that are named
 TINTS = ("#EAF1F8", "#FBEEE6", "#E8F4EE", "#FAF5DC", "#F5EAF1", "#F0F0F0")
-INK = "#222222"
+DARK_TINTS = ("#20232A", "#2A2522", "#202823", "#2A2820", "#28222A", "#242424")  # of polygons on dark paper
 
 
 def plot_plane(
@@ -45,6 +45,7 @@ def plot_plane(
     points: Any = None,
     regions: Regions | None = None,
     threshold: float | None = None,
+    features: Sequence[str] | None = None,
 ) -> Axes:
     """Draw a plane in its own coordinates.
 
@@ -62,6 +63,7 @@ def plot_plane(
         points: inputs (n, *in) to mark, or inputs (*in) by name.
         regions: the result of ``plane.decisions(order)``, where it is known already.
         threshold: between the two classes of a network with one output.
+        features: a name for each number of the input, with its unit where it has one; two of them name the axes.
 
     Raises MissingError where matplotlib is not installed, ArgumentError for a style, labels or colours that do not fit.
     """
@@ -78,7 +80,7 @@ def plot_plane(
             ax.set_rasterization_zorder(0)  # everything below becomes one image
         _draw_outline(ax, plane)
         _draw_marks(ax, marks)
-        _set_limits(ax, plane, summary)
+        _set_limits(ax, plane, summary, axis_names(plane, features))
     return ax
 
 
@@ -90,7 +92,8 @@ def _draw_regions(ax: Axes, plane: PlaneRestriction) -> str:
 
     size = _edge_width(len(plane))
     corners, rings, offsets = plane.corners.numpy(), plane.rings.numpy(), plane.offsets.numpy()
-    counts, tints = np.diff(offsets), to_rgba_array(TINTS)  # parsed once, not for each polygon
+    tints = to_rgba_array(DARK_TINTS if current_theme().is_dark else TINTS)  # parsed once, not for each polygon
+    counts = np.diff(offsets)
     for sides in np.unique(counts).tolist():  # all triangles at once, all quadrangles, ...
         chosen = np.flatnonzero(counts == sides)
         shapes: Any = corners[rings[offsets[chosen][:, None] + np.arange(sides)]]
@@ -140,7 +143,7 @@ def _draw_decisions(
         members = [r for r in regions if (r.label, bool(r.tied)) == key]
         style: dict[str, Any] = {
             "facecolor": colour,
-            "edgecolor": "#FFFFFFAA",
+            "edgecolor": "#FFFFFFAA" if not current_theme().is_dark else "#00000088",
             "hatch": hatch,
             "linewidth": 0,
             "zorder": FILL_ZORDER,
@@ -152,7 +155,8 @@ def _draw_decisions(
         rows.append((share, Patch(**style, label=escape_label(f"{name}  {format_share(share)}"))))
     boundaries: Any = regions.boundaries.numpy()
     width = float(np.clip(40 / np.sqrt(max(len(boundaries), 1)), 0.3, 1.1))
-    ax.add_collection(LineCollection(boundaries, colors=INK, linewidths=width, zorder=FILL_ZORDER / 2), autolim=False)
+    lines = LineCollection(boundaries, colors=current_theme().ink, linewidths=width, zorder=FILL_ZORDER / 2)
+    ax.add_collection(lines, autolim=False)
     smallest = sorted((share for share, _ in rows), reverse=True)[:MAX_LEGEND_ROWS][-1]
     named = [patch for share, patch in rows if share >= smallest][:MAX_LEGEND_ROWS]
     which = "largest" if regions.order == "max" else "smallest"
@@ -175,26 +179,27 @@ def compound_path(rings: list[Floats]) -> Any:
 
 
 def _draw_outline(ax: Axes, plane: PlaneRestriction) -> None:
-    ax.fill(*plane.outline.numpy().T, facecolor="none", edgecolor=INK, linewidth=0.9, zorder=4)
+    ax.fill(*plane.outline.numpy().T, facecolor="none", edgecolor=current_theme().ink, linewidth=0.9, zorder=4)
 
 
 def _draw_marks(ax: Axes, marks: dict[str, tuple[float, float]]) -> None:
     # a box and not a halo behind the text, which would turn it into curves
-    box = {"boxstyle": "round,pad=0.15", "facecolor": "#FFFFFFC0", "edgecolor": "none"}
+    theme = current_theme()
+    box = {"boxstyle": "round,pad=0.15", "facecolor": f"{theme.paper}C0", "edgecolor": "none"}
+    dot: dict[str, Any] = {"marker": "o", "markersize": 5.5, "color": theme.ink, "markeredgecolor": theme.paper}
     for name, at in marks.items():
-        ax.plot(*at, marker="o", markersize=5.5, color=INK, markeredgecolor="white", linestyle="none", zorder=6)
+        ax.plot(*at, linestyle="none", zorder=6, **dot)
         ax.annotate(escape_label(name), at, (6, 6), textcoords="offset points", weight="bold", bbox=box, zorder=7)
 
 
-def _set_limits(ax: Axes, plane: PlaneRestriction, summary: str) -> None:
+def _set_limits(ax: Axes, plane: PlaneRestriction, summary: str, names: tuple[str, str]) -> None:
     low, high = (f(plane.outline.numpy(), axis=0) for f in (np.min, np.max))
     is_equal = vertical_stretch(plane) == 1
     pad = 0.02 * ((high - low).max() if is_equal else high - low) * np.ones(2)
     ax.set(xlim=(low[0] - pad[0], high[0] + pad[0]), ylim=(low[1] - pad[1], high[1] + pad[1]))
     ax.set_aspect("equal" if is_equal else "auto")
-    first, second = axis_names(plane)
-    ax.set_xlabel(f"{first} ({summary})")
-    ax.set_ylabel(second)
+    ax.set_xlabel(escape_label(f"{names[0]} \u00b7 {summary}"))
+    ax.set_ylabel(escape_label(names[1]))
 
 
 def _draw_legend(ax: Axes, rows: Sequence[Artist], title: str) -> None:

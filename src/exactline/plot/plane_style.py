@@ -11,16 +11,15 @@ import numpy as np
 import torch
 
 from ..errors import ArgumentError, PlaneError
-from .style import format_index
+from ..humanize import count_noun
+from .palette import HATCHES, class_turn, fill_colour
+from .style import Theme, current_theme, format_index
 
 if TYPE_CHECKING:
     from ..decide.regions import Regions
     from ..results.plane import PlaneRestriction
 
 MAX_ASPECT = 5  # where one side of a plane is more times as long as the other, each axis has its own scale
-# Paul Tol's light colours: distinct for every kind of colour vision, and light under dark lines and text.
-CLASS_COLOURS = ("#77AADD", "#EE8866", "#EEDD88", "#44BB99", "#FFAABB", "#BBCC33", "#99DDFF", "#AAAA00", "#DDDDDD")
-HATCHES = ("", "////", "....", "xxxx", "\\\\\\\\")  # tell classes apart when the colours are used up
 TIE_HATCH = "||||"
 PLANE_STYLES = ("regions", "decisions")
 ClassStyle = tuple[str, str]  # colour and hatch
@@ -88,26 +87,50 @@ def check_colors(colors: Sequence[str] | None, count: int) -> list[str] | None:
 
 
 def choose_styles(regions: Regions, colors: Sequence[str] | None) -> dict[tuple[int, bool], ClassStyle]:
-    """Colour and hatch of every class (label, False) and tie (label, True); the same on every plane."""
+    """Fill and hatch of every class (label, False) and tie (label, True); the same on every plane."""
     colors = check_colors(colors, regions.comparison.class_count)
-    styles: dict[tuple[int, bool], ClassStyle] = {}
+    styles, theme = dict[tuple[int, bool], ClassStyle](), current_theme()
     for label, is_tie in sorted({(r.label, bool(r.tied)) for r in regions}):
-        turn, position = divmod(label, len(CLASS_COLOURS))
-        colour = CLASS_COLOURS[position] if colors is None else colors[label]
-        hatch = "" if colors is not None else HATCHES[turn % len(HATCHES)]
-        styles[label, is_tie] = colour, TIE_HATCH if is_tie else hatch
+        hatch = "" if colors is not None else HATCHES[class_turn(label) % len(HATCHES)]
+        fill = region_fill(label, theme) if colors is None else colors[label]
+        styles[label, is_tie] = fill, TIE_HATCH if is_tie else hatch
     return styles
 
 
-def axis_names(plane: PlaneRestriction) -> tuple[str, str]:
-    """The two features that the plane varies, or else the numbers of its coordinates."""
+def region_fill(label: int, theme: Theme) -> str:
+    """The fill of the regions of a class: lighter than its curves, or darker on dark paper."""
+    return fill_colour(theme.colour(label), dark=theme.is_dark)
+
+
+def axis_names(plane: PlaneRestriction, features: Sequence[str] | None = None) -> tuple[str, str]:
+    """The two features that the plane varies, or else the numbers of its coordinates.
+
+    Args:
+        plane: the plane.
+        features: a name for each number of the input, best with its unit.
+
+    Raises ArgumentError for too few or too many names.
+    """
+    names = check_features(features, plane.axes.shape[1])
     axes = plane.axes.numpy()
     is_feature = (np.abs(axes).max(1) == 1.0) & ((axes != 0).sum(1) == 1) & (axes.max(1) == 1.0)
     positions = axes.argmax(1).tolist()
     if is_feature.all() and not plane.several_inputs and (plane.origin.numpy()[positions] == 0).all():
-        first, second = (format_index(at, tuple(plane.vertices[0].shape[1:])) for at in positions)
+        shape = tuple(plane.vertices[0].shape[1:])
+        first, second = (format_index(at, shape) if names is None else names[at] for at in positions)
         return first, second
-    return "plane coordinate 0", "plane coordinate 1"
+    return "plane coordinate 0 (units of the input)", "plane coordinate 1 (units of the input)"
+
+
+def check_features(features: Sequence[str] | None, count: int) -> list[str] | None:
+    """A name for each number of the input; raises ArgumentError for too few or too many."""
+    if features is not None and len(features) != count:
+        raise ArgumentError(
+            f"That is {count_noun(len(features), 'name')} for {count_noun(count, 'feature')}.",
+            where="argument features",
+            hint="Give one name for each number of the input.",
+        )
+    return None if features is None else [str(name) for name in features]
 
 
 def vertical_stretch(plane: PlaneRestriction) -> float:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from ..errors import ArgumentError
 from ..humanize import count_noun
+from .palette import CLASS_COLOURS, DARK_CLASS_COLOURS, DARK_PAPER, is_dark_colour
 
-# Okabe and Ito's colours without the yellow, which is invisible on white: distinct for every kind of colour vision.
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+COLOURS = CLASS_COLOURS  # of curves
 DASHES = ("-", "--", ":")
 GREY = "#BBBBBB"  # outputs that never lead
 FRAME_GREY = "#999999"
@@ -29,14 +30,56 @@ STYLE: dict[Any, Any] = {
     "svg.hashsalt": "exactline",  # equal pictures give equal files
     "savefig.dpi": 160,
 }
+DARK_STYLE: dict[Any, Any] = STYLE | {
+    "figure.facecolor": DARK_PAPER,
+    "axes.facecolor": DARK_PAPER,
+    "savefig.facecolor": DARK_PAPER,
+    "text.color": "#E9EAEC",
+    "axes.labelcolor": "#E9EAEC",
+    "axes.edgecolor": "#A3A9B1",
+    "xtick.color": "#A3A9B1",
+    "ytick.color": "#A3A9B1",
+    "xtick.labelcolor": "#D6D9DD",
+    "ytick.labelcolor": "#D6D9DD",
+    "grid.color": "#3B4048",
+}
+
+
+@dataclass(frozen=True)
+class Theme:
+    """Colours of everything but classes, on light or on dark paper."""
+
+    is_dark: bool
+    paper: str
+    ink: str  # boundaries, outlines, names
+    soft: str  # remarks, ticks of breaks
+    faint: str  # outputs that never lead, auxiliary lines
+
+    def colour(self, label: int) -> str:
+        """The colour of a class."""
+        colours = DARK_CLASS_COLOURS if self.is_dark else CLASS_COLOURS
+        return colours[label % len(colours)]
+
+
+LIGHT_THEME = Theme(is_dark=False, paper="#FFFFFF", ink="#222222", soft="#444444", faint=GREY)
+DARK_THEME = Theme(is_dark=True, paper=DARK_PAPER, ink="#F2F2F2", soft="#B9BEC5", faint="#6B7178")
+
+
+def current_theme() -> Theme:
+    """The theme that fits the background that matplotlib is set to."""
+    from matplotlib import rcParams
+    from matplotlib.colors import to_hex
+
+    return DARK_THEME if is_dark_colour(to_hex(rcParams["axes.facecolor"])) else LIGHT_THEME
 
 
 def node_colours(count: int) -> list[str]:
-    """A colour for each of several nodes, in order: dark for the first layers, light for the last."""
+    """A colour for each of several nodes, in order: the first layers have the most contrast to the paper."""
     from matplotlib import colormaps
     from matplotlib.colors import to_hex
 
-    return [to_hex(colormaps["viridis"](0.75 * i / max(count - 1, 1))) for i in range(count)]
+    first, last = (1.0, 0.4) if current_theme().is_dark else (0.0, 0.75)
+    return [to_hex(colormaps["viridis"](first + (last - first) * i / max(count - 1, 1))) for i in range(count)]
 
 
 def check_labels(labels: Sequence[str] | None, count: int) -> list[str]:

@@ -371,6 +371,7 @@ class PlaneRestriction:
         colors: Sequence[str] | None = None,
         points: Any = None,
         threshold: float | None = None,
+        features: Sequence[str] | None = None,
     ) -> Axes:
         """Plot the polygons with matplotlib.
 
@@ -382,17 +383,18 @@ class PlaneRestriction:
             colors: Colours of the outputs.
             points: Input points to mark, by name.
             threshold: Between the two classes of a network with one output; see `decisions`.
+            features: Names of the input's features, with their units; two of them name the axes.
         """
-        return methods.plot_plane(
-            self, ax, style=style, order=order, labels=labels, colors=colors, points=points, threshold=threshold
-        )
+        options = {"style": style, "order": order, "labels": labels, "colors": colors, "threshold": threshold}
+        return methods.plot_plane(self, ax, points=points, features=features, **options)
 
     def to_html(self, path: str | Path, **options: Any) -> Path:
         """Write a self-contained web page to pan and zoom in the plane.
 
         Args:
             path: The file to write.
-            **options: The options of `plot` except ax, and title.
+            **options: The options of `plot` except ax, and title; image: False shows the input under the pointer as a
+                table, a shape such as ``(28, 28)`` as a picture of that shape.
         """
         return methods.write_plane_page(self, path, **options)
 

@@ -435,6 +435,7 @@ class Restriction:
         order: str = "max",
         output: int = 0,
         classes: bool = True,
+        colors: Sequence[str] | None = None,
     ) -> Path:
         """Write a self-contained web page to explore the line: a slider along alpha, classes, breaks by layer, zoom.
 
@@ -448,6 +449,7 @@ class Restriction:
             order: "max" if the largest output decides, "min" for the smallest.
             output: Which output tensor to show, if the network has several.
             classes: False shows no classes, for outputs that are not rivals, such as a price and a weight.
+            colors: Colours of the outputs, such as "#0072B2"; by default those of every other picture.
 
         Raises ArgumentError for options that do not fit, MissingError without pieces, NumberError, FileError.
         """
@@ -461,6 +463,7 @@ class Restriction:
             order=order,
             output=output,
             classes=classes,
+            colors=colors,
         )
 
     def __str__(self) -> str:

@@ -18,6 +18,7 @@ from ..formats.points_range import RangeWarning, compare_ranges
 from ..fp_context import full_precision
 from ..lines import Lines, PointLike, as_lines, check_shapes
 from ..network import Network
+from ..network.sklearn_models import as_module, is_estimator
 from ..network.smooth_network import SmoothNetwork
 from ..options import check_count, check_seconds, free_memory, select_device
 from ..progress import ProgressCallback, progress_reporter
@@ -192,6 +193,8 @@ def _certify(model: Any, lines: Lines, options: ApproximateOptions) -> Approxima
     began = time.perf_counter()
     if isinstance(model, (Network, SmoothNetwork)):
         lines, model = _fit_lines(model, lines), NetworkModule(model, options.output)
+    elif is_estimator(model):
+        model = as_module(model)
     elif not isinstance(model, torch.nn.Module):
         raise ArgumentError(
             "A proven bound needs a torch module or a network from a file.",

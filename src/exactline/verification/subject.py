@@ -15,6 +15,7 @@ from ..errors import ArgumentError
 from ..formats import load_network
 from ..fp_context import full_precision
 from ..network import Network, as_network
+from ..network.sklearn_models import as_module, is_estimator
 from .flatten import check_property
 from .property import Property
 from .units import UnitChoice, choose_units
@@ -45,6 +46,8 @@ def read_subject(
     Raises FileError, ArgumentError, UnsupportedError, and the errors of `load`.
     """
     prop = property if isinstance(property, Property) else read_vnnlib(_as_path(property, "property"))
+    if is_estimator(network):
+        network = as_module(network)
     model = (
         network if isinstance(network, (Network, nn.Module)) or _is_exported(network) else _as_path(network, "network")
     )

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...arrays import Floats
-from ...plot.attribution import as_image, heat_colormap
+from ...plot.attribution import heat_colormap
+from ...plot.images import as_image
 from ...plot.style import COLOURS, STYLE
 from ..drawing import limit_ticks, new_figure
 from .ig import ERROR_TOLERANCE, PAPER_RULES, RULES

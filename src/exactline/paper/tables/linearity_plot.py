@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ...plot.attribution import as_image
+from ...plot.images import as_image
+from ...plot.palette import CLASS_COLOURS
 from ...plot.style import COLOURS, STYLE
 from ..drawing import limit_ticks, new_figure
 from .linearity import DIRECTIONS
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from .figures import LineFan
     from .linearity import LinearityStudy
 
-CLASS_COLOURS = (*COLOURS, "#7F7F7F", "#8C564B", "#F0E442")
 CIFAR_CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 
 

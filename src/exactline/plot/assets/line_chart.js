@@ -88,18 +88,23 @@ function drawCurves(scale, from, until, columns) {
     pen.globalAlpha = c.leads || !decisions ? 1 : .75;
     if (columns) { // fill from the smallest to the largest value in each column of pixels
       const count = columns.length - 1, step = box.wide / count;
-      const lower = new Float64Array(count);
-      pen.fillStyle = colourOf(c);
-      pen.beginPath();
+      const upper = new Float64Array(count), lower = new Float64Array(count), [on, off] = DASHES[c.dash].length ? DASHES[c.dash] : [Infinity, 0];
       for (let k = 0, left = first; k < count; k++) {
         const right = columns[k + 1] > 0 && columns[k + 1] < breakCount ? valueAt(v, view.lo + (k + 1) / count * view.width, columns[k + 1] - 1) : end;
-        const inner = extremes(c, columns[k], columns[k + 1]), x = box.left + k * step, upper = y(Math.max(inner.high, left, right)) - thick / 2;
+        const inner = extremes(c, columns[k], columns[k + 1]);
+        upper[k] = y(Math.max(inner.high, left, right)) - thick / 2;
         lower[k] = y(Math.min(inner.low, left, right)) + thick / 2;
-        if (k) pen.lineTo(x, upper); else pen.moveTo(x, upper);
-        pen.lineTo(x + step, upper);
         left = right;
       }
-      for (let k = count - 1; k >= 0; k--) { pen.lineTo(box.left + (k + 1) * step, lower[k]); pen.lineTo(box.left + k * step, lower[k]); }
+      pen.fillStyle = colourOf(c);
+      pen.beginPath();
+      for (let from = 0; from < count; from += Math.max(1, Math.round((on + off) / step))) { // one dash after the other; a solid curve is one dash
+        const to = Math.min(count, from + Math.max(1, Math.round(on / step)));
+        pen.moveTo(box.left + from * step, upper[from]);
+        for (let k = from; k < to; k++) { pen.lineTo(box.left + k * step, upper[k]); pen.lineTo(box.left + (k + 1) * step, upper[k]); }
+        for (let k = to - 1; k >= from; k--) { pen.lineTo(box.left + (k + 1) * step, lower[k]); pen.lineTo(box.left + k * step, lower[k]); }
+        pen.closePath();
+      }
       pen.fill();
     } else {
       pen.strokeStyle = colourOf(c); pen.lineWidth = thick; pen.setLineDash(DASHES[c.dash]);

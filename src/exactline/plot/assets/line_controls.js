@@ -30,8 +30,8 @@ function redraw() {
   requestAnimationFrame(() => {
     isRedrawPending = false;
     draw(); drawOverlay(); drawOverviewOverlay();
-    const [from, until] = visibleBreaks(), breaks = until - from + 1, narrow = markers.reduce((n, m) => n + m.count, 0);
-    $("range").textContent = `shown: alpha ${view.lo} to ${view.lo + view.width}, ${countNoun(breaks, "break")}`
+    const [from, until] = visibleBreaks(), breaks = Math.max(0, Math.min(until, breakCount - 2) - Math.max(from, 1) + 1), narrow = markers.reduce((n, m) => n + m.count, 0);
+    $("range").textContent = `shown: alpha ${view.lo} to ${view.lo + view.width}, ${countNoun(breaks, "break")}` // the ends of the line are none
       + (narrow ? `; ${countNoun(narrow, "class interval")} too narrow to see, under ${countNoun(markers.length, "marker")}` : "");
   });
 }

@@ -46,7 +46,6 @@ function addInput(input) {
     return here;
   });
 }
-const shortNumber = v => { const text = String(v); return text.length <= 9 ? text : String(Number(v.toPrecision(6))); };
 function showInputs(alpha) {
   for (const input of inputs) {
     if (input.kind === "image") paintImage(input.here, input, alpha);

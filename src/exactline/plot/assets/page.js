@@ -27,6 +27,9 @@ function lastAtMost(ascending, x, from = 0, to = ascending.length) {
   return low - 1;
 }
 const clamp = (x, low, high) => Math.max(low, Math.min(high, x));
+// a number in at most six significant digits; showNumber puts all of them into the title
+const shortNumber = v => { const text = String(v); return text.length <= 8 || typeof v !== "number" ? text : String(Number(v.toPrecision(6))); };
+const showNumber = (cell, v) => { cell.textContent = shortNumber(v); cell.title = v; };
 const countNoun = (n, what) => `${n.toLocaleString("en")} ${what}${n === 1 ? "" : "s"}`;
 const addElement = (tag, text, parent, name) => {
   const e = document.createElement(tag);

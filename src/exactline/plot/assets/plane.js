@@ -19,8 +19,13 @@ let wide = 1, high = 1, pixelRatio = 1, usesKeys = false; // with keys, the cros
 const base = $("base"), overlay = $("overlay"), backCanvas = document.createElement("canvas");
 const basePen = base.getContext("2d"), overlayPen = overlay.getContext("2d"), backPen = backCanvas.getContext("2d");
 let drawnView = null; // the view of the last finished picture
-const xOf = x => (x - view.x) * view.zoom + wide / 2, yOf = y => high / 2 - (y - view.y) * view.zoom;
-const fitZoom = () => 0.94 * Math.min(wide / (x1 - x0), high / (y1 - y0));
+let MARGIN_LEFT = 62; // pixels for the axes
+const MARGIN_BOTTOM = 40;
+const middleX = () => (wide + MARGIN_LEFT) / 2, middleY = () => (high - MARGIN_BOTTOM) / 2;
+const xOf = x => (x - view.x) * view.zoom + middleX(), yOf = y => middleY() - (y - view.y) * view.zoom;
+const xAt = px => view.x + (px - middleX()) / view.zoom, yAt = py => view.y - (py - middleY()) / view.zoom;
+const fitZoom = () => 0.94 * Math.min(Math.max(1, wide - MARGIN_LEFT) / (x1 - x0), Math.max(1, high - MARGIN_BOTTOM) / (y1 - y0));
+const fillOf = thing => thing[dark() ? "dark" : "light"];
 
 // polygons by square of a grid, so that the one under the pointer is found quickly
 const gridSize = Math.max(1, Math.min(512, Math.ceil(Math.sqrt(polygonCount))));

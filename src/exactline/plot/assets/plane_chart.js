@@ -2,8 +2,7 @@
 const timings = { all: 0, slices: [], shows: [] }; // in ms: the last whole picture, its slices, and moving the finished picture
 const ITEMS_PER_STEP = 4000;
 function* drawSteps() {
-  const half = 1 / view.zoom, left = view.x - wide * half / 2, right = view.x + wide * half / 2;
-  const low = view.y - high * half / 2, top = view.y + high * half / 2;
+  const left = xAt(MARGIN_LEFT), right = xAt(wide), low = yAt(high - MARGIN_BOTTOM), top = yAt(0);
   backPen.setTransform(pixelRatio, 0, 0, pixelRatio, 0, 0);
   backPen.fillStyle = themeColour("--paper"); backPen.fillRect(0, 0, wide, high);
   backPen.lineJoin = backPen.lineCap = "round";
@@ -34,7 +33,7 @@ function* drawSteps() {
         }
         path.closePath();
       }
-      backPen.fillStyle = patternFill(backPen, region.color, region.hatch);
+      backPen.fillStyle = patternFill(backPen, fillOf(region), region.hatch);
       backPen.fill(path, "evenodd");
       if (r % 50 === 49) yield;
     }
@@ -44,7 +43,7 @@ function* drawSteps() {
   for (let n = DATA.nodes.length - 1; n >= -1; n--) {
     if (n >= 0 && hiddenNodes.has(n)) continue;
     const node = n < 0 ? -1 : DATA.nodes[n].node;
-    backPen.strokeStyle = n < 0 ? themeColour("--ink") : isFaint ? "#222222" : DATA.nodes[n][dark() ? "dark" : "light"];
+    backPen.strokeStyle = n < 0 ? themeColour("--ink") : isFaint ? themeColour("--ink") : DATA.nodes[n][dark() ? "dark" : "light"];
     backPen.globalAlpha = n >= 0 && isFaint ? .16 : 1;
     backPen.lineWidth = n < 0 ? 1.4 : Math.max(.3, (1.8 - 1.0 * n / Math.max(1, DATA.nodes.length - 1)) * (isFaint ? .5 : 1) * density);
     for (let from = 0; from < edgeCount; from += ITEMS_PER_STEP) {
@@ -63,7 +62,7 @@ function* drawSteps() {
   }
   backPen.globalAlpha = 1;
   if (isFaint) {
-    backPen.strokeStyle = "#111111"; backPen.lineWidth = 1.8;
+    backPen.strokeStyle = themeColour("--ink"); backPen.lineWidth = 1.8;
     for (let from = 0; from < boundaries.length; from += 4 * ITEMS_PER_STEP) {
       backPen.beginPath();
       for (let k = from; k < Math.min(boundaries.length, from + 4 * ITEMS_PER_STEP); k += 4) {
@@ -93,8 +92,8 @@ function drawNames() { // names of the regions that are large enough
     if ((region.box[2] - region.box[0]) * view.zoom < 60 || (region.box[3] - region.box[1]) * view.zoom < 30) continue;
     const at = labelPosition(region), room = backPen.measureText(region.name).width;
     if (!at || room + 6 > at.room * view.zoom) continue;
-    backPen.fillStyle = region.color; backPen.globalAlpha = .85; backPen.fillRect(xOf(at.x) - room / 2 - 4, yOf(at.y) - 10, room + 8, 20); backPen.globalAlpha = 1;
-    backPen.fillStyle = textColourOn(region.color); backPen.fillText(region.name, xOf(at.x), yOf(at.y));
+    backPen.fillStyle = fillOf(region); backPen.globalAlpha = .85; backPen.fillRect(xOf(at.x) - room / 2 - 4, yOf(at.y) - 10, room + 8, 20); backPen.globalAlpha = 1;
+    backPen.fillStyle = textColourOn(fillOf(region)); backPen.fillText(region.name, xOf(at.x), yOf(at.y));
   }
 }
 let current = null, timer = 0, isPending = true;
@@ -128,7 +127,7 @@ function show() { // the finished picture, moved and scaled to the current view
   basePen.fillStyle = themeColour("--paper"); basePen.fillRect(0, 0, base.width, base.height);
   if (drawnView) {
     const s = view.zoom / drawnView.zoom;
-    basePen.setTransform(s, 0, 0, s, pixelRatio * (wide / 2 * (1 - s) + (drawnView.x - view.x) * view.zoom), pixelRatio * (high / 2 * (1 - s) - (drawnView.y - view.y) * view.zoom));
+    basePen.setTransform(s, 0, 0, s, pixelRatio * (middleX() * (1 - s) + (drawnView.x - view.x) * view.zoom), pixelRatio * (middleY() * (1 - s) - (drawnView.y - view.y) * view.zoom));
     basePen.drawImage(finishedCanvas, 0, 0);
   }
   drawOverlay();
@@ -147,14 +146,16 @@ function drawOverlay() { // the polygon under the pointer, the cross, and the ma
   }
   if (usesKeys) {
     overlayPen.strokeStyle = dark() ? "#ffffff" : "#111111"; overlayPen.lineWidth = 1.6;
-    overlayPen.beginPath(); overlayPen.moveTo(wide / 2 - 9, high / 2); overlayPen.lineTo(wide / 2 + 9, high / 2); overlayPen.moveTo(wide / 2, high / 2 - 9); overlayPen.lineTo(wide / 2, high / 2 + 9); overlayPen.stroke();
+    const x = middleX(), y = middleY();
+    overlayPen.beginPath(); overlayPen.moveTo(x - 9, y); overlayPen.lineTo(x + 9, y); overlayPen.moveTo(x, y - 9); overlayPen.lineTo(x, y + 9); overlayPen.stroke();
   }
   overlayPen.font = "600 13px system-ui, sans-serif"; overlayPen.lineWidth = 3; overlayPen.lineJoin = "round";
   for (const { name, at } of DATA.points) {
     const x = xOf(at[0]), y = yOf(at[1]);
-    overlayPen.fillStyle = "#222222"; overlayPen.strokeStyle = "#ffffff";
+    overlayPen.fillStyle = themeColour("--ink"); overlayPen.strokeStyle = themeColour("--paper");
     overlayPen.beginPath(); overlayPen.arc(x, y, 4, 0, 7); overlayPen.stroke(); overlayPen.fill();
     const room = overlayPen.measureText(name).width, left = x <= wide && x + 7 + room > wide ? x - 7 - room : x + 7; // beside the point, within the chart
     overlayPen.strokeText(name, left, y - 6); overlayPen.fillText(name, left, y - 6);
   }
+  drawAxes(overlayPen);
 }

@@ -1,22 +1,4 @@
-// Controls: pointers, keys, buttons, legends, values under the pointer, and the .csv and .png files.
-function update(x, y) {
-  const info = $("info");
-  info.replaceChildren();
-  const row = (name, value) => { addElement("dt", name, info); addElement("dd", value, info); };
-  row("at", `${x.toPrecision(7)}, ${(y / stretch).toPrecision(7)}`);
-  const p = polygonAt(x, y);
-  if (p !== hovered) { hovered = p; drawOverlay(); }
-  if (p < 0) return row("polygon", "none: outside");
-  row("polygon", `${p}, ${offsets[p + 1] - offsets[p]} corners`);
-  row("area", String(areas[p]));
-  const r = classes ? regionAt(x, y) : -1;
-  if (r >= 0) { row("class", classes.regions[r].name); row("region", `area ${classes.regions[r].area}`); }
-  const e = edgeNear(p, x, y);
-  if (e < 0) return;
-  const shared = origins[3 * e + 2] > 1 ? `, one of ${origins[3 * e + 2]} crossings` : "";
-  row("nearest edge", origins[3 * e] < 0 ? "outline" : `${DATA.names[origins[3 * e]]}, unit ${origins[3 * e + 1]}${shared}`);
-}
-
+// Controls: pointers, keys, buttons, legends, and the .csv and .png files.
 function buildPage() {
   $("title").textContent = DATA.title;
   $("facts").textContent = DATA.facts;
@@ -29,6 +11,13 @@ function buildPage() {
     addElement("span", node.name, row); addElement("b", node.count.toLocaleString("en"), row);
   });
   $("layers").hidden = !DATA.nodes.length;
+  $("outputs").hidden = !outputs.length;
+  for (const o of outputs) {
+    const row = addElement("div", undefined, $("values"), "row");
+    o.chip = addElement("span", undefined, row, "chip");
+    addElement("span", o.name, row); o.cell = addElement("b", "", row);
+  }
+  inputs.forEach(addInput);
   $("classes").hidden = !classes;
   $("decisions").disabled = !classes;
   if (!classes) return;
@@ -36,36 +25,38 @@ function buildPage() {
   for (const item of classes.classes) {
     const row = addElement("div", undefined, $("legend"));
     row.className = "row";
-    swatch(row, item.color, item.hatch);
+    item.chip = addElement("span", undefined, row, "chip");
     addElement("span", item.name, row); addElement("b", `${item.share}`, row).title = `area ${item.area}`;
   }
 }
 function applyTheme() {
   $("regions").setAttribute("aria-pressed", style === "regions");
   $("decisions").setAttribute("aria-pressed", style === "decisions");
-  for (const node of DATA.nodes) node.chip.replaceChildren(swatch(null, node[dark() ? "dark" : "light"], 0));
+  for (const thing of [...DATA.nodes, ...outputs]) thing.chip.replaceChildren(swatch(null, fillOf(thing), 0));
+  for (const item of classes ? classes.classes : []) item.chip.replaceChildren(swatch(null, fillOf(item), item.hatch));
   redraw();
 }
 function resize() {
   const frame = overlay.parentElement.getBoundingClientRect(), first = !drawnView && view.zoom === 1;
   const ratio = view.zoom / fitZoom();
   wide = Math.max(1, frame.width); high = Math.max(1, frame.height); pixelRatio = window.devicePixelRatio || 1;
+  MARGIN_LEFT = wide < 520 ? 50 : 62;
   for (const c of [base, overlay, backCanvas]) { c.width = Math.round(wide * pixelRatio); c.height = Math.round(high * pixelRatio); }
   view.zoom = first ? fitZoom() : ratio * fitZoom();
   redraw();
 }
 function move(dx, dy) { view.x -= dx / view.zoom; view.y += dy / view.zoom; redraw(); }
-function zoom(factor, px = wide / 2, py = high / 2) {
+function zoom(factor, px = middleX(), py = middleY()) {
   const next = Math.max(.2 * fitZoom(), Math.min(1e12 * fitZoom(), view.zoom * factor));
-  view.x += (px - wide / 2) * (1 / view.zoom - 1 / next);
-  view.y -= (py - high / 2) * (1 / view.zoom - 1 / next);
+  view.x += (px - middleX()) * (1 / view.zoom - 1 / next);
+  view.y -= (py - middleY()) * (1 / view.zoom - 1 / next);
   view.zoom = next;
   redraw();
 }
 function showAll() { view.x = (x0 + x1) / 2; view.y = (y0 + y1) / 2; view.zoom = fitZoom(); redraw(); }
 
 function csv() { // polygons that are at least partly visible, with their exact corners
-  const half = 1 / view.zoom, left = view.x - wide * half / 2, right = view.x + wide * half / 2, low = view.y - high * half / 2, top = view.y + high * half / 2;
+  const left = xAt(MARGIN_LEFT), right = xAt(wide), low = yAt(high - MARGIN_BOTTOM), top = yAt(0);
   const lines = ["polygon,area,corners"];
   for (let p = 0; p < polygonCount; p++) {
     if (bounds[4 * p] > right || bounds[4 * p + 2] < left || bounds[4 * p + 1] > top || bounds[4 * p + 3] < low) continue;
@@ -82,8 +73,8 @@ function png(done) {
   out.toBlob(done, "image/png");
 }
 
-const updateAt = (x, y) => update(view.x + (x - wide / 2) / view.zoom, view.y - (y - high / 2) / view.zoom);
-const endKeys = () => { if (usesKeys) { usesKeys = false; $("where").textContent = "under the pointer"; drawOverlay(); } };
+const updateAt = (x, y) => update(xAt(x), yAt(y));
+const endKeys = () => { $("where").textContent = "under the pointer"; if (usesKeys) { usesKeys = false; drawOverlay(); } };
 gestures(overlay, {
   hover: (x, y) => { endKeys(); updateAt(x, y); },
   leave: () => { hovered = -1; drawOverlay(); },
@@ -114,8 +105,9 @@ $("png").onclick = () => png(blob => download(blob, `${fileName(DATA.title)}.png
 window.addEventListener("resize", resize);
 initTheme(applyTheme);
 buildPage();
-addElement("dd", "point at the plane, or use the keys", $("info"));
 resize();
 applyTheme();
-window.exactline = { view, timings, csv, png, zoom, move, redraw, idle: () => !isPending, screen: (x, y) => [xOf(x), yOf(y * stretch)] };
+update((x0 + x1) / 2, (y0 + y1) / 2); // until the reader points somewhere
+$("where").textContent = "in the middle; point to look elsewhere";
+window.exactline = { view, timings, csv, png, zoom, move, redraw, idle: () => !isPending, outputs: () => outputs.map(o => o.here), screen: (x, y) => [xOf(x), yOf(y * stretch)] };
 root.dataset.ready = "1";
