@@ -76,9 +76,20 @@ def test_long_points_and_tables_are_shortened(run, tmp_path):
         (tmp_path / f"{name}.csv").write_text(",".join(str(size * (i % 7 - 3)) for i in range(300)) + "\n")
     status, out, err = run("decide", "wide.onnx", "--from", "q.csv", "--to", "r.csv", "--out", "a.csv")
     assert status == 0, err
-    assert "295 more" in out
+    assert "starts at" not in out
     assert "300 coordinates: they are left out" in err
     assert "x0" not in (tmp_path / "a.csv").read_text()
+
+
+def test_points_with_some_features_show_those_that_change_most(run, tmp_path):
+    torch.manual_seed(0)
+    table = nn.Sequential(nn.Linear(12, 8), nn.ReLU(), nn.Linear(8, 2)).eval()
+    as_network(table, [torch.zeros(12)]).save(tmp_path / "table.onnx")
+    ends = ("--from", ",".join(["0"] * 12), "--to", ",".join(map(str, range(12))))
+    status, out, err = run("decide", "table.onnx", *ends)
+    assert status == 0, err
+    assert "x[11] = 0" in out
+    assert "7 more" in out
 
 
 @pytest.mark.parametrize(

@@ -233,11 +233,3 @@ def test_limits_end_a_plane_with_an_error(run):
     assert (status, out) == (7, "")
     assert "not finished after 0 seconds" in err
     assert run("plane", "loan.nnet", *GRID, "--max-polygons", "3", "--seconds", "600")[0] == 0
-
-
-def test_progress_is_printed_in_lines_without_a_terminal(run, monkeypatch):
-    monkeypatch.setattr("exactline.console.progress_bar.PROGRESS_LINE_SECONDS", 0.0)
-    lines = run("plane", "loan.nnet", *GRID)[2].splitlines()
-    assert len(lines) > 1
-    assert lines[-1].startswith("done 100.0%, 3 polygons, ")
-    assert run("plane", "loan.nnet", *GRID, "--no-progress")[2] == ""

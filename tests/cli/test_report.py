@@ -22,7 +22,7 @@ def test_a_saved_line_becomes_a_page_next_to_it(run, tmp_path):
     assert (status, out.strip()) == (0, "line.html")
     assert err.startswith("line: 3 pieces")
     data = data_of(tmp_path / "line.html")
-    assert data["title"] == "line.safetensors"
+    assert data["title"] == "line"
     assert [c["name"] for c in data["decisions"]["classes"]] == ["1", "0"]
 
 

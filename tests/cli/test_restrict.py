@@ -134,3 +134,16 @@ def test_restrict_keeps_one_of_several_outputs(run, tmp_path):
     assert (status, json.loads(out)["values"]) == (0, [[-2.0], [0.0]])
     status, _, err = run(*call, "--output", "2")
     assert (status, "no output 2" in err) == (2, True)
+
+
+def test_restrict_names_the_outputs(run, tmp_path):
+    line = ("restrict", "loan.nnet", "--from", "20,30", "--to", "30,50", "--labels", "no,yes")
+    status, out, _ = run(*line, "--plot", tmp_path / "named.svg")
+    assert status == 0
+    assert "at the start" in out
+    assert "yes" in out
+    assert ">yes</text>" in (tmp_path / "named.svg").read_text()
+    assert json.loads(run(*line, "--json")[1])["names"] == ["no", "yes"]
+    status, _, err = run(*line[:-1], "no,maybe,yes")
+    assert (status, "3 names for 2 outputs" in err) == (2, True)
+    assert run(*line, "--no-values")[0] == 2

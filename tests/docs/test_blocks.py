@@ -1,56 +1,65 @@
-"""Every block of Python in the documentation runs, page by page, and those commands that need nothing but the page."""
+"""Every block of Python in the documentation runs, page by page, and prints what the page shows."""
 
 import re
 import subprocess
 import sys
 
 import pytest
-import torch
-from typer.testing import CliRunner
 
-from exactline import cli
-from tests.docs.pages import PAGES, ROOT, blocks, commands, name
+from tests.docs.outputs import OUTPUT, agree, run_page
+from tests.docs.pages import PAGES, ROOT, blocks, name
 
-RUN = {"docs/quickstart.md", "docs/formats.md", "docs/planes.md", "docs/report.md"}  # pages whose commands are run too
-SKIP = {"exactline doctor"}  # tested by itself, and it takes seconds
-
-NNET = """// four inputs, three hidden units, two outputs
-2,4,2,4,
-4,3,2,
-0,
--9,-9,-9,-9,
-9,9,9,9,
-0,0,0,0,0,
-1,1,1,1,1,
-1,-1,0.5,0,
-0,1,1,-1,
--1,0.25,0,1,
-0.5,
--0.25,
-0,
-1,-1,0.5,
--1,1,1,
-0,
-0.1,
-"""
+WITH_CODE = [page for page in PAGES if any(block.language == "python" for block in blocks(page))]
 
 
-@pytest.mark.parametrize("page", [p for p in PAGES if any(b.language == "python" for b in blocks(p))], ids=name)
+@pytest.mark.parametrize("page", WITH_CODE, ids=name)
 @pytest.mark.every(16)
-def test_the_blocks_of_a_page_run_one_after_another(page, tmp_path, monkeypatch, capfd):
+def test_the_blocks_of_a_page_run_and_print_what_it_shows(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "net.nnet").write_text(NNET)
-    torch.manual_seed(0)
-    space = {"__name__": "__main__"}
-    for block in blocks(page):
-        if block.language == "python":
-            padded = "\n" * (block.line - 1) + block.text  # so that a traceback names the line of the page
-            exec(compile(padded, str(page), "exec"), space)
-        elif name(page) in RUN:
-            for words in commands(block):
-                if " ".join(words) not in SKIP:
-                    result = CliRunner().invoke(cli.app, words[1:])
-                    assert result.exit_code == 0, f"{block}: {' '.join(words)}: {result.exception}"
+    for printed in run_page(page, tmp_path):
+        if printed.shown is not None:
+            advice = f"{printed.shown}: run python scripts/doc_outputs.py {name(page)}"
+            assert agree(printed.actual, printed.shown.text), f"{advice}\n{printed.actual}"
+        elif page.parent.name != "api" and printed.block.language == "python":
+            assert not printed.actual.strip(), f"{printed.block} prints, and the page does not show it"
+
+
+def test_an_output_block_follows_code():
+    for page in PAGES:
+        every = blocks(page)
+        for before, block in zip([None, *every], every, strict=False):
+            if block.language == OUTPUT:
+                assert before is not None, str(block)
+                assert before.language in ("python", "sh"), str(block)
+
+
+@pytest.mark.parametrize(
+    ("actual", "shown"),
+    [
+        ("358 pieces in 16 ms", "358 pieces in 1.8 s"),
+        ("0.4210012", "0.4210011"),
+        ("error 3e-16", "error 8.8e-15"),
+        ("tensor([[1.0000,\n   2.0000]])", "tensor([[1.0000, 2.0000]])"),
+        ("1,048,577 breaks", "1,048,577 breaks"),
+    ],
+)
+def test_outputs_agree_that_differ_in_rounding_and_time(actual, shown):
+    assert agree(actual, shown)
+
+
+@pytest.mark.parametrize(
+    ("actual", "shown"),
+    [
+        ("358 pieces", "357 pieces"),
+        ("0.42100", "0.42103"),
+        ("a 4", "an 8"),
+        ("3e-6", "5e-6"),
+        ("[1.0, 2.0]", "[1.0]"),
+        ("0.5", "5e-16"),
+    ],
+)
+def test_outputs_that_differ_in_substance_do_not_agree(actual, shown):
+    assert not agree(actual, shown)
 
 
 def test_what_pages_write_goes_nowhere_else():

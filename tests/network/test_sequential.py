@@ -21,10 +21,40 @@ def norm(layer: nn.Module) -> nn.Module:
     return layer
 
 
+class Built(nn.Sequential):
+    """A stack that builds its layers itself."""
+
+    def __init__(self, units: int) -> None:
+        super().__init__(nn.Linear(3, units), nn.ReLU(), nn.Linear(units, 2))
+        self.units = units
+
+
+class Halved(Built):
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x / 2)
+
+
+class Backwards(Built):
+    def __iter__(self):
+        return iter([self[0], self[2], self[1]])
+
+
+class Extended(Halved):
+    def __init__(self) -> None:
+        super().__init__(2)
+
+
+def with_hook_on_subclass() -> nn.Module:
+    model = Built(4)
+    model.register_forward_hook(lambda module, args, output: 2 * output)
+    return model
+
+
 STACKS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
     "one layer": (lambda: nn.Linear(3, 2), (3,)),
     "no layer": (lambda: nn.Sequential(), (3,)),
     "mlp": (lambda: nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 4, bias=False), nn.LeakyReLU(0.1)), (3,)),
+    "builds its layers": (lambda: Built(4), (3,)),
     "float64": (lambda: nn.Sequential(nn.Linear(3, 4), nn.Hardtanh(-2, 0.5), norm(nn.BatchNorm1d(4))).double(), (3,)),
     "one dimension": (
         lambda: nn.Sequential(nn.Conv1d(2, 4, 3, dilation=2, groups=2), norm(nn.BatchNorm1d(4)), nn.Flatten()),
@@ -101,6 +131,10 @@ def with_repeated_layer() -> nn.Module:
 
 OTHER_MODELS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
     "subclass": (lambda: nn.Sequential(Scaled(3, 2)), (3,)),
+    "subclass with a forward of its own": (lambda: Halved(4), (3,)),
+    "subclass with an order of its own": (lambda: Backwards(2), (3,)),
+    "subclass of such a subclass": (Extended, (3,)),
+    "subclass with a hook": (with_hook_on_subclass, (3,)),
     "hook": (with_hook, (3,)),
     "hook of the stack": (with_outer_hook, (3,)),
     "replaced forward": (with_replaced_forward, (3,)),

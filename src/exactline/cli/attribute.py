@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import sys
-from collections.abc import Generator
 from dataclasses import dataclass, replace
 from functools import partial
 from math import isfinite
@@ -25,9 +22,11 @@ from ..console.options import (
     OutputName,
     PointConversions,
     Shape,
+    ShowProgress,
     expand_options,
 )
 from ..console.output import PICTURE_SUFFIXES, check_output_files, print_json, print_note, print_rich
+from ..console.progress_bar import show_clock
 from ..errors import ArgumentError, NumberError
 from ..humanize import count_noun
 from .smooth_file import Tolerance, needs_tolerance, print_tolerance_warnings
@@ -98,7 +97,7 @@ def attribute(
     tail: Annotated[bool, typer.Option(help="Explain the probability if the network ends in a softmax.")] = True,
     memory: Memory = None,
     device: Device = None,
-    progress: Annotated[bool, typer.Option(help="Show a clock on standard error if that is a terminal.")] = True,
+    progress: ShowProgress = True,
     tol: Tolerance = None,
 ) -> None:
     """Show how much each input contributes to an output: integrated gradients, exact up to rounding.
@@ -116,7 +115,7 @@ def attribute(
     is_smooth = needs_tolerance(network, tol)
     reader = PointReader.make(network, options)
     lines = _read_line(reader, given, baseline or ["0"])
-    with _show_clock(progress and sys.stderr.isatty()), print_tolerance_warnings():
+    with show_clock(progress, "integrating gradients"), print_tolerance_warnings():
         if is_smooth:
             chosen = parse_output(output)
             answer = _attribute_smooth(network, chosen, lines, target, tol, memory=memory_bytes, device=device)
@@ -277,21 +276,6 @@ def _evaluate_target(network: Any, lines: Lines, target: int | None) -> tuple[in
         )
     position = int(at_input.argmax()) if target is None else target
     return position, float(at_input[position]), float(at_baseline[position])
-
-
-@contextlib.contextmanager
-def _show_clock(enabled: bool) -> Generator[None]:
-    """Show a clock rather than a progress bar, because a single line has no parts to count."""
-    if not enabled:
-        yield
-        return
-    from rich.console import Console
-    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-
-    columns = (SpinnerColumn(), TextColumn("integrating gradients"), TimeElapsedColumn())
-    with Progress(*columns, transient=True, console=Console(stderr=True)) as bar:
-        bar.add_task("", total=None)
-        yield
 
 
 def _save(answer: AttributionAnswer, path: Path) -> None:

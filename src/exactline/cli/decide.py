@@ -22,12 +22,14 @@ from ..console.options import (
     OutputName,
     PointConversions,
     Shape,
+    ShowProgress,
     Start,
     Threshold,
     TimeLimit,
     expand_options,
 )
 from ..console.output import PICTURE_SUFFIXES, check_output_files, print_json, print_note, print_rich
+from ..console.progress_bar import show_bar, show_clock
 from ..errors import ArgumentError
 from ..humanize import count_noun
 from .smooth_file import Tolerance, needs_tolerance, print_tolerance_warnings
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
 
 MAX_TABLE_ROWS = 60
 MAX_TABLE_COORDINATES = 6  # of a point in the table
+MAX_LISTED_COORDINATES = 32  # of a point that is listed at all: larger ones are images
 MAX_CSV_COORDINATES = 256  # of a point in the .csv file
 
 
@@ -67,6 +70,7 @@ def decide(
     seconds: TimeLimit = None,
     memory: Memory = None,
     device: Device = None,
+    progress: ShowProgress = True,
     tol: Tolerance = None,
 ) -> None:
     """Find which output leads on every point between two points: intervals with exact boundaries.
@@ -91,16 +95,26 @@ def decide(
 
         if top != 1:
             raise ArgumentError("With --tol only the leader is known.", where="--top", hint="Leave --top out.")
-        with reader.silence_warnings(), print_tolerance_warnings():
+        with reader.silence_warnings(), print_tolerance_warnings(), show_clock(progress, "approximating"):
             curve = approximate(
                 network, *ends, tol=tol or DEFAULT_TOL, memory=memory_bytes, device=device, seconds=seconds
             )
-        decisions = curve.decisions(order, output=chosen, threshold=threshold, rivals=compared)
+            decisions = curve.decisions(order, output=chosen, threshold=threshold, rivals=compared)
     else:
         network = require_piecewise_linear(network)
-        with reader.silence_warnings():
-            line = restrict(network, *ends, memory=memory_bytes, device=device, max_breaks=max_breaks, seconds=seconds)
-        decisions = line.decisions(order, top, output=chosen, threshold=threshold, rivals=compared)
+        text = "{task.completed:.4f}, {task.fields[breaks]:,} breaks"
+        with reader.silence_warnings(), show_bar(progress, "alpha", text, breaks=0) as update:
+            line = restrict(
+                network,
+                *ends,
+                memory=memory_bytes,
+                device=device,
+                max_breaks=max_breaks,
+                seconds=seconds,
+                progress=False if update is None else lambda share, breaks: update(share, breaks=breaks),
+            )
+        with show_clock(progress, "comparing outputs"):
+            decisions = line.decisions(order, top, output=chosen, threshold=threshold, rivals=compared)
     names = _output_names(labels, decisions)
     if out is not None:
         _save_csv(decisions, names, out)
@@ -158,18 +172,28 @@ def _build_table(decisions: Decisions, names: list[str]) -> Table:
     from rich.text import Text
 
     table = Table(title="intervals", title_justify="left")
-    for name in ("start", "stop", "label", "margin", "width", "starts at"):
-        table.add_column(name, justify="left" if name in ("label", "starts at") else "right")
+    for name in ("start", "stop", "label", "margin", "width"):
+        table.add_column(name, justify="left" if name == "label" else "right")
     shown = decisions[:MAX_TABLE_ROWS]
-    coordinates = _select_coordinates(decisions.line)
-    points = _compute_start_points(decisions.line, shown)
-    for interval, point in zip(shown, points, strict=True):
+    points = _format_start_points(decisions.line, shown)
+    if points:
+        table.add_column("starts at")
+    for position, interval in enumerate(shown):
         ends = [f"{v:.6g}" for v in (interval.start, interval.stop)]
         sizes = [f"{v:.4g}" for v in (interval.margin, interval.width)]
-        table.add_row(*ends, Text(_format_label(interval, names)), *sizes, _format_point(point, coordinates))
+        table.add_row(*ends, Text(_format_label(interval, names)), *sizes, *points[position : position + 1])
     if rest := len(decisions) - len(shown):
-        table.add_row("", "", f"{rest:,} more", "", "", "")
+        table.add_row("", "", f"{rest:,} more")
     return table
+
+
+def _format_start_points(line: Restriction, intervals: list[Interval]) -> list[str]:
+    """Format the points where intervals start; an empty list where points are images, whose pixels say little."""
+    points = _compute_start_points(line, intervals)
+    if points.shape[1] > MAX_LISTED_COORDINATES:
+        return []
+    coordinates = _select_coordinates(line)
+    return [_format_point(point, coordinates) for point in points]
 
 
 def _select_coordinates(line: Restriction) -> list[int]:

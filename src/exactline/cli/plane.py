@@ -26,12 +26,12 @@ from ..console.options import (
     PointConversions,
     SavePath,
     Shape,
-    ShowProgressLines,
+    ShowProgress,
     Threshold,
     expand_options,
 )
 from ..console.output import PICTURE_SUFFIXES, check_output_files, print_json, print_note, print_rich
-from ..console.progress_bar import show_bar_or_lines
+from ..console.progress_bar import show_bar
 from ..errors import ArgumentError
 from ..humanize import count_noun
 from .plane_summary import build_document, build_report
@@ -101,7 +101,7 @@ def plane(
     seconds: PlaneTimeLimit = None,
     memory: Memory = None,
     device: Device = None,
-    progress: ShowProgressLines = True,
+    progress: ShowProgress = True,
 ) -> None:
     """Compute every polygon of a plane on which a network is affine, and which output decides where.
 
@@ -125,7 +125,7 @@ def plane(
     names = _parse_output_names(labels, network, threshold)
     reader = PointReader.make(network, options)
     points = _read_points(plane_input, network, reader)
-    with show_bar_or_lines(progress, "done", "{polygons:,} polygons", polygons=0) as update:
+    with show_bar(progress, "", "{task.completed:.1%}, {task.fields[polygons]:,} polygons", polygons=0) as update:
         result = _restrict(
             plane_input,
             network,

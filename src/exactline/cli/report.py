@@ -24,7 +24,9 @@ MAX_HEADER_BYTES = 100_000_000  # of a safetensors file
 def report(
     result: Annotated[Path, typer.Argument(metavar="RESULT", help="A file saved by restrict or plane with --out.")],
     out: Annotated[Path | None, typer.Option(help="The page, .html; default: next to RESULT.")] = None,
-    title: Annotated[str | None, typer.Option(help="Title of the page; default: the name of RESULT.")] = None,
+    title: Annotated[
+        str | None, typer.Option(help="Title of the page; default: the name of RESULT without its ending.")
+    ] = None,
     labels: Labels = None,
     features: Annotated[
         str | None, typer.Option(metavar="A,B,C", help="Names of the features of the input, in order.")
@@ -52,7 +54,7 @@ def report(
     if table and image is not None:
         raise ArgumentError("--table and --image exclude each other.", where="--table", hint="Give one of them.")
     restriction, kind = _load_result(result, model)
-    options: dict[str, Any] = {"title": title or result.name, "labels": split_names(labels), "order": order}
+    options: dict[str, Any] = {"title": title or result.stem.replace("_", " "), "labels": split_names(labels), "order": order}
     if kind == "line":
         shape = False if table else parse_shape(image, "--image", "28,28 or 3,32,32")
         options |= {"features": split_names(features), "image": shape, "output": output or 0}

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..console.inputs import PointReader, parse_bytes, parse_output, parse_shapes
+from ..console.inputs import PointReader, parse_bytes, parse_labels, parse_output, parse_shapes
 from ..console.options import (
     AsJson,
     Device,
     End,
+    Labels,
     MaxBreaks,
     Memory,
     NetworkFile,
@@ -32,6 +33,8 @@ from ..console.progress_bar import show_bar
 from ..errors import ArgumentError
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from ..network import Network
     from ..results.restriction import Restriction
 
@@ -49,6 +52,7 @@ def restrict(
     values: Annotated[bool, typer.Option(help="Compute the network's values at the breaks.")] = True,
     out: SavePath = None,
     plot: Annotated[Path | None, typer.Option(help="Draw the outputs along the line: .png, .pdf, .svg.")] = None,
+    labels: Labels = None,
     certify: Annotated[
         str | None,
         typer.Option(
@@ -108,15 +112,19 @@ def restrict(
             output=parse_output(output),
             progress=False if update is None else lambda share, breaks: update(share, breaks=breaks),
         )
-    _save_and_draw(line, out, plot)
+    names = _output_names(line, labels)
+    _save_and_draw(line, out, plot, names)
     proof = None if certify is None else line.certify(proved_pieces)
     if as_json:
         certificate = {} if proof is None else {"certificate": asdict(proof) | {"complete": proof.complete}}
-        print_json(_build_document(str(file), line) | certificate | reader.report())
+        named = {} if names is None else {"names": names}
+        print_json(_build_document(str(file), line) | named | certificate | reader.report())
     else:
         from ..plot.tables import origins_table
 
-        print_rich(str(line), origins_table(line, max_rows=MAX_TABLE_ROWS), *([] if proof is None else [str(proof)]))
+        shown = [] if names is None else [_build_ends_table(line, names)]
+        proofs = [] if proof is None else [str(proof)]
+        print_rich(str(line), origins_table(line, max_rows=MAX_TABLE_ROWS), *shown, *proofs)
 
 
 def _parse_piece_count(text: str | None) -> int | None:
@@ -145,7 +153,33 @@ def _truncate_network(network: Network, name: str) -> Network:
     )
 
 
-def _save_and_draw(line: Restriction, out: Path | None, plot: Path | None) -> None:
+def _output_names(line: Restriction, labels: str | None) -> list[str] | None:
+    """Read the option --labels, which names the elements of the first output."""
+    if labels is None:
+        return None
+    if line.stored_values is None:
+        raise ArgumentError("Names of outputs need the values.", where="--labels", hint="Omit --no-values.")
+    return parse_labels(labels, line.stored_values[0][0].numel())
+
+
+def _build_ends_table(line: Restriction, names: list[str]) -> Table:
+    """Build a table of the named outputs at both ends of the line."""
+    from rich.table import Table
+    from rich.text import Text
+    from torch import Tensor
+
+    table = Table(title="outputs", title_justify="left")
+    table.add_column("name")
+    table.add_column("at the start", justify="right")
+    table.add_column(f"at alpha {line.reached:.4g}" if not line.complete else "at the end", justify="right")
+    values = (line.values if isinstance(line.values, Tensor) else line.values[0]).flatten(1)  # (breaks, outputs)
+    first, last = values[0].tolist(), values[-1].tolist()
+    for name, start, end in zip(names, first, last, strict=True):
+        table.add_row(Text(name), f"{start:.6g}", f"{end:.6g}")
+    return table
+
+
+def _save_and_draw(line: Restriction, out: Path | None, plot: Path | None, names: list[str] | None) -> None:
     if out is not None:
         line.save(out)
         print_note(f"saved to {out}")
@@ -153,7 +187,7 @@ def _save_and_draw(line: Restriction, out: Path | None, plot: Path | None) -> No
         from ..plot.figure import save_picture
         from ..plot.line import plot_line
 
-        save_picture(plot_line(line), plot)
+        save_picture(plot_line(line, labels=names), plot)
         print_note(f"drawn to {plot}")
 
 

@@ -16,6 +16,7 @@ import typer
 from ..console.inputs import parse_bytes, parse_shapes
 from ..console.options import AsJson, NetworkFile, Normalize, Shape
 from ..console.output import print_json, print_rich
+from ..console.progress_bar import show_lines
 from ..errors import ArgumentError
 from ..humanize import count_noun
 
@@ -57,9 +58,7 @@ class RunOptions:
     memory: Annotated[str | None, typer.Option(help="Bound the working set of each worker: bytes, or 512M, 2G.")] = None
     device: Annotated[str | None, typer.Option(help="Where to compute without Ray: cpu, cuda.")] = None
     as_json: AsJson = False
-    progress: Annotated[
-        bool, typer.Option("--progress/--no-progress", help="A progress bar, where standard error is a terminal.")
-    ] = True
+    progress: Annotated[bool, typer.Option("--progress/--no-progress", help="Show progress on standard error.")] = True
 
     def run(self, file: Path, lines: Path, out: Path, job: str, **options: Any) -> None:
         """Run a job and show the status of its store."""
@@ -75,7 +74,7 @@ class RunOptions:
         if self.ray is not None:
             options |= {"backend": "ray", "gpus_per_worker": self.gpus, "workers": self.workers}
             options["address"] = None if self.ray == "auto" else self.ray
-        with progress_bar(self.progress and sys.stderr.isatty()) as report:
+        with progress_bar(self.progress) as report:
             store = run(
                 network,
                 lines,
@@ -194,9 +193,18 @@ def status(
 
 @contextlib.contextmanager
 def progress_bar(is_shown: bool) -> Generator[Callable[[Progress], None] | None]:
-    """A bar on standard error: lines done, rate, breaks, and the time left."""
+    """Progress on standard error: lines done, rate, breaks, and the time left; a bar in a terminal."""
     if not is_shown:
         yield None
+        return
+    if not sys.stderr.isatty():
+        latest = ["waiting for workers"]
+
+        def remember(now: Any) -> None:
+            latest[0] = format_progress(now)
+
+        with show_lines(True, lambda: latest[0]):
+            yield remember
         return
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..console.inputs import parse_shape
-from ..console.options import NETWORK_SUFFIXES, Shape
+from ..console.options import NETWORK_SUFFIXES, Shape, ShowProgress
 from ..console.output import print_json, print_note, print_text, require_writable
+from ..console.progress_bar import show_clock
 
 if TYPE_CHECKING:
     from ..verification.verify import VerificationResult
@@ -47,6 +48,7 @@ def verify(
     seed: Annotated[int, typer.Option(help="Seed of the search in boxes with more than two free inputs.")] = 0,
     normalize: PropertyUnits = None,
     shape: Shape = None,
+    progress: ShowProgress = True,
 ) -> None:
     """Verify a property: sat with a counterexample, unsat with a proof, or unknown with the reason.
 
@@ -59,7 +61,9 @@ def verify(
             require_writable(path, option)
     from ..verification.verify import verify
 
-    found = verify(file, property_file, seconds=seconds, seed=seed, shape=parse_shape(shape), normalize=normalize)
+    shapes = parse_shape(shape)
+    with show_clock(progress, "verifying"):
+        found = verify(file, property_file, seconds=seconds, seed=seed, shape=shapes, normalize=normalize)
     if result is not None:
         from ..files import write_atomically
 
@@ -87,6 +91,7 @@ def check_proof(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document instead of a sentence.")] = False,
     normalize: PropertyUnits = None,
     shape: Shape = None,
+    progress: ShowProgress = True,
 ) -> None:
     """Check a proof of unsat in rational arithmetic, without the code that made it.
 
@@ -96,7 +101,9 @@ def check_proof(
     """
     from ..verification.checker import check_proof
 
-    check = check_proof(file, property_file, proof_file, shape=parse_shape(shape), normalize=normalize)
+    shapes = parse_shape(shape)
+    with show_clock(progress, "checking the proof"):
+        check = check_proof(file, property_file, proof_file, shape=shapes, normalize=normalize)
     if as_json:
         print_json(
             {

@@ -45,11 +45,10 @@ StudyFolder = Annotated[Path, typer.Option(metavar="DIR", help="Folder for table
 DrawPictures = Annotated[bool, typer.Option(help="Draw the pictures.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of the table.")]
 AsJsonTables = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of the tables.")]
-ShowProgress = Annotated[bool, typer.Option(help="Show a progress bar if standard error is a terminal.")]
-ShowProgressLines = Annotated[
-    bool, typer.Option(help="Show a progress bar, or a line every 10 seconds if standard error is not a terminal.")
-]
 PlaneTimeLimit = Annotated[float | None, typer.Option(help="Stop with an error after this many seconds.")]
+ShowProgress = Annotated[
+    bool, typer.Option(help="Show progress on standard error: a bar in a terminal, elsewhere a line now and then.")
+]
 
 
 @dataclass(frozen=True)

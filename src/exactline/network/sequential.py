@@ -90,13 +90,17 @@ LAYER_FUNCTIONS = (
     *("linear", "conv1d", "conv2d", "batch_norm"),
     *("relu", "leaky_relu", "hardtanh", "max_pool2d", "avg_pool2d"),
 )
+# What the body of a class that defines nothing but __init__ holds.
+BUILDER_ATTRIBUTES = {"__init__", "__doc__", "__module__", "__annotations__", "__parameters__", "__orig_bases__"}
+BUILDER_ATTRIBUTES |= {"__firstlineno__", "__static_attributes__", "__annotate_func__", "__annotations_cache__"}
 CALL_METHODS = ("__call__", "_wrapped_call_impl", "_call_impl", "__getattr__")  # of every module
 
 
 def read_sequential(model: nn.Module, shape: Sequence[int]) -> Network | None:
     """Convert a layer, or a `torch.nn.Sequential` of layers, that `CONVERTERS` lists.
 
-    The network is the one that `torch.export` would lead to, with the same names and paths.
+    A subclass of `torch.nn.Sequential` that defines nothing but ``__init__`` counts as one. The network is the one that
+    `torch.export` would lead to, with the same names and paths.
 
     Args:
         model: a module in evaluation mode.
@@ -156,11 +160,21 @@ def _add_call(builder: GraphBuilder, value: NodeOutput, target: Any, arguments: 
 
 def _list_layers(module: nn.Module, path: str) -> Iterator[tuple[str, nn.Module]]:
     """The layers of nested `torch.nn.Sequential` modules in order, each with its path."""
-    if type(module) is nn.Sequential and not _is_customized(module):
+    if _is_stack(module):
         for name, child in module._modules.items():
             yield from _list_layers(child, f"{path}.{name}".removeprefix("."))
     else:
         yield path, module
+
+
+def _is_stack(module: nn.Module) -> bool:
+    """Whether a module only calls its children in turn: torch's own class, or a subclass that only builds layers."""
+    if not isinstance(module, nn.Sequential):
+        return False
+    kinds = type(module).__mro__
+    subclasses = kinds[: kinds.index(nn.Sequential)]
+    builds_only = all(vars(kind).keys() <= BUILDER_ATTRIBUTES for kind in subclasses)
+    return builds_only and not _is_customized(module, nn.Sequential)
 
 
 def _is_plain(layer: nn.Module) -> bool:
@@ -171,12 +185,17 @@ def _is_plain(layer: nn.Module) -> bool:
     return all(w is None or type(w) in (nn.Parameter, Tensor) for w in weights)
 
 
-def _is_customized(module: nn.Module) -> bool:
-    """Whether hooks or replaced methods change what a module computes."""
+def _is_customized(module: nn.Module, first: type[nn.Module] | None = None) -> bool:
+    """Whether hooks or replaced methods change what a module computes.
+
+    Args:
+        module: A module.
+        first: The first class, in method resolution order, whose methods are looked at; by default that of the module.
+    """
     kind = type(module)
     replaced = any(callable(getattr(kind, name, None)) for name in vars(module))
     methods = [getattr(kind, name) for name in CALL_METHODS]
-    for base in kind.__mro__[: kind.__mro__.index(nn.Module)]:
+    for base in kind.__mro__[kind.__mro__.index(first or kind) : kind.__mro__.index(nn.Module)]:
         methods += [value for value in vars(base).values() if isinstance(value, types.FunctionType)]
     foreign = not all(map(_is_from_torch, methods))
     return replaced or foreign or bool(module._forward_hooks or module._forward_pre_hooks)
