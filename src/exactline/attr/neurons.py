@@ -9,6 +9,7 @@ from typing import Any, Unpack
 import torch
 from torch import Tensor, nn
 
+from ..engines.dense.gradients import LayerHook
 from ..engines.layer_hooks import UnitSelection
 from ..smooth.integrals import LineIntegrals
 from .captum_classes import counterpart_of
@@ -177,7 +178,7 @@ class NeuronConductance(InternalAttribution):
             targets = flatten_targets(target, single_output_shape(group.network), count)[group.rows]
             shapes = [group.network.nodes[i].shape for i in nodes]
             tensor, weights = _find_unit(neuron_selector, shapes)
-            hooks = {nodes[tensor]: UnitSelection(weights)}
+            hooks: dict[int, LayerHook] = {nodes[tensor]: UnitSelection(weights)}
             integral = integrate_output(group.network, group.lines, targets, settings, hooks)
             totals.add(integral, group.rows, attribution_range(integral, group.lines))
             for total, gradient in zip(gradients, integral.gradients, strict=False):

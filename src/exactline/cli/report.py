@@ -54,7 +54,11 @@ def report(
     if table and image is not None:
         raise ArgumentError("--table and --image exclude each other.", where="--table", hint="Give one of them.")
     restriction, kind = _load_result(result, model)
-    options: dict[str, Any] = {"title": title or result.stem.replace("_", " "), "labels": split_names(labels), "order": order}
+    options: dict[str, Any] = {
+        "title": title or result.stem.replace("_", " "),
+        "labels": split_names(labels),
+        "order": order,
+    }
     if kind == "line":
         shape = False if table else parse_shape(image, "--image", "28,28 or 3,32,32")
         options |= {"features": split_names(features), "image": shape, "output": output or 0}

@@ -8,7 +8,7 @@ import types
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import torch
 import torch.nn.functional as F
@@ -91,8 +91,10 @@ LAYER_FUNCTIONS = (
     *("relu", "leaky_relu", "hardtanh", "max_pool2d", "avg_pool2d"),
 )
 # What the body of a class that defines nothing but __init__ holds.
-BUILDER_ATTRIBUTES = {"__init__", "__doc__", "__module__", "__annotations__", "__parameters__", "__orig_bases__"}
-BUILDER_ATTRIBUTES |= {"__firstlineno__", "__static_attributes__", "__annotate_func__", "__annotations_cache__"}
+BUILDER_ATTRIBUTES = {
+    *("__init__", "__doc__", "__module__", "__annotations__", "__parameters__", "__orig_bases__"),
+    *("__firstlineno__", "__static_attributes__", "__annotate_func__", "__annotations_cache__"),
+}
 CALL_METHODS = ("__call__", "_wrapped_call_impl", "_call_impl", "__getattr__")  # of every module
 
 
@@ -162,7 +164,7 @@ def _list_layers(module: nn.Module, path: str) -> Iterator[tuple[str, nn.Module]
     """The layers of nested `torch.nn.Sequential` modules in order, each with its path."""
     if _is_stack(module):
         for name, child in module._modules.items():
-            yield from _list_layers(child, f"{path}.{name}".removeprefix("."))
+            yield from _list_layers(cast(nn.Module, child), f"{path}.{name}".removeprefix("."))
     else:
         yield path, module
 

@@ -45,7 +45,9 @@ def affine_adjoint(node: AffineNode, adjoint: Adjoints) -> list[Adjoints]:
     if isinstance(rule, AddRule):
         return [
             {sources: numbers if factor == 1 else numbers * factor for sources, numbers in branch.items()}
-            for branch, factor in zip(_split_branches(node, adjoint, (0,) * len(node.inputs)), rule.factors, strict=True)
+            for branch, factor in zip(
+                _split_branches(node, adjoint, (0,) * len(node.inputs)), rule.factors, strict=True
+            )
         ]
     if isinstance(rule, ConcatRule):
         firsts = tuple(sum(m.channels for m in node.input_maps[:k]) for k in range(len(node.input_maps)))

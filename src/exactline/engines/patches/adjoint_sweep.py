@@ -32,9 +32,7 @@ class AdjointSweep:
         hooks: By node: see `patch_integral`.
     """
 
-    def __init__(
-        self, network: Network, plan: PatchPlan, segment: Segment, hooks: Mapping[int, LayerHook]
-    ) -> None:
+    def __init__(self, network: Network, plan: PatchPlan, segment: Segment, hooks: Mapping[int, LayerHook]) -> None:
         self.network, self.plan, self.segment, self.hooks = network, plan, segment, hooks
         self.base: dict[int, Tensor] = {}  # by node: the adjoint of the slope at the start, (1, *shape)
         self.adjoints: dict[int, Adjoints] = {}  # by node: of the jumps

@@ -77,7 +77,7 @@ def pointwise_adjoint(node: ActivationNode, base: Tensor, adjoint: Adjoints) -> 
     for sources, positions, numbers in _by_input_groups(node, adjoint):
         if positions.channel is not None:
             pixel = positions.flat_pixel(node.source_shape)
-            scaled = _at_points(positions, numbers) * slopes[pixel, positions.channel]
+            scaled = _at_points(positions.channel, numbers) * slopes[pixel, positions.channel]
         elif positions.is_whole(node.source_shape):
             scaled = numbers * slopes[:-1].view(1, *positions.size, -1)
         else:
@@ -107,7 +107,7 @@ def maximum_adjoint(node: ActivationNode, base: Tensor, adjoint: Adjoints) -> tu
         if switches is not None:
             alphas = node.break_alphas.of(sources)
             _add_switches(node, switches, new_adjoint, alphas, positions, output, numbers, patches)
-        results[sources] = patches if positions.channel is None else _at_points(positions, patches)
+        results[sources] = patches if positions.channel is None else _at_points(positions.channel, patches)
     total = base.new_zeros(node.source_shape.pixels + 1, channels)  # the last row: windows led by the constant 0
     total.scatter_add_(0, torch.where(node.pattern < 0, node.source_shape.pixels, node.pattern), base)
     if switches is not None:
@@ -135,7 +135,9 @@ def _new_adjoint(node: ActivationNode, adjoint: Adjoints) -> Tensor:
     return adjoint[BreakSource(node.number, count),] if count else node.pattern.new_zeros(0, dtype=torch.float64)
 
 
-def _by_input_groups(node: ActivationNode, adjoint: Adjoints) -> Iterator[tuple[tuple[BreakSource, ...], GroupPositions, Tensor]]:
+def _by_input_groups(
+    node: ActivationNode, adjoint: Adjoints
+) -> Iterator[tuple[tuple[BreakSource, ...], GroupPositions, Tensor]]:
     """The groups of the input with the adjoint of their output; adjacent ones of one size are one group there."""
     outputs = [(s, t) for s, t in adjoint.items() if s[0].node != node.number]
     at, group = 0, 0
@@ -159,9 +161,9 @@ def _outputs_by_input(node: ActivationNode) -> Iterator[GroupPositions]:
             at, group = 0, group + 1
 
 
-def _at_points(positions: GroupPositions, patches: Tensor) -> Tensor:
-    """The numbers (n,) of patches of one pixel (n, 1, 1, channels) in the channels of single numbers."""
-    return patches.reshape(len(positions), -1).gather(1, positions.channel[:, None])[:, 0]
+def _at_points(channel: Tensor, patches: Tensor) -> Tensor:
+    """The numbers (n,) of patches of one pixel (n, 1, 1, channels) in the channels (n,) of single numbers."""
+    return patches.reshape(len(channel), -1).gather(1, channel[:, None])[:, 0]
 
 
 def _scatter_to_leaders(

@@ -111,7 +111,7 @@ class Segment:
         self.ties = TieResolver(errors, start, stop, self.uses_float32)
         self.records_patterns, self.records_switches = records_patterns, records_switches
         self.switches: dict[int, PatchSwitches] = {}  # by node: units that change their branch without a crossing
-        # by node, (pixels, channels) just after the start: slopes of its units, or input pixels of its leaders (-1: none)
+        # by node, (pixels, channels) just after the start: slopes of units, or input pixels of leaders (-1: none)
         self.patterns: dict[int, Tensor] = {}
         self.tied: dict[int, Tensor] = {}  # by node: input elements that lead together all along
         self.positions: dict[int, PositionsBySources] = {}  # by node: where its slope jumps are

@@ -1,4 +1,4 @@
-"""Members of a max window that lead together all along a segment: whether it matters which of them gets the gradient."""
+"""Members of a max window that lead together all along a segment: whether it matters which one gets the gradient."""
 
 from __future__ import annotations
 

@@ -171,6 +171,7 @@ def split_polygons(
             for at in range(k, k + count):
                 write_corner(first_corner + at, at, one, two, length, found, cuts, corners)
             write_edges(mesh, edge, first_part + k, first_corner + k, count)
+        before_start, before_size = 0, 0
         for half in range(2):
             position, last = (first, second) if half == 0 else (second, first)
             ring = pool
