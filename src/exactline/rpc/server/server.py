@@ -32,12 +32,12 @@ from .reflection import reflection_handlers
 from .service import ExactlineService
 from .settings import Settings as Settings
 from .store import ModelStore
+from .unix_socket import SocketFile
 
 PROBE_SECONDS = 120.0  # for a worker to check its device
 MIN_PING_MILLISECONDS = 10_000  # between two pings of a client
 KEEPALIVE_TIMEOUT_MILLISECONDS = 20_000  # for the answer to a ping
 NO_COMPRESSION = 1  # the set of algorithms that has only "identity"
-SOCKET_MASK = 0o177  # of the permissions of a Unix socket
 Result = TypeVar("Result")
 
 
@@ -58,9 +58,8 @@ class Server:
         self.access = Access(settings.read_tokens())
         workers, threads = settings.processes
         limits = settings.limits
-        several = self.access.token_count > 1 or settings.client_ca is not None
-        share = limits.client_workers or (max(1, workers - 1) if several else workers)
-        self.pool = WorkerPool(workers, limits, device=settings.device, threads=threads, client_workers=share)
+        self.pool = WorkerPool(workers, limits, device=settings.device, threads=threads)
+        self._share_workers()
         self.store = ModelStore(settings.models, limits)
         metrics = None if settings.metrics_port is None else Metrics()
         self.front = Front(self.pool, limits, self.log, metrics)
@@ -72,6 +71,7 @@ class Server:
         # of calls that count against no limit on calls
         self._free_handlers = self.health.handlers() | (reflection_handlers() if settings.reflection else {})
         self._certificates = Certificates(settings)
+        self._socket_file = None if settings.socket is None else SocketFile(settings.socket)
         self._server: grpc.aio.Server | None = None
         self._supervisor: asyncio.Task[None] | None = None
         self._loop = asyncio.new_event_loop()
@@ -115,8 +115,18 @@ class Server:
         except ExactlineError as problem:
             self.log("reload", "error", problem=problem.problem)
             return
-        self._loop.call_soon_threadsafe(self.access.replace_tokens, tokens)
+        self._loop.call_soon_threadsafe(self._replace_tokens, tokens)
         self.log("reload", tokens=len(tokens))
+
+    def _replace_tokens(self, tokens: tuple[bytes, ...]) -> None:
+        self.access.replace_tokens(tokens)
+        self._share_workers()
+
+    def _share_workers(self) -> None:
+        """Decide how many workers one client may have: all but one if there are several clients."""
+        several = self.access.token_count > 1 or self.settings.client_ca is not None
+        share = max(1, self.pool.size - 1) if several else self.pool.size
+        self.pool.client_workers = self.settings.limits.client_workers or share
 
     def stop(self, grace: float | None = None) -> None:
         """Refuse new calls, give calls in flight time to end, then end them and the workers.
@@ -171,8 +181,8 @@ class Server:
         if self.metrics is not None:
             await self.metrics.stop()
         await self.pool.close()
-        if self.settings.socket is not None:
-            self.settings.socket.unlink(missing_ok=True)
+        if self._socket_file is not None:
+            self._socket_file.remove()
 
     async def _probe_device(self) -> None:
         """Check that a worker can use the device."""
@@ -239,20 +249,19 @@ class Server:
         """Bind the address; returns the port."""
         port = 0
         credentials = self._certificates.credentials()
-        mask = os.umask(SOCKET_MASK) if self.settings.socket is not None else None
-        try:
-            with contextlib.suppress(RuntimeError):
-                if credentials is None:
-                    port = server.add_insecure_port(self.address)
-                else:
-                    port = server.add_secure_port(self.address, credentials)
-        finally:
-            if mask is not None:
-                os.umask(mask)
+        is_file = self._socket_file is not None
+        file = contextlib.nullcontext() if self._socket_file is None else self._socket_file.bind()
+        with file, contextlib.suppress(RuntimeError):
+            if credentials is None:
+                port = server.add_insecure_port(self.address)
+            else:
+                port = server.add_secure_port(self.address, credentials)
         if not port:
             raise ServiceError(
                 f"The server cannot listen on {self.address}.",
-                where="--host, --port",
-                hint="Is the port in use? With TLS: does the key belong to the certificate?",
+                where="--socket" if is_file else "--host, --port",
+                hint="Does its folder exist, and has the path fewer than 100 characters?"
+                if is_file
+                else "Is the port in use?",
             )
         return port
