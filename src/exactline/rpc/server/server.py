@@ -22,6 +22,7 @@ from .access import Access, Gate
 from .call import JobFailed, WorkerCall
 from .certificates import Certificates
 from .clients import ClientUsage
+from .descriptors import max_connections
 from .front import Front
 from .health import Health
 from .ipc import WorkerJob
@@ -75,6 +76,7 @@ class Server:
         self._server: grpc.aio.Server | None = None
         self._supervisor: asyncio.Task[None] | None = None
         self._loop = asyncio.new_event_loop()
+        self._loop.set_exception_handler(self._log_fault)
         self._thread = threading.Thread(target=self._loop.run_forever, name="front", daemon=True)
         self._is_draining = False
         self._stopped, self._lock = threading.Event(), threading.Lock()
@@ -160,6 +162,11 @@ class Server:
         self._thread.join()
         self._loop.close()
 
+    def _log_fault(self, _: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """Log what failed in the event loop and not in a call; by default it would be written without the log."""
+        fault = type(context.get("exception")).__name__
+        self.log.once_a_second("event loop", "error", problem=str(context.get("message", "")), fault=fault)
+
     def _is_ready(self) -> bool:
         return self.pool.is_usable and not self._is_draining
 
@@ -225,7 +232,9 @@ class Server:
                 ("grpc.max_receive_message_length", max_message_bytes),
                 ("grpc.max_send_message_length", max_message_bytes),
                 ("grpc.max_concurrent_streams", limits.calls_per_connection),
-                ("grpc.max_allowed_incoming_connections", limits.connections),
+                ("grpc.max_allowed_incoming_connections", self._max_connections()),
+                ("grpc.server_handshake_timeout_ms", int(limits.first_message_seconds * 1000)),
+                ("grpc.http2.settings_timeout", int(limits.first_message_seconds * 1000)),
                 ("grpc.max_connection_age_ms", int(limits.connection_seconds * 1000)),
                 ("grpc.max_connection_idle_ms", int(limits.connection_idle_seconds * 1000)),
                 ("grpc.keepalive_time_ms", int(limits.keepalive_seconds * 1000)),
@@ -237,6 +246,14 @@ class Server:
         gate = Gate(self.access, self._find_handler, self.log, self.front.counters)
         server.add_generic_rpc_handlers((gate,))
         return server
+
+    def _max_connections(self) -> int:
+        """Return the number of connections that the server accepts, and log it if it is less than the limit."""
+        wanted = self.settings.limits.connections
+        count = max_connections(wanted, self.pool.size)
+        if count < wanted:
+            self.log("connections", "warning", limit=wanted, possible=count, hint="Raise the limit of open files.")
+        return count
 
     def _find_handler(self, path: str, client: ClientUsage | None) -> Any:
         """Return the gRPC handler of a method, None if there is none."""
