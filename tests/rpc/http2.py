@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import socket
 import struct
+from collections.abc import Iterable
 from types import TracebackType
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
-DATA, HEADERS, SETTINGS, PING, WINDOW_UPDATE = 0, 1, 4, 6, 8  # frame types
+DATA, HEADERS, RST_STREAM, SETTINGS, PING, WINDOW_UPDATE, CONTINUATION = 0, 1, 3, 4, 6, 8, 9  # frame types
 END_HEADERS, ACK = 4, 1
 MAX_FRAME_BYTES = 16_384
 FIRST_WINDOW = 65_535
@@ -35,10 +38,7 @@ class HalfSender:
     def begin(self, path: str, message_bytes: int, sent_bytes: int) -> None:
         """Begin a call whose message has so many bytes, of which only some will be sent."""
         stream = 2 * len(self.windows) + 1
-        headers = {":method": "POST", ":scheme": "http", ":path": path, ":authority": "x", "te": "trailers"}
-        headers["content-type"] = "application/grpc"
-        block = b"".join(b"\x00" + _text(name) + _text(value) for name, value in headers.items())
-        self.socket.sendall(_frame(HEADERS, END_HEADERS, stream, block))
+        self.socket.sendall(_frame(HEADERS, END_HEADERS, stream, encode_headers(path)))
         self.windows[stream] = self.initial_window
         self._send(stream, b"\x00" + struct.pack(">I", message_bytes))
         self.unsent[stream] = sent_bytes
@@ -98,6 +98,51 @@ class HalfSender:
             self.socket.sendall(_frame(SETTINGS, ACK, 0, b""))
         elif kind == PING and not flags & ACK:
             self.socket.sendall(_frame(PING, ACK, 0, data))
+
+
+def encode_headers(path: str) -> bytes:
+    """Return the headers of a call."""
+    headers = {":method": "POST", ":scheme": "http", ":path": path, ":authority": "x", "te": "trailers"}
+    headers["content-type"] = "application/grpc"
+    return b"".join(b"\x00" + _text(name) + _text(value) for name, value in headers.items())
+
+
+def flood(address: str, frames: Iterable[bytes]) -> int:
+    """Send frames on one connection until the server closes it; returns how many there were."""
+    host, port = address.rsplit(":", 1)
+    count = 0
+    with socket.create_connection((host, int(port)), 30) as connection, contextlib.suppress(OSError):
+        connection.sendall(PREFACE + _frame(SETTINGS, 0, 0, b""))
+        for frame in frames:
+            connection.sendall(frame)
+            count += 1
+            connection.setblocking(False)
+            with contextlib.suppress(BlockingIOError):
+                while connection.recv(1 << 16):
+                    pass
+            connection.settimeout(30)
+    return count
+
+
+def floods(path: str) -> dict[str, Iterable[bytes]]:
+    """Return frames that cost a client little: many of each kind."""
+    headers, padding = encode_headers(path), b"\x00" + _text("x-padding") + _text("a" * 100)
+    resets = (
+        _frame(HEADERS, END_HEADERS, stream, headers) + _frame(RST_STREAM, 0, stream, bytes(4))
+        for stream in range(1, 2000, 2)
+    )
+    return {
+        "calls that are reset at once": resets,
+        "pings": (_frame(PING, 0, 0, bytes(8)) for _ in range(3000)),
+        "settings": (_frame(SETTINGS, 0, 0, b"") for _ in range(3000)),
+        "headers without end": itertools.chain(
+            [_frame(HEADERS, 0, 1, headers)], (_frame(CONTINUATION, 0, 1, 100 * padding) for _ in range(500))
+        ),
+        "empty data": itertools.chain(
+            [_frame(HEADERS, END_HEADERS, 1, headers)], (_frame(DATA, 0, 1, b"") for _ in range(3000))
+        ),
+        "garbage": [b"\xff" * 5000],
+    }
 
 
 def _frame(kind: int, flags: int, stream: int, data: bytes) -> bytes:

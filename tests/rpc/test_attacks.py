@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import itertools
 import json
+import logging
 import os
 import queue
+import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -19,17 +22,19 @@ import pytest
 from exactline.errors import LimitError
 from exactline.rpc.client.sync import Client
 from exactline.rpc.protos.exactline.v1 import exactline_pb2 as pb
-from exactline.rpc.server.log import MAX_QUEUED_LINES, Log
+from exactline.rpc.server.log import MAX_QUEUED_LINES, LibraryLog, Log
 from tests.rpc import legacy_client
 from tests.rpc import legacy_wire as wire
-from tests.rpc.http2 import HalfSender
+from tests.rpc.http2 import HalfSender, flood, floods
 from tests.rpc.legacy_wire import Window
 from tests.rpc.nnet_files import tent_layers, write_nnet
 from tests.rpc.server_process import ServerProcess, start_server, wait_until
 from tests.rpc.test_stream import PeakMemory
 
 MIB = 1 << 20
+CONNECTIONS = 60
 LIMITS = {
+    "connections": CONNECTIONS,
     "front_bytes": 32 * MIB,
     "concurrent_calls": 6,
     "queue_length": 16,
@@ -243,6 +248,32 @@ def test_a_pipe_that_nobody_reads_does_not_delay_the_log():
             assert json.loads(lines.readline())["event"] == "later"
 
 
+def test_a_full_disk_does_not_delay_the_log():
+    """Every write to /dev/full fails."""
+    with open("/dev/full", "w") as stream:  # noqa: PTH123
+        log = Log(stream)
+        for number in range(1000):
+            log("call", number=number)
+        log.close()
+        assert log._thread is None
+        with contextlib.suppress(OSError):
+            stream.close()
+
+
+def test_libraries_write_into_the_log():
+    stream = io.StringIO()
+    log = Log(stream)
+    logger = logging.Logger("grpc")
+    logger.addHandler(LibraryLog(log))
+    for _ in range(100):
+        logger.error("Unexpected problem with %s\nand more", "a secret")
+    logger.info("nothing")
+    log.close()
+    (entry,) = [json.loads(line) for line in stream.getvalue().splitlines()]
+    assert (entry["event"], entry["level"]) == ("library grpc", "error")
+    assert entry["problem"] == "Unexpected problem with %s"
+
+
 @pytest.mark.slow
 def test_a_server_whose_log_nobody_reads_answers(tmp_path: Path):
     """Standard error is a pipe that is full."""
@@ -309,6 +340,83 @@ def test_odd_requests_are_invalid_and_not_internal_errors(server: ServerProcess)
             window = layer(Window(2, 2, 1, (1, 1), stride=stride))
             (found,) = legacy_client.query(server.address, [window], wire.line([-1] * 4, [1] * 4))
             assert found.ratios.tolist() == [0.0, 1.0]
+
+
+def test_floods_of_frames_cost_little(server: ServerProcess):
+    """Resets, pings, settings, headers and data without end: at worst the connection is closed."""
+    for name, frames in floods(f"{SERVICE}/Restrict").items():
+        with PeakMemory(server.process) as front:
+            flood(server.address, frames)
+            assert_serves(server)
+        assert front.increase < 64 * MIB, name
+    with Client(server.address, retries=0, timeout=QUICK_SECONDS) as client:
+        assert not [entry for entry in client.stats().calls if entry.endswith(" INTERNAL")]
+
+
+@pytest.mark.slow
+def test_connections_that_send_nothing_are_closed(server: ServerProcess):
+    """More than the server accepts; other clients can connect after first_message_seconds."""
+    host, port = server.address.rsplit(":", 1)
+    with contextlib.ExitStack() as stack:
+        began = time.monotonic()
+        connections = [socket.create_connection((host, int(port)), 30) for _ in range(CONNECTIONS + 10)]
+        for connection in connections:
+            stack.enter_context(connection)
+            with contextlib.suppress(ConnectionError):
+                while connection.recv(1 << 16):  # until the server closes it
+                    pass
+        assert time.monotonic() - began < LIMITS["first_message_seconds"] + QUICK_SECONDS
+        wait_until(lambda: _is_healthy(server))
+        assert_serves(server)
+
+
+def _is_healthy(server: ServerProcess) -> bool:
+    with Client(server.address, retries=0, timeout=2.0) as client:
+        return client.health()
+
+
+def test_calls_without_a_message_are_invalid(server: ServerProcess):
+    for method in ("Restrict", "Stats", "UploadModel"):
+        assert _status_without_message(server, f"{SERVICE}/{method}") == Code.INVALID_ARGUMENT
+    assert _status_without_message(server, wire.METHOD) == Code.OK  # has nothing to answer
+
+
+def _status_without_message(server: ServerProcess, path: str) -> Code:
+    with grpc.insecure_channel(server.address) as channel:
+        return final_status(channel.stream_stream(path)(iter(()), timeout=60))[0]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [b"\xff\xfe", b"\xed\xa0\x80", b"../tent4", b"/etc/hostname", b"./tent4", b"a\0b", b"", b"x" * 20_000, b"sha256:0"],
+    ids=lambda name: repr(name[:20]),
+)
+def test_names_are_never_paths(server: ServerProcess, name: bytes):
+    model = wire.encode_message(1, name)
+    for method, data in (("DescribeModel", model), ("Restrict", wire.encode_message(1, model))):
+        code, details = ask(server, method, wire.encode_message(1, data))
+        assert code in (Code.NOT_FOUND, Code.INVALID_ARGUMENT), details
+        assert "tent4.nnet" not in details
+
+
+def test_bytes_that_are_no_message_are_invalid(server: ServerProcess):
+    """Huge numbers, lengths beyond the end, groups, fields without a number, thousands of nested messages."""
+    nested = b""
+    for _ in range(3000):
+        nested = wire.encode_message(1, nested)
+    cases = [b"\xff" * 11, b"\x0a" + b"\xff" * 9 + b"\x01", b"\x0a\x80", b"\x0b" * 1000, b"\x02\x00", nested]
+    for data in cases:
+        for method in ("Restrict", "Plane", "Attribute", "Decide", "Approximate", "Sweep", "DescribeModel"):
+            assert ask(server, method, data)[0] == Code.INVALID_ARGUMENT, (method, data[:20])
+        code, _ = legacy_client.failure(server.address, [data])
+        assert code == Code.INVALID_ARGUMENT, data[:20]
+
+
+def test_metadata_have_a_largest_size(server: ServerProcess):
+    assert ask(server, "Stats", b"", metadata=(("x-data", "a" * 4000),))[0] == Code.OK
+    assert ask(server, "Stats", b"", metadata=(("x-request-id", "a" * 4000),))[0] == Code.OK
+    assert ask(server, "Stats", b"", metadata=(("x-data", "a" * 100_000),))[0] == Code.RESOURCE_EXHAUSTED
+    assert_serves(server)
 
 
 def test_health_depends_on_a_usable_worker(server: ServerProcess):

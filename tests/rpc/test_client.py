@@ -14,7 +14,7 @@ import torch
 import exactline as xl
 from exactline import options
 from exactline.attr import IntegratedGradients
-from exactline.errors import ArgumentError, FileError, LineError, MissingError, PlaneError, ServiceError
+from exactline.errors import ArgumentError, FileError, LimitError, LineError, MissingError, PlaneError, ServiceError
 from exactline.network import Network
 from exactline.rpc.client import keywords
 from exactline.rpc.client.aio import AsyncClient
@@ -215,6 +215,22 @@ def test_planes_of_two_inputs_and_grids(client, network):
     base = digits_images()[0][3]
     options = {"axes": ((0, 3, 3), -1), "box": ((0.5, 0.51), (0.1, 0.11))}
     assert_same_plane(client.grid("digits", base, **options), xl.grid(network("digits"), base, **options))
+
+
+def test_the_limits_of_a_plane_are_the_callers(client, network):
+    corners = random_lines(network("plain"), 3, seed=4)[0]
+    count = len(xl.restrict_plane(network("plain"), corners))
+    assert count > 2
+    assert len(client.plane("plain", corners, max_polygons=count, seconds=600.0)) == count
+    with pytest.raises(LimitError, match=f"more than {count - 1:,} polygons") as caught:
+        client.plane("plain", corners, max_polygons=count - 1)
+    assert (caught.value.where, caught.value.reached) == ("argument max_polygons", count)
+    with pytest.raises(LimitError, match="not finished after 0 seconds") as caught:
+        client.grid("digits", digits_images()[0][3], axes=((0, 3, 3), -1), box=((0.5, 0.51), (0.1, 0.11)), seconds=0.0)
+    assert caught.value.where == "argument seconds"
+    for wrong in ({"max_polygons": 0}, {"seconds": -1.0}):
+        with pytest.raises(ArgumentError):
+            client.plane("plain", corners, **wrong)
 
 
 def test_methods_that_need_no_network_work(client, network, tmp_path):

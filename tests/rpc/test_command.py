@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import signal
 import socket
@@ -9,13 +10,16 @@ import subprocess
 import sys
 import threading
 import time
+import urllib.request
 
+import psutil
 import pytest
 import torch
 
-from exactline.errors import AccessError, LimitError
+from exactline.errors import AccessError, LimitError, ServiceError
 from exactline.rpc.client.sync import Client
 from tests.rpc.nnet_files import random_layers, tent_layers, write_nnet
+from tests.rpc.server_process import wait_until
 
 COMMAND = [sys.executable, "-m", "exactline", "serve", "--port", "0", "--workers", "1"]
 
@@ -41,6 +45,8 @@ def test_a_signal_ends_the_server_after_the_calls_in_flight(tmp_path, number):
         assert first["address"].endswith(f":{output['port']}")
         assert (first["event"], first["workers"], first["tls"]) == ("started", 1, False)
         found: list[int] = []
+        log: list[dict[str, object]] = []
+        signalled = threading.Event()
         with Client(first["address"], token=token, retries=0) as client:
             assert [entry.name for entry in client.models()] == ["small", "tent12"]
             with pytest.raises(AccessError, match="accepts no uploads"):
@@ -51,17 +57,21 @@ def test_a_signal_ends_the_server_after_the_calls_in_flight(tmp_path, number):
             def ask() -> None:
                 for part in client.sweep("tent12", [0.0], [1.0], memory=50_000):
                     found.append(len(part))
-                    time.sleep(0.01)
+                    signalled.wait(60)  # what is not read does not fit the buffers, so the call is in flight
 
             thread = threading.Thread(target=ask)
             thread.start()
             while not found:
                 time.sleep(0.01)
             process.send_signal(number)
+            while json.loads(line := process.stderr.readline())["event"] != "draining":
+                log.append(json.loads(line))
+            log.append(json.loads(line))
+            signalled.set()
             thread.join(60)
         assert process.wait(60) == 0
         assert sum(found) == 2**12
-        log = [json.loads(line) for line in process.stderr]
+        log += [json.loads(line) for line in process.stderr]
     assert [entry["event"] for entry in log][-3:] == ["draining", "call", "stopped"]
     (last,) = [entry for entry in log if entry.get("method") == "Sweep"]
     assert (last["code"], last["lines"]) == ("OK", 1)
@@ -89,6 +99,55 @@ def test_unsafe_or_invalid_options_are_refused_in_three_lines(tmp_path):
         assert word in done.stderr
         assert len(done.stderr.splitlines()) == 3
         assert "secret" not in done.stderr
+
+
+@pytest.mark.slow
+def test_few_file_descriptors_bound_the_connections(tmp_path):
+    """Connections that send nothing leave descriptors for the metrics, and only JSON is logged."""
+    import resource
+
+    write_nnet(tmp_path / "tent4.nnet", tent_layers(4))
+    given = ["--models", str(tmp_path), "--metrics-port", "0", "--limit", "first_message_seconds=2"]
+    with subprocess.Popen(
+        [*COMMAND, *given],
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (128, 128)),
+    ) as process:
+        limited, first = (json.loads(process.stderr.readline()) for _ in range(2))
+        assert (limited["event"], limited["level"], limited["limit"]) == ("connections", "warning", 512)
+        assert 1 < limited["possible"] < 128
+        host, port = first["address"].rsplit(":", 1)
+        with contextlib.ExitStack() as stack:
+            for _ in range(150):
+                stack.enter_context(socket.create_connection((host, int(port)), 10))
+            url = f"http://127.0.0.1:{first['metrics_port']}/metrics"
+            with urllib.request.urlopen(url, timeout=30) as response:
+                assert b"exactline_workers 1.0" in response.read()
+            with Client(first["address"], retries=30, timeout=30) as client:  # as soon as the others are closed
+                assert len(client.restrict("tent4", [0.0], [1.0])) == 16
+        process.terminate()
+        assert process.wait(60) == 0
+        assert {json.loads(line)["event"] for line in process.stderr} <= {"root", "call", "draining", "stopped"}
+
+
+@pytest.mark.slow
+def test_a_client_that_does_not_read_does_not_delay_the_end(tmp_path):
+    write_nnet(tmp_path / "tent30.nnet", tent_layers(30))
+    given = ["--models", str(tmp_path), "--drain", "1"]
+    with subprocess.Popen([*COMMAND, *given], stderr=subprocess.PIPE, text=True) as process:
+        address = json.loads(process.stderr.readline())["address"]
+        with Client(address, retries=0) as client:
+            parts = client.sweep("tent30", [0.0], [1.0], memory=4 << 20)
+            next(parts)
+            children = psutil.Process(process.pid).children(recursive=True)
+            began = time.monotonic()
+            process.terminate()
+            assert process.wait(60) == 0
+            assert time.monotonic() - began < 30  # the sweep would take minutes
+            with pytest.raises(ServiceError):
+                list(parts)
+        wait_until(lambda: not any(child.is_running() and child.status() != "zombie" for child in children))
 
 
 @pytest.mark.slow

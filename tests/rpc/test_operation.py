@@ -23,6 +23,7 @@ from exactline import Restriction
 from exactline.errors import AccessError, ArgumentError, LimitError, ServiceError
 from exactline.rpc.client.sync import Client
 from exactline.rpc.limits import Limits
+from exactline.rpc.server.ipc import ModelKey
 from exactline.rpc.server.log import Log
 from exactline.rpc.server.server import Server, Settings
 from tests.rpc import legacy_wire as wire
@@ -180,6 +181,36 @@ def test_tokens_are_read_again_on_request(server: Server, folder: Path):
         assert _is_accepted(late)
     write_tokens(folder, FIRST, SECOND)
     server.reload()
+
+
+def test_the_share_of_workers_follows_the_tokens(server: Server, folder: Path):
+    """With one token it may have all workers, with several each leaves one to the others."""
+    for tokens, share in (((FIRST,), 2), ((FIRST, SECOND), 1)):
+        write_tokens(folder, *tokens)
+        server.reload()
+        wait_until(lambda: (server.access.token_count, server.pool.client_workers) == (len(tokens), share))  # noqa: B023
+
+
+def test_a_model_that_is_replaced_during_a_call_is_looked_up_again(server: Server, folder: Path, monkeypatch):
+    original = server.store.read
+    swapped, other = folder / "swapped.nnet", (folder / "tent4.nnet").read_bytes()
+    swapped.write_bytes(b"//swapped\n" + other)
+    changes = iter(range(3))
+
+    def read(model: ModelKey) -> bytes:
+        if (change := next(changes, None)) is not None:
+            (folder / "new").write_bytes(b"//change %d\n" % change + other)
+            (folder / "new").replace(swapped)
+        return original(model)
+
+    monkeypatch.setattr(server.store, "read", read)
+    with open_client(server) as client:
+        before = client.stats()
+        with pytest.raises(ServiceError, match="file changes"):
+            client.restrict("swapped", [0.0], [1.0])
+        changes = iter(range(3, 4))
+        assert len(client.restrict("swapped", [0.0], [1.0])) == 16
+        assert client.stats().workers_killed == before.workers_killed  # none of them was the worker's fault
 
 
 def _is_accepted(client: Client) -> bool:

@@ -191,13 +191,45 @@ def test_a_job_whose_worker_dies_before_its_first_message_is_run_by_another(runn
     async def kill() -> list[bytes]:
         task = asyncio.create_task(runner.sleep(0.5))
         await runner.until(lambda: pool.stats().busy == 1)
-        await asyncio.sleep(0.1)
-        for pid in pool.stats().pids:
+        for pid in find_busy_last(pool):  # so that the job is run again by a new worker
             os.kill(pid, signal.SIGKILL)
+            await runner.until(lambda: has_ended(pid))  # noqa: B023
         return await task
 
     assert runner.run(kill()) == [b"slept"]
-    assert pool.counters.retried > retried
+    assert pool.counters.retried == retried + 1
+
+
+def test_a_worker_that_dies_before_it_reads_the_job_counts_as_no_attempt(runner):
+    """Both workers are suspended, so that each has the job and has not read it when it is killed."""
+    pool = runner.pool
+    retried, pids = pool.counters.retried, pool.stats().pids
+
+    async def kill() -> list[bytes]:
+        for pid in pids:
+            os.kill(pid, signal.SIGSTOP)
+        await runner.until(lambda: all(psutil.Process(pid).status() == psutil.STATUS_STOPPED for pid in pids))
+        task = asyncio.create_task(runner.sleep(0))
+        for number in (1, 2):
+            await runner.until(lambda: pool.stats().busy == 1)
+            os.kill(find_busy_last(pool)[-1], signal.SIGKILL)
+            await runner.until(lambda: pool.counters.retried == retried + number)  # noqa: B023
+        return await task
+
+    assert runner.run(kill()) == [b"slept"]
+
+
+def find_busy_last(pool: WorkerPool) -> list[int]:
+    """Return the ids of the workers, those that are idle first."""
+    idle = [worker.pid for worker in pool._idle]
+    return sorted(pool.stats().pids, key=lambda pid: pid not in idle)
+
+
+def has_ended(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
 
 
 def test_a_job_whose_workers_keep_dying_fails(runner):

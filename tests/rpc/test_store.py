@@ -144,6 +144,31 @@ def test_links_that_lead_out_of_the_folder_are_not_followed(folder, tmp_path_fac
     assert digest(b"secret") not in {model.sha256 for model in store.list_models()}
 
 
+def test_a_link_that_replaces_a_file_is_not_followed(folder, tmp_path_factory):
+    """The folder was listed before; a link that stays inside is followed."""
+    outside = tmp_path_factory.mktemp("outside")
+    (outside / "secret.onnx").write_bytes(b"secret")
+    store = ModelStore(folder, Limits())
+    model = store.resolve("a")
+    assert store.read(model) == b"one"
+    (folder / "a.onnx").unlink()
+    (folder / "a.onnx").symlink_to(outside / "secret.onnx")
+    assert store.find_unchanged("a", normalize=True, shape=()) is None
+    for ask in (lambda: store.resolve("a"), lambda: store.read(model)):
+        with pytest.raises(UnknownModelError) as caught:
+            ask()
+        assert str(outside) not in str(caught.value)
+    (folder / "a.onnx").unlink()
+    (folder / "a.onnx").symlink_to(folder / "b.onnx")
+    assert store.read(store.resolve("a")) == b"two"
+
+
+def test_the_limit_of_a_model_counts_unpacked_bytes(tmp_path):
+    (tmp_path / "large.nnet.gz").write_bytes(gzip.compress(bytes(100_001)))
+    with pytest.raises(LimitError, match="model_bytes is 100,000"):
+        ModelStore(tmp_path, Limits(model_bytes=100_000)).resolve("large")
+
+
 def test_an_unknown_name_is_cheap_among_many_files(tmp_path):
     """The work grows with the number of files, not with its square: 4 times the files take less than 10 times."""
     seconds = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import threading
@@ -121,7 +122,8 @@ def serve(
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # keeps standard error for the log
     with require_package("The server needs grpcio.", where="serve", hint='pip install "exactline[serve]"'):
         from ..rpc.limits import Limits
-        from ..rpc.server.log import Log
+        from ..rpc.server.descriptors import raise_limit
+        from ..rpc.server.log import LibraryLog, Log
         from ..rpc.server.server import Server
         from ..rpc.server.settings import Settings
 
@@ -159,7 +161,11 @@ def serve(
     _handle_signals(stop)
     if hasattr(signal, "SIGHUP"):
         signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until there is something to reload
-    server = Server(settings, Log(level=log_level)).start()
+    log = Log(level=log_level)
+    logging.getLogger().addHandler(LibraryLog(log))
+    logging.captureWarnings(True)
+    raise_limit()
+    server = Server(settings, log).start()
     if hasattr(signal, "SIGHUP"):
         signal.signal(signal.SIGHUP, lambda *_: server.reload())
     if as_json:

@@ -61,7 +61,9 @@ def encode_error(fields: dict[str, Any]) -> tuple[grpc.StatusCode, str, bytes]:
     texts = {name: str(fields.get(name, ""))[:MAX_FIELD_CHARS] for name in ("code", "problem", "where", "hint")}
     nodes = [str(node)[:MAX_NODE_CHARS] for node in fields.get("nodes", [])[:MAX_LISTED_NODES]]
     message = f"{texts['problem']} ({texts['where']})" if texts["where"] else texts["problem"]
-    return STATUS_BY_ERROR_CODE.get(code, Code.INTERNAL), message, json.dumps(texts | {"nodes": nodes}).encode()
+    numbers = {"reached": int(fields["reached"])} if "reached" in fields else {}
+    data = json.dumps(texts | {"nodes": nodes} | numbers).encode()
+    return STATUS_BY_ERROR_CODE.get(code, Code.INTERNAL), message, data
 
 
 def decode_error(error: grpc.RpcError, where: str) -> ExactlineError:
@@ -98,10 +100,12 @@ def _decode_error_fields(data: Any, code: grpc.StatusCode) -> ExactlineError:
     try:
         fields = json.loads(data)
         problem, where, hint = (str(fields[name]) for name in ("problem", "where", "hint"))
-        nodes = tuple(map(str, fields["nodes"]))
+        nodes, reached = tuple(map(str, fields["nodes"])), fields.get("reached")
         kind = _ERROR_TYPES.get(str(fields["code"]), MissingError if code == Code.NOT_FOUND else ServiceError)
     except (ValueError, KeyError, TypeError):
         return ServiceError(f"{code.name}: the server's error cannot be decoded.", hint="Is it an exactline server?")
     if issubclass(kind, UnsupportedError):
         return kind(problem, nodes=nodes, where=where, hint=hint)
+    if issubclass(kind, LimitError):
+        return kind(problem, where=where, hint=hint, reached=reached if isinstance(reached, int) else None)
     return kind(problem, where=where, hint=hint)

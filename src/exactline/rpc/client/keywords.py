@@ -30,10 +30,12 @@ class RemotePlaneKeywords(TypedDict, total=False):
     progress: bool | ProgressCallback
     rewrite: bool
     until: str | None
+    max_polygons: int | None
+    seconds: float | None
 
 
 class RemoteSweepKeywords(TypedDict, total=False):
-    """Keyword arguments of `Client.sweep`: those of `sweep` without device and output."""
+    """Keyword arguments of `Client.sweep`: those of `sweep` but device, output and record."""
 
     dtype: torch.dtype
     memory: int | None
@@ -45,7 +47,7 @@ class RemoteSweepKeywords(TypedDict, total=False):
 
 
 class RemoteRestrictKeywords(RemoteSweepKeywords, total=False):
-    """Keyword arguments of `Client.restrict` and `restrict_many`: those of `restrict` without device and output."""
+    """Keyword arguments of `Client.restrict` and `restrict_many`: those of `restrict` but device, output and record."""
 
     progress: bool | ProgressCallback
     max_breaks: int | None

@@ -307,7 +307,9 @@ def plane(
     check_polygon(vertices)  # refuses a bad polygon without a call
     checked = RestrictOptions.check(model, options, RemotePlaneKeywords)
     message = pb.PlaneRequest(
-        options=_encode_options(model, checked), vertices=encode_point(as_points(vertices, "vertices"))
+        options=_encode_options(model, checked),
+        vertices=encode_point(as_points(vertices, "vertices")),
+        max_polygons=checked.max_polygons,
     )
     return _plane_request(message, checked)
 
@@ -344,6 +346,7 @@ def grid(
             axes=[_encode_index(first, "axes"), _encode_index(second, "axes")],
             bounds=bounds,
         ),
+        max_polygons=checked.max_polygons,
     )
     return _plane_request(message, checked)
 

@@ -71,8 +71,8 @@ class Client:
             model: a name that `models` lists, "sha256:" and a digest, or a RemoteModel, ModelEntry or ModelDescription.
             start: (*in), or a tuple of such if the model takes several inputs.
             end: likewise.
-            **options: those of `exactline.restrict` without device; and errors, True to have the estimated errors with
-                the answer: otherwise ``line.errors`` makes a second call for them.
+            **options: those of `exactline.restrict` without device, output and record; and errors, True to have the
+                estimated errors with the answer: otherwise ``line.errors`` makes a second call for them.
         """
         return self._run(requests.restrict(model, start, end, **options))
 
@@ -85,7 +85,7 @@ class Client:
             model: as in `restrict`.
             starts: (lines, *in), or a tuple of such if the model takes several inputs.
             ends: likewise.
-            **options: those of `exactline.restrict_many` without device.
+            **options: those of `exactline.restrict_many` without device, output and record.
         """
         return self._run(requests.restrict_many(model, starts, ends, **options))
 
@@ -100,7 +100,7 @@ class Client:
             model: as in `restrict`.
             start: (*in), or a tuple of such if the model takes several inputs.
             end: likewise.
-            **options: those of `exactline.sweep` without device.
+            **options: those of `exactline.sweep` without device, output and record.
         """
         return self._stream_parts(requests.sweep(model, start, end, **options))
 
@@ -185,7 +185,7 @@ class Client:
         Args:
             model: as in `restrict`.
             vertices: (corners, *in), the corners of a convex polygon in order.
-            **options: those of `exactline.restrict_plane` without device.
+            **options: those of `exactline.restrict_plane` without device and output.
         """
         return self._run(requests.plane(model, vertices, **options))
 
@@ -204,7 +204,7 @@ class Client:
             base: (*in), the values of the other features.
             axes: the positions of the two features.
             box: low and high of each.
-            **options: those of `exactline.grid` without device.
+            **options: those of `exactline.grid` without device and output.
         """
         return self._run(requests.grid(model, base, axes, box, **options))
 

@@ -7,6 +7,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from ...errors import ExactlineError, FileError, LimitError, MissingError
 from . import ipc
 from .clients import ClientUsage
 from .ipc import ModelKey, WorkerJob
@@ -36,6 +37,7 @@ class WorkerCall:
         self._fetch = fetch
         self._worker: WorkerProcess | None = None
         self._is_sent = False
+        self._fetch_error: ExactlineError | None = None  # why the worker did not get the file of its model
 
     async def run(self, send: Callable[[bytes], Awaitable[None]]) -> None:
         """Run the job and pass every message on.
@@ -83,9 +85,8 @@ class WorkerCall:
             kind, data = await worker.receive()
             if kind in (ipc.MESSAGE, ipc.ANSWER):
                 return data
-            if kind == ipc.NEED_MODEL and self.job.model is not None and self._fetch is not None:
-                await worker.send(ipc.INPUT, await self._fetch(self.job.model))
-                worker.sent_models.add(self.job.model)
+            if kind == ipc.NEED_MODEL:
+                await self._send_model(worker)
                 continue
             try:
                 fields = ipc.decode_json(data)
@@ -96,8 +97,23 @@ class WorkerCall:
                 self._release(reusable=True)
                 return None
             self.counters = fields.pop("counters", {})
+            if self._fetch_error is not None:
+                self._release(reusable=kind == ipc.FAILED)
+                raise self._fetch_error
             self._release(reusable=kind == ipc.FAILED and bool(fields.pop("reusable", False)))
             raise JobFailed(fields)
+
+    async def _send_model(self, worker: WorkerProcess) -> None:
+        """Send the worker the file of its model; if there is none, the worker ends the job and stays usable."""
+        model, fetch = self.job.model, self._fetch
+        try:
+            if model is None or fetch is None:
+                raise WorkerLost
+            await worker.send(ipc.INPUT, await fetch(model))
+            worker.sent_models.add(model)
+        except (FileError, MissingError, LimitError) as problem:
+            self._fetch_error = problem
+            await worker.send(ipc.END_OF_INPUT)
 
     def close(self) -> None:
         """Release the worker; it is killed unless the job has ended."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ssl
+from pathlib import Path
 from typing import Any
 
 import grpc
@@ -9,11 +11,13 @@ import grpc
 from ...errors import FileError
 from .settings import Settings
 
+WHERE = "--tls-cert, --tls-key, --client-ca"
+
 
 class Certificates:
     """Reads certificate, key and authorities of clients; new connections use what was read last.
 
-    Raises FileError if a file cannot be read.
+    Raises FileError if a file cannot be read, is not PEM, or if the key does not belong to the certificate.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -44,12 +48,31 @@ class Certificates:
         if settings.tls_cert is None or settings.tls_key is None:
             return None
         try:
+            check_certificate(settings.tls_cert, settings.tls_key, settings.client_ca)
             pair = settings.tls_key.read_bytes(), settings.tls_cert.read_bytes()
             roots = settings.client_ca.read_bytes() if settings.client_ca is not None else None
         except OSError as problem:
             raise FileError(
-                f"A TLS file cannot be read: {problem.strerror}.",
-                where="--tls-cert, --tls-key, --client-ca",
-                hint="Give PEM files.",
+                f"A TLS file cannot be read: {problem.strerror}.", where=WHERE, hint="Give PEM files."
             ) from problem
         return grpc.ssl_server_certificate_configuration([pair], roots)
+
+
+def check_certificate(certificate: Path, key: Path, authorities: Path | None) -> None:
+    """Check that files are a certificate, its key without a password, and authorities, if there are any.
+
+    gRPC itself says nothing about wrong files, and refuses every connection.
+
+    Raises FileError, OSError.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    try:
+        context.load_cert_chain(certificate, key, password=lambda: b"")
+        if authorities is not None:
+            context.load_verify_locations(authorities)
+    except ssl.SSLError as problem:
+        raise FileError(
+            f"The TLS files cannot be used: {problem.reason or 'they are not PEM files'}.",
+            where=WHERE,
+            hint="Give PEM files: a certificate, the key that belongs to it, without a password, and authorities.",
+        ) from problem

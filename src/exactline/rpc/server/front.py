@@ -17,7 +17,7 @@ from typing import Any
 
 import grpc
 
-from ...errors import ExactlineError, LimitError
+from ...errors import ArgumentError, ExactlineError, LimitError
 from ..limits import MIB, Limits
 from ..status import ERROR_METADATA_KEY, REQUEST_ID_KEY, encode_error
 from .call import Fetch, JobFailed, WorkerCall
@@ -35,6 +35,7 @@ MAX_ENDED_AT_ONCE = 8  # calls that lose their memory between two checks
 RELEASE_SECONDS = 2.0  # between two looks at memory that was freed and not given back to the system
 MAX_FREE_MEMORY_BYTES = 64 * MIB  # that is not given back
 MAX_REQUEST_ID_CHARS = 64
+METHODS_WITHOUT_MESSAGE = ("Transform",)  # which may end without a message
 MAX_FREE_BYTES = 4096  # of a message of the health service
 END: Any = getattr(grpc.aio, "EOF")  # noqa: B009 after the last message; grpc's stubs do not know it
 Handler = Callable[["Call"], Awaitable[None]]
@@ -241,11 +242,23 @@ class Front:
             self._end_oldest_waiting()
         first = await call.read("first_message_seconds", limits.first_message_seconds)
         if first is None:
+            await self._end_without_message(call)
             return
         call.first_message = first
         if not call.is_free:
             call.admit()
         await handler(call)
+
+    async def _end_without_message(self, call: Call) -> None:
+        """End a call whose client has sent nothing and will send nothing.
+
+        Raises ArgumentError unless the method takes any number of messages, CancelledError if the client is gone.
+        """
+        await asyncio.sleep(0)  # the end of a call that was reset arrives after the end of its messages
+        if call.context.cancelled():
+            raise ClientGone
+        if call.method not in METHODS_WITHOUT_MESSAGE:
+            raise ArgumentError("The call has no message.", where="request", hint="Send one request message.")
 
     async def _send_status(self, call: Call, fields: dict[str, Any]) -> None:
         """End the call with the status of an error; one whose client does not read is reset."""

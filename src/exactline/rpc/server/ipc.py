@@ -13,7 +13,7 @@ import socket
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from ...errors import ExactlineError, UnsupportedError
+from ...errors import ExactlineError, LimitError, UnsupportedError
 
 JOB, INPUT, END_OF_INPUT = b"J", b"D", b"Z"  # to a worker: a job, more input for it, the end of that input
 NEED_MODEL = b"N"  # from a worker: the file of the model is needed,
@@ -85,7 +85,11 @@ def decode_json(data: bytes) -> dict[str, Any]:
 def error_fields(error: ExactlineError) -> dict[str, Any]:
     """Return the code and the parts of an error as plain values."""
     fields: dict[str, Any] = {"code": error.code, "problem": error.problem, "where": error.where, "hint": error.hint}
-    return fields | ({"nodes": list(error.nodes)} if isinstance(error, UnsupportedError) else {})
+    if isinstance(error, UnsupportedError):
+        fields["nodes"] = list(error.nodes)
+    if isinstance(error, LimitError) and error.reached is not None:
+        fields["reached"] = error.reached
+    return fields
 
 
 class FrameSocket:

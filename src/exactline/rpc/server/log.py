@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import logging
+import math
 import sys
 import threading
 import time
@@ -14,6 +16,7 @@ from ...errors import ArgumentError
 
 LEVELS = ("debug", "info", "warning", "error")
 MAX_QUEUED_LINES = 10_000  # that wait to be written; more are dropped and counted
+MAX_LIBRARY_CHARS = 200  # of the message of a library
 CLOSE_SECONDS = 2.0  # for the last lines to be written
 
 
@@ -41,6 +44,7 @@ class Log:
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
         self._is_closing = False
+        self._written_at: dict[str, float] = {}  # by event, of those that may come very often
 
     def __call__(self, event: str, level: str = "info", **fields: Any) -> None:
         """Write one event with its fields."""
@@ -62,6 +66,13 @@ class Log:
                 self._thread = threading.Thread(target=self._write_lines, name="log", daemon=True)
                 self._thread.start()
             self._changed.notify()
+
+    def once_a_second(self, event: str, level: str = "info", **fields: Any) -> None:
+        """Write one event, unless an event of this name was written in the last second."""
+        now = time.monotonic()
+        if now - self._written_at.get(event, -math.inf) >= 1.0:
+            self._written_at[event] = now
+            self(event, level, **fields)
 
     def close(self) -> None:
         """Wait a moment for the last lines to be written."""
@@ -87,6 +98,21 @@ class Log:
                 stream.flush()
             except (OSError, ValueError):
                 pass  # nobody reads the log any more; the service continues
+
+
+class LibraryLog(logging.Handler):
+    """Writes what libraries report into the log of the server: without values, and at most a line a second of each."""
+
+    def __init__(self, log: Log) -> None:
+        super().__init__(logging.WARNING)
+        self._log = log
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write a record: its library, the first line of its message without arguments, and the type of an error."""
+        first_line = str(record.msg).partition("\n")[0][:MAX_LIBRARY_CHARS]
+        fault = type(record.exc_info[1]).__name__ if record.exc_info and record.exc_info[1] else ""
+        level = "error" if record.levelno >= logging.ERROR else "warning"
+        self._log.once_a_second(f"library {record.name}", level, problem=first_line, fault=fault)
 
 
 class ServerCounters:

@@ -25,9 +25,9 @@ def handle_plane(context: JobContext) -> Iterator[bytes]:
     request = context.parse(pb.PlaneRequest)
     network, limits = context.network(), context.limits
     options = decode_options(request.options, context.device)
-    line_options = [options.pop(name) for name in ("max_breaks", "seconds", "engine")]
-    if line_options != [None, None, "auto"]:
-        raise ArgumentError("A plane takes no max_breaks, seconds or engine.", where="options", hint="Leave them out.")
+    if (options.pop("max_breaks"), options.pop("engine")) != (None, "auto"):
+        raise ArgumentError("A plane takes no max_breaks or engine.", where="options", hint="Leave them out.")
+    options["max_polygons"] = request.max_polygons if request.HasField("max_polygons") else None
     send_progress = ProgressSender(context.send_message, request.options.progress)
 
     def report(share: float, polygons: int) -> None:

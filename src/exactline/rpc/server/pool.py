@@ -12,7 +12,9 @@ Clients take turns: one that queues many calls does not delay the first call of 
 from __future__ import annotations
 
 import asyncio
+import math
 import os
+import time
 from collections import OrderedDict, deque
 from dataclasses import asdict, dataclass, field
 
@@ -23,6 +25,7 @@ from .ipc import ModelKey
 from .process import ForkServer, WorkerProcess
 
 RETRY_SECONDS = 0.2  # between two attempts to fork a worker
+MAX_EMPTY_SECONDS = 2.0  # without a worker that a usable pool may be: replacing one takes some hundredths
 
 
 @dataclass
@@ -73,6 +76,7 @@ class WorkerPool:
         self._waiting: OrderedDict[ClientUsage, deque[_Waiter]] = OrderedDict()  # the next client first
         self._queued = 0
         self._closing = False
+        self._empty_since = -math.inf  # the pool has had no worker
         self._refill_task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
@@ -82,8 +86,8 @@ class WorkerPool:
 
     @property
     def is_usable(self) -> bool:
-        """Whether there is a worker, idle or busy, and the pool is not closing."""
-        return bool(self._all) and not self._closing
+        """Whether there is a worker, idle or busy, or was one a moment ago, and the pool is not closing."""
+        return not self._closing and (bool(self._all) or time.monotonic() - self._empty_since < MAX_EMPTY_SECONDS)
 
     async def acquire(self, client: ClientUsage, model: ModelKey | None = None) -> WorkerProcess:
         """Wait for a worker; the caller must release it.
@@ -196,6 +200,8 @@ class WorkerPool:
     def _discard(self, worker: WorkerProcess) -> None:
         if worker in self._all:
             self._all.remove(worker)
+            if not self._all:
+                self._empty_since = time.monotonic()
         if worker in self._idle:
             self._idle.remove(worker)
         worker.close()

@@ -22,6 +22,7 @@ from .access import Access, Gate
 from .call import JobFailed, WorkerCall
 from .certificates import Certificates
 from .clients import ClientUsage
+from .descriptors import max_connections
 from .front import Front
 from .health import Health
 from .ipc import WorkerJob
@@ -32,12 +33,12 @@ from .reflection import reflection_handlers
 from .service import ExactlineService
 from .settings import Settings as Settings
 from .store import ModelStore
+from .unix_socket import SocketFile
 
 PROBE_SECONDS = 120.0  # for a worker to check its device
 MIN_PING_MILLISECONDS = 10_000  # between two pings of a client
 KEEPALIVE_TIMEOUT_MILLISECONDS = 20_000  # for the answer to a ping
 NO_COMPRESSION = 1  # the set of algorithms that has only "identity"
-SOCKET_MASK = 0o177  # of the permissions of a Unix socket
 Result = TypeVar("Result")
 
 
@@ -58,9 +59,8 @@ class Server:
         self.access = Access(settings.read_tokens())
         workers, threads = settings.processes
         limits = settings.limits
-        several = self.access.token_count > 1 or settings.client_ca is not None
-        share = limits.client_workers or (max(1, workers - 1) if several else workers)
-        self.pool = WorkerPool(workers, limits, device=settings.device, threads=threads, client_workers=share)
+        self.pool = WorkerPool(workers, limits, device=settings.device, threads=threads)
+        self._share_workers()
         self.store = ModelStore(settings.models, limits)
         metrics = None if settings.metrics_port is None else Metrics()
         self.front = Front(self.pool, limits, self.log, metrics)
@@ -72,9 +72,11 @@ class Server:
         # of calls that count against no limit on calls
         self._free_handlers = self.health.handlers() | (reflection_handlers() if settings.reflection else {})
         self._certificates = Certificates(settings)
+        self._socket_file = None if settings.socket is None else SocketFile(settings.socket)
         self._server: grpc.aio.Server | None = None
         self._supervisor: asyncio.Task[None] | None = None
         self._loop = asyncio.new_event_loop()
+        self._loop.set_exception_handler(self._log_fault)
         self._thread = threading.Thread(target=self._loop.run_forever, name="front", daemon=True)
         self._is_draining = False
         self._stopped, self._lock = threading.Event(), threading.Lock()
@@ -115,8 +117,18 @@ class Server:
         except ExactlineError as problem:
             self.log("reload", "error", problem=problem.problem)
             return
-        self._loop.call_soon_threadsafe(self.access.replace_tokens, tokens)
+        self._loop.call_soon_threadsafe(self._replace_tokens, tokens)
         self.log("reload", tokens=len(tokens))
+
+    def _replace_tokens(self, tokens: tuple[bytes, ...]) -> None:
+        self.access.replace_tokens(tokens)
+        self._share_workers()
+
+    def _share_workers(self) -> None:
+        """Decide how many workers one client may have: all but one if there are several clients."""
+        several = self.access.token_count > 1 or self.settings.client_ca is not None
+        share = max(1, self.pool.size - 1) if several else self.pool.size
+        self.pool.client_workers = self.settings.limits.client_workers or share
 
     def stop(self, grace: float | None = None) -> None:
         """Refuse new calls, give calls in flight time to end, then end them and the workers.
@@ -150,6 +162,11 @@ class Server:
         self._thread.join()
         self._loop.close()
 
+    def _log_fault(self, _: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """Log what failed in the event loop and not in a call; by default it would be written without the log."""
+        fault = type(context.get("exception")).__name__
+        self.log.once_a_second("event loop", "error", problem=str(context.get("message", "")), fault=fault)
+
     def _is_ready(self) -> bool:
         return self.pool.is_usable and not self._is_draining
 
@@ -171,8 +188,8 @@ class Server:
         if self.metrics is not None:
             await self.metrics.stop()
         await self.pool.close()
-        if self.settings.socket is not None:
-            self.settings.socket.unlink(missing_ok=True)
+        if self._socket_file is not None:
+            self._socket_file.remove()
 
     async def _probe_device(self) -> None:
         """Check that a worker can use the device."""
@@ -215,7 +232,9 @@ class Server:
                 ("grpc.max_receive_message_length", max_message_bytes),
                 ("grpc.max_send_message_length", max_message_bytes),
                 ("grpc.max_concurrent_streams", limits.calls_per_connection),
-                ("grpc.max_allowed_incoming_connections", limits.connections),
+                ("grpc.max_allowed_incoming_connections", self._max_connections()),
+                ("grpc.server_handshake_timeout_ms", int(limits.first_message_seconds * 1000)),
+                ("grpc.http2.settings_timeout", int(limits.first_message_seconds * 1000)),
                 ("grpc.max_connection_age_ms", int(limits.connection_seconds * 1000)),
                 ("grpc.max_connection_idle_ms", int(limits.connection_idle_seconds * 1000)),
                 ("grpc.keepalive_time_ms", int(limits.keepalive_seconds * 1000)),
@@ -228,6 +247,14 @@ class Server:
         server.add_generic_rpc_handlers((gate,))
         return server
 
+    def _max_connections(self) -> int:
+        """Return the number of connections that the server accepts, and log it if it is less than the limit."""
+        wanted = self.settings.limits.connections
+        count = max_connections(wanted, self.pool.size)
+        if count < wanted:
+            self.log("connections", "warning", limit=wanted, possible=count, hint="Raise the limit of open files.")
+        return count
+
     def _find_handler(self, path: str, client: ClientUsage | None) -> Any:
         """Return the gRPC handler of a method, None if there is none."""
         client_or_finder = client or self.access.find_peer
@@ -239,20 +266,19 @@ class Server:
         """Bind the address; returns the port."""
         port = 0
         credentials = self._certificates.credentials()
-        mask = os.umask(SOCKET_MASK) if self.settings.socket is not None else None
-        try:
-            with contextlib.suppress(RuntimeError):
-                if credentials is None:
-                    port = server.add_insecure_port(self.address)
-                else:
-                    port = server.add_secure_port(self.address, credentials)
-        finally:
-            if mask is not None:
-                os.umask(mask)
+        is_file = self._socket_file is not None
+        file = contextlib.nullcontext() if self._socket_file is None else self._socket_file.bind()
+        with file, contextlib.suppress(RuntimeError):
+            if credentials is None:
+                port = server.add_insecure_port(self.address)
+            else:
+                port = server.add_secure_port(self.address, credentials)
         if not port:
             raise ServiceError(
                 f"The server cannot listen on {self.address}.",
-                where="--host, --port",
-                hint="Is the port in use? With TLS: does the key belong to the certificate?",
+                where="--socket" if is_file else "--host, --port",
+                hint="Does its folder exist, and has the path fewer than 100 characters?"
+                if is_file
+                else "Is the port in use?",
             )
         return port

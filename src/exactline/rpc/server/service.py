@@ -11,14 +11,15 @@ from importlib.metadata import version
 
 from google.protobuf.message import DecodeError
 
-from ...errors import AccessError, ArgumentError
+from ...errors import AccessError, ArgumentError, ServiceError
 from .. import LEGACY_SERVICE_NAME, SERVICE_NAME
 from ..legacy.handler import transform
 from ..protos.exactline.v1 import exactline_pb2 as pb
+from ..status import UnknownModelError
 from ..wire import LENGTH, WireError, find_field, read_fields
 from .front import Call, Handler
 from .ipc import ModelKey, WorkerJob
-from .store import FORMAT_SUFFIXES, ModelStore
+from .store import FORMAT_SUFFIXES, ModelStore, is_digest
 
 JOB_METHODS = {  # the kind of job that answers each method; its request has Options, with the model, as field 1
     "Restrict": "restrict",
@@ -31,6 +32,7 @@ JOB_METHODS = {  # the kind of job that answers each method; its request has Opt
 VERSION = version("exactline")
 MAX_SCANNED_FIELDS = 64  # among which the options of a request and the model in them must be
 MAX_MODEL_BYTES = 16_384  # of the message that names a model
+MAX_LOOKUPS = 3  # of a model whose file is replaced between its lookup and its use
 MAX_UPLOAD_FIELDS = 16  # of one message of an upload
 
 
@@ -57,11 +59,26 @@ class ExactlineService:
 
         async def handle(call: Call) -> None:
             data = _check_size(call)
-            reference = _parse_reference(_find_model(data))
-            job = WorkerJob(kind, data, await self._resolve(reference))
-            await call.run_job(job, self._reader(call))
+            await self._run_job(call, kind, data, _parse_reference(_find_model(data)))
 
         return handle
+
+    async def _run_job(self, call: Call, kind: str, payload: bytes, reference: pb.ModelRef) -> None:
+        """Run a job on a model; one whose file is replaced meanwhile is looked up again.
+
+        Raises ServiceError if the file changes all the time, UnknownModelError.
+        """
+        for _ in range(MAX_LOOKUPS):
+            model = await self._resolve(reference)
+            try:
+                await call.run_job(WorkerJob(kind, payload, model), self._reader(call))
+                return
+            except UnknownModelError:  # the worker asks for the file before it answers anything
+                if is_digest(reference.name):
+                    raise
+        raise ServiceError(
+            "The model's file changes while it is read.", where=f"model {reference.name!r}", hint="Try again."
+        )
 
     async def _resolve(self, model: pb.ModelRef) -> ModelKey:
         normalize, shape = not model.skip_normalization, tuple(model.shape)
@@ -88,8 +105,7 @@ class ExactlineService:
     async def describe_model(self, call: Call) -> None:
         """Describe one model and its layers."""
         model = _parse_reference(_find_part(_check_size(call)))
-        job = WorkerJob("describe", model.name.encode(), await self._resolve(model))
-        await call.run_job(job, self._reader(call))
+        await self._run_job(call, "describe", model.name.encode(), model)
 
     async def upload_model(self, call: Call) -> None:
         """Receive a file in pieces; it is stored once a worker has read it."""

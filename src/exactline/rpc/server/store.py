@@ -142,7 +142,7 @@ class ModelStore:
                 return self._uploads[model.sha256].data
             path = self._files_by_digest.get(model.sha256)
         if path is not None:
-            data = _read_file(path)
+            data = self._read_file(path)
             if hashlib.sha256(data).hexdigest() == model.sha256:
                 return data
         raise _unknown_model(f"sha256:{model.sha256}")
@@ -242,11 +242,32 @@ class ModelStore:
             file = self._file_digests.get(path)
         if file is None or file.state != state:
             self.limits.check("model_bytes", status.st_size, "bytes in the model's file")
-            data = _read_file(path)
+            data = self._read_file(path)
             file = _FileDigest(state, hashlib.sha256(data).hexdigest(), len(data))
             with self._lock:
                 self._file_digests[path] = file
         return file
+
+    def _read_file(self, path: Path) -> bytes:
+        """Read a file of the folder, where a link may have replaced it; the error does not tell clients where it is."""
+        try:
+            target = path.resolve()
+            if self.folder is None or not target.is_relative_to(self.folder.resolve()):
+                raise _unknown_model(path.name)
+            data = read_file(target)
+        except (FileError, OSError, RuntimeError):  # a loop of links is a RuntimeError
+            raise FileError(
+                "The model's file cannot be read.",
+                where=f"model {path.name}",
+                hint="Ask the operator to check the file.",
+            ) from None
+        self.limits.check("model_bytes", len(data), "bytes in the model's file")
+        return data
+
+
+def is_digest(name: str) -> bool:
+    """Whether a model's name is "sha256:" and a digest."""
+    return DIGEST_PATTERN.fullmatch(name) is not None
 
 
 def _is_inside(path: Path, root: Path) -> bool:
@@ -255,16 +276,6 @@ def _is_inside(path: Path, root: Path) -> bool:
         return path.is_file() and (not path.is_symlink() or path.resolve().is_relative_to(root))
     except OSError:
         return False
-
-
-def _read_file(path: Path) -> bytes:
-    """Read a file; the error does not tell clients where it is."""
-    try:
-        return read_file(path)
-    except FileError:
-        raise FileError(
-            "The model's file cannot be read.", where=f"model {path.name}", hint="Ask the operator to check the file."
-        ) from None
 
 
 def _file_suffix(name: str) -> str:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ...errors import ArgumentError, ExactlineError, LimitError
+from ...errors import ArgumentError, ExactlineError, FileError, LimitError
 from ..limits import Limits
 from ..wire import parse_message
 from . import ipc
@@ -97,7 +97,10 @@ class JobContext:
 
     def _fetch_model(self) -> bytes:
         self._state.frames.send(ipc.NEED_MODEL)
-        return self._state.frames.receive()[1]
+        kind, data = self._state.frames.receive()
+        if kind != ipc.INPUT:
+            raise FileError("The file of the model cannot be read.", where="model", hint="Try again.")
+        return data
 
     def hold(self, message: bytes) -> None:
         """Send a message to the client together with the next one."""

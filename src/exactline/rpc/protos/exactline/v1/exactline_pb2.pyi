@@ -249,14 +249,16 @@ class Grid(_message.Message):
     def __init__(self, base: _Optional[_Union[Array, _Mapping]] = ..., axes: _Optional[_Iterable[_Union[Index, _Mapping]]] = ..., bounds: _Optional[_Iterable[float]] = ...) -> None: ...
 
 class PlaneRequest(_message.Message):
-    __slots__ = ("options", "vertices", "grid")
+    __slots__ = ("options", "vertices", "grid", "max_polygons")
     OPTIONS_FIELD_NUMBER: _ClassVar[int]
     VERTICES_FIELD_NUMBER: _ClassVar[int]
     GRID_FIELD_NUMBER: _ClassVar[int]
+    MAX_POLYGONS_FIELD_NUMBER: _ClassVar[int]
     options: Options
     vertices: Point
     grid: Grid
-    def __init__(self, options: _Optional[_Union[Options, _Mapping]] = ..., vertices: _Optional[_Union[Point, _Mapping]] = ..., grid: _Optional[_Union[Grid, _Mapping]] = ...) -> None: ...
+    max_polygons: int
+    def __init__(self, options: _Optional[_Union[Options, _Mapping]] = ..., vertices: _Optional[_Union[Point, _Mapping]] = ..., grid: _Optional[_Union[Grid, _Mapping]] = ..., max_polygons: _Optional[int] = ...) -> None: ...
 
 class Field(_message.Message):
     __slots__ = ("name", "dtype", "shape")
