@@ -101,10 +101,11 @@ class Maximum(Breaking):
         counts = torch.zeros(len(flat), dtype=torch.int64, device=flat.device)
         passes = (is_inner & ~(before & after).any(1)).to(torch.int64)
         counts.index_add_(0, row, passes)
-        leads_first, at_first = after.to(torch.int8).argmax(1), torch.nonzero(row == 0)[:, 0]
-        first = torch.stack([leads_first, window, torch.ones_like(window)], 1)[at_first]
-        which, member = torch.nonzero((row == last)[:, None] & tied & ~before, as_tuple=True)
-        ends = [first, torch.stack([member, window[which], torch.full_like(which, -1)], 1)]
+        ends = list[Tensor]()
+        for members, side in (((row == 0)[:, None] & after, 1), ((row == last)[:, None] & tied & ~before, -1)):
+            which, member = torch.nonzero(members, as_tuple=True)
+            no_knot, sides = torch.zeros_like(member), torch.full_like(member, side)
+            ends.append(torch.stack([no_knot, window[which], member, sides], 1))
         if not with_switches:
             return KnotPasses(counts, *ends)
         switches = passes > 0
@@ -112,7 +113,8 @@ class Maximum(Breaking):
             switches |= is_inner & (before[:, -1] != after[:, -1])
             above = [(~side[:, -1]).to(torch.int64) for side in (after, before)]
             for end, (at, side) in enumerate(zip((row == 0, row == last), above, strict=True)):
-                floor = torch.stack([torch.full_like(window, -1), window, side], 1)[at]
+                minus_one = torch.full_like(window, -1)
+                floor = torch.stack([minus_one, window, minus_one, side], 1)[at]
                 ends[end] = torch.cat([ends[end], floor])
         return KnotPasses(counts, ends[0], ends[1], torch.stack([row, window, passes], 1)[switches])
 
