@@ -201,9 +201,7 @@ def error_bounds(errors: Tensor) -> Tensor:
 def propagate_through_breaks(op: Breaking, low: Tensor, high: Tensor, errors: Tensor) -> Tensor:
     """The errors of a breaking node, (1 + samples, k, *out), whose input is between ``low`` and ``high``."""
     reach = error_bounds(errors)
-    propagated = op.propagate_errors(low - reach, high + reach, errors)
-    propagated[0].abs_()  # a falling branch turns the samples round; a deviation has no sign
-    return propagated
+    return op.propagate_errors(low - reach, high + reach, errors)
 
 
 def estimate_errors(network: Network, node: int, points: list[Tensor], errors: list[Tensor]) -> Tensor:

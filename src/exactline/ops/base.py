@@ -147,7 +147,7 @@ class Breaking(Op):
         Args:
             low: (points, *in).
             high: (points, *in).
-            errors: (k, points, *in) k kinds of errors.
+            errors: (k, points, *in) a standard deviation, then samples.
 
         Returns:
             (k, points, *out) the errors of the output.

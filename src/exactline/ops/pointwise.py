@@ -79,7 +79,9 @@ class Pointwise(Breaking):
                 is_reached &= low <= _as_number(self.knots[j])
             candidate = torch.as_tensor(_as_number(branch_slope), dtype=low.dtype, device=low.device)
             slope = torch.where(is_reached & (candidate.abs() >= slope.abs()), candidate, slope)
-        return errors * slope
+        propagated = errors * slope
+        propagated[:1].abs_()  # a deviation has no sign
+        return propagated
 
     def units(self, shape: tuple[int, ...]) -> int:
         return torch.Size(shape).numel()
