@@ -66,8 +66,9 @@ MIN_EXPECTED_HITS = 0.01
 ERROR_SHARE_SLACK = 256.0
 # Relative distance below which two lines of a maximum are tied at one end: 64 roundings.
 TIE_TOLERANCE = 64 * FLOAT64_EPS
-# Filter threshold, as a share of the largest value, above which errors can hide a whole line, so that ties are counted.
-AMBIGUITY_SHARE = 1e-6
+# Error bound, as a share of a maximum or of a value that is sorted, above which errors can hide a whole line, so that
+# ties are counted. Empirical: far above the rounding of float64 networks without cancellation.
+AMBIGUITY_SHARE = 2.0**-32
 # Distance, in roundings of the largest line of a window, below which lines are tied at a crossing.
 RANK_TIE_ROUNDINGS = 32
 

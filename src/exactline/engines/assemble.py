@@ -154,14 +154,16 @@ def record_shared_point(last: SweepPart, part: SweepPart, recorder: LayerRecorde
     line, alpha = int(part.line[0]), float(part.alphas[0])
     total = 0
     for node, rows in last.edge_units[1].items():
-        side_before = {(knot, unit): side for knot, unit, side in rows.tolist()}
-        for knot, unit, after in part.edge_units[0].get(node, rows[:0]).tolist():
-            before = side_before.get((knot, unit))
-            if before is None:  # this member of a window leads on both sides
-                continue
-            total += before * after < 0
-            if recorder is not None and (before > 0) != (after > 0):
-                recorder.add(line, node, [unit], [alpha], before * after < 0)
+        sides_before = {(knot, unit, member): side for knot, unit, member, side in rows.tolist()}
+        sides: dict[tuple[int, int], list[tuple[int, int]]] = {}
+        for knot, unit, member, after in part.edge_units[0].get(node, rows[:0]).tolist():
+            # a member of a window without a row before the point leads on both sides
+            sides.setdefault((knot, unit), []).append((sides_before.get((knot, unit, member), after), after))
+        for (_, unit), pairs in sides.items():
+            passes = all(before * after < 0 for before, after in pairs)
+            total += passes
+            if recorder is not None and all((before > 0) != (after > 0) for before, after in pairs):
+                recorder.add(line, node, [unit], [alpha], passes)
     if recorder is not None:
         recorder.commit()
     return total

@@ -131,7 +131,7 @@ def count_layers(
     inside = (switches.alpha > start[line]) & (switches.alpha < stop[line])
     count, layers = len(offsets) - 1, len(nodes)
     crossing = switches.is_crossing & (inside | (is_stream & (switches.alpha > 0) & (switches.alpha < 1)))
-    crossings = np.bincount(line[crossing] * layers + layer_of[switches.node[crossing]], minlength=count * layers)
+    crossings = _count_crossings(switches.select(crossing), count, layer_of, layers)
     total = int(first_unit[-1])
     unit = first_unit[layer_of[switches.node[inside]]] + switches.unit[inside]
     switching = np.unique(line[inside] * max(total, 1) + unit)
@@ -141,6 +141,16 @@ def count_layers(
     is_swept = (stop > start)[:, None]
     columns = crossings.reshape(count, layers), dead, (sizes - per_layer - dead) * is_swept
     return LayerTable(torch.tensor(nodes, dtype=torch.int64), torch.from_numpy(sizes), *map(torch.from_numpy, columns))
+
+
+def _count_crossings(crossings: Switches, lines: int, layer_of: Ints, layers: int) -> Ints:
+    """The units of every layer that cross at breaks, (lines * layers,); a unit counts once at each break."""
+    columns = crossings.alpha, crossings.unit, crossings.node, crossings.line
+    order = np.lexsort(columns)
+    is_new = np.ones(len(order), dtype=np.bool_)
+    is_new[1:] = np.any([np.diff(column[order]) != 0 for column in columns], axis=0)
+    row = crossings.line * layers + layer_of[crossings.node]
+    return np.bincount(row[order][is_new], minlength=lines * layers)
 
 
 def _count_units(network: Network, i: int) -> int:

@@ -147,7 +147,7 @@ class Breaking(Op):
         Args:
             low: (points, *in).
             high: (points, *in).
-            errors: (k, points, *in) k kinds of errors.
+            errors: (k, points, *in) a standard deviation, then samples.
 
         Returns:
             (k, points, *out) the errors of the output.
@@ -222,13 +222,15 @@ class SnappedInput:
 class KnotPasses:
     """Units that pass a knot, or whose leader changes, exactly at an existing point.
 
-    At the first and the last point only one side is known: the engine compares it with the neighbouring part's. Units
-    count there whose sides have opposite signs; they switch if one side is positive and the other one is not.
+    At the first and the last point only one side is known: the engine compares it with the neighbouring part's. A unit
+    counts at a knot if all its rows after the point have a row of opposite sign before it, and switches if one of each
+    pair is positive and the other one is not. A window has one row after the point for every member that leads there,
+    with side 1, and one before it for every tied member that does not lead there, with side -1.
     """
 
     counts: Tensor  # (points,) how many units pass a knot at each inner point
-    first: Tensor  # (k, 3) knot or member of a window, unit, and the side after the first point
-    last: Tensor  # (k, 3) knot or member of a window, unit, and the side before the last point
+    first: Tensor  # (k, 4) knot, unit, member of a window or 0, and the side after the first point
+    last: Tensor  # (k, 4) knot, unit, member of a window or 0, and the side before the last point
     # (k, 3) inner point, unit, and 1 if it passes a knot there, 0 if it only leaves or reaches one; None if not wanted
     switches: Tensor | None = None
 

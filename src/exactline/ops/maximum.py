@@ -68,8 +68,8 @@ class Maximum(Breaking):
         return len(self.table)
 
     def snap_to_knots(self, x: Tensor, errors: ErrorBounds) -> SnappedInput:
-        ambiguous = self._count_ambiguous(x.reshape(len(x), -1), errors)
-        return SnappedInput(x, ambiguous=ambiguous, leaders=self._leaders(x)[1])
+        best, leaders = self._leaders(x)
+        return SnappedInput(x, ambiguous=self._count_ambiguous(x.reshape(len(x), -1), best, errors), leaders=leaders)
 
     def crossings(self, snapped: SnappedInput, errors: ErrorBounds) -> Crossings:
         piece, window = torch.nonzero(_leader_differs(snapped, errors), as_tuple=True)
@@ -101,10 +101,11 @@ class Maximum(Breaking):
         counts = torch.zeros(len(flat), dtype=torch.int64, device=flat.device)
         passes = (is_inner & ~(before & after).any(1)).to(torch.int64)
         counts.index_add_(0, row, passes)
-        leads_first, at_first = after.to(torch.int8).argmax(1), torch.nonzero(row == 0)[:, 0]
-        first = torch.stack([leads_first, window, torch.ones_like(window)], 1)[at_first]
-        which, member = torch.nonzero((row == last)[:, None] & tied & ~before, as_tuple=True)
-        ends = [first, torch.stack([member, window[which], torch.full_like(which, -1)], 1)]
+        ends = list[Tensor]()
+        for members, side in (((row == 0)[:, None] & after, 1), ((row == last)[:, None] & tied & ~before, -1)):
+            which, member = torch.nonzero(members, as_tuple=True)
+            no_knot, sides = torch.zeros_like(member), torch.full_like(member, side)
+            ends.append(torch.stack([no_knot, window[which], member, sides], 1))
         if not with_switches:
             return KnotPasses(counts, *ends)
         switches = passes > 0
@@ -112,7 +113,8 @@ class Maximum(Breaking):
             switches |= is_inner & (before[:, -1] != after[:, -1])
             above = [(~side[:, -1]).to(torch.int64) for side in (after, before)]
             for end, (at, side) in enumerate(zip((row == 0, row == last), above, strict=True)):
-                floor = torch.stack([torch.full_like(window, -1), window, side], 1)[at]
+                minus_one = torch.full_like(window, -1)
+                floor = torch.stack([minus_one, window, minus_one, side], 1)[at]
                 ends[end] = torch.cat([ends[end], floor])
         return KnotPasses(counts, ends[0], ends[1], torch.stack([row, window, passes], 1)[switches])
 
@@ -219,27 +221,45 @@ class Maximum(Breaking):
             values = values.clamp(min=0)
         return values, position
 
-    def _count_ambiguous(self, flat: Tensor, errors: ErrorBounds) -> Tensor | None:
+    def _count_ambiguous(self, flat: Tensor, best: Tensor, errors: ErrorBounds) -> Tensor | None:
         """Windows per piece, (points - 1,), whose leader is tied with another line, up to errors, at both ends.
 
-        None where errors are too small for a whole line to hide in them.
+        Only where errors are so large a share of the maxima ``best`` (points, windows) that a whole line can hide in
+        them. None where they are so nowhere.
         """
-        if errors.threshold <= AMBIGUITY_SHARE * errors.magnitude or len(flat) < 2:
+        if len(flat) < 2:
             return None
-        bounds = errors.bound(torch.arange(len(flat), device=flat.device))
-        step = max(1, max_window_elements(flat) // max(self.table.numel(), 1))
-        counts: list[Tensor] = []
-        for first in range(0, len(flat) - 1, step):
+        best = best.view(len(flat), -1)
+        small = best.abs() <= errors.threshold / AMBIGUITY_SHARE
+        piece, window = torch.nonzero(small[:-1] & small[1:] & errors.same_line[:, None], as_tuple=True)
+        if not len(piece):
+            return None
+        step = max(1, max_window_elements(flat) // (2 * self.table.shape[1]))
+        found = list[Tensor]()
+        for at in range(0, len(piece), step):
             check_deadline()
-            rows = slice(first, first + step + 1)
-            values = self.sign * flat[rows][:, self.table]  # (points, windows, size)
-            gap = values.amax(2, keepdim=True) - values
-            bound = bounds[rows][:, self.table]
-            leader_bound = bound.gather(2, gap.argmin(2, keepdim=True))
-            near = gap <= bound + leader_bound
-            both = near[:-1] & near[1:] & ((gap[:-1] > 0) | (gap[1:] > 0))
-            counts.append(both.any(2).sum(1))
-        return torch.cat(counts) * errors.same_line
+            found.append(self._ambiguous_pieces(flat, piece[at : at + step], window[at : at + step], errors))
+        ambiguous = torch.cat(found)
+        return torch.bincount(ambiguous, minlength=len(flat) - 1) if len(ambiguous) else None
+
+    def _ambiguous_pieces(self, flat: Tensor, piece: Tensor, window: Tensor, errors: ErrorBounds) -> Tensor:
+        """The pieces (n,) of those of some windows (k,) on pieces (k,) that are ambiguous."""
+        ends, elements = torch.stack([piece, piece + 1])[..., None], self.table[window]
+        values = self.sign * flat[ends, elements]  # (2, k, size)
+        best = values.amax(2, keepdim=True)
+        gap = best - values
+        near = (gap <= 2 * errors.threshold).all(0) & (gap > 0).any(0)
+        best = best.clamp(min=0) if self.floor else best
+        rows = torch.nonzero(near.any(1) & (best != 0).any(0)[:, 0] if self.floor else near.any(1))[:, 0]
+        if not len(rows):
+            return rows
+        points, which = torch.unique(ends[:, rows, 0], return_inverse=True)
+        bound = errors.bound(points)[which[..., None], elements[rows]]
+        gap, best = gap[:, rows], best[:, rows]
+        leader_bound = bound.gather(2, gap.argmin(2, keepdim=True))
+        near = (gap <= bound + leader_bound).all(0) & (gap > 0).any(0)
+        hides = (leader_bound > AMBIGUITY_SHARE * best.abs()).all(0)
+        return piece[rows][(near & hides).any(1)]
 
     def _trace_leaders(
         self,

@@ -77,23 +77,29 @@ class Order(Breaking):
     def _count_ambiguous(self, x: Tensor, errors: ErrorBounds) -> Tensor | None:
         """Windows per piece, (points - 1,), with two lines that are equal up to errors at both ends.
 
-        None where errors are too small for a whole line to hide in them.
+        Only where errors are so large a share of their values that a whole line can hide in them. None where they are
+        so nowhere.
         """
-        if errors.threshold <= AMBIGUITY_SHARE * errors.magnitude or len(x) < 2:
+        if len(x) < 2:
             return None
         values = self._window_values(x)
-        bound = errors.bound(torch.arange(len(x), device=x.device))[:, self.table]
+        small = (values.abs() <= errors.threshold / AMBIGUITY_SHARE).sum(2) > 1
+        pieces = torch.nonzero((small[:-1] & small[1:]).any(1) & errors.same_line)[:, 0]
+        if not len(pieces):
+            return None
         is_ambiguous = torch.zeros(len(x) - 1, len(self.table), dtype=torch.bool, device=x.device)
         for one, two in self._pair_blocks(x):
             step = max(1, max_window_elements(x) // max(len(one) * len(self.table), 1))
-            for start in range(0, len(x) - 1, step):
+            for part in pieces.split(step):
                 check_deadline()
-                rows = slice(start, start + step + 1)
-                gap = (values[rows][..., one] - values[rows][..., two]).abs()
-                near = gap <= bound[rows][..., one] + bound[rows][..., two]
-                both = near[:-1] & near[1:] & ((gap[:-1] > 0) | (gap[1:] > 0))
-                is_ambiguous[start : start + step] |= both.any(2)
-        return is_ambiguous.sum(1) * errors.same_line
+                ends = torch.stack([part, part + 1])
+                pair = values[ends]  # (2, pieces, windows, size)
+                bound = errors.bound(ends.flatten())[:, self.table].view_as(pair)
+                gap = (pair[..., one] - pair[..., two]).abs()
+                near = (gap <= bound[..., one] + bound[..., two]).all(0) & (gap > 0).any(0)
+                hides = (bound[..., one] > AMBIGUITY_SHARE * pair[..., one].abs()).all(0)
+                is_ambiguous[part] |= (near & hides).any(2)
+        return is_ambiguous.sum(1)
 
     def _rank_swaps(
         self,

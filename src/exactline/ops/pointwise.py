@@ -79,7 +79,9 @@ class Pointwise(Breaking):
                 is_reached &= low <= _as_number(self.knots[j])
             candidate = torch.as_tensor(_as_number(branch_slope), dtype=low.dtype, device=low.device)
             slope = torch.where(is_reached & (candidate.abs() >= slope.abs()), candidate, slope)
-        return errors * slope
+        propagated = errors * slope
+        propagated[:1].abs_()  # a deviation has no sign
+        return propagated
 
     def units(self, shape: tuple[int, ...]) -> int:
         return torch.Size(shape).numel()
@@ -143,7 +145,7 @@ class Pointwise(Breaking):
         if all(below is None for _, below in snapped.sides):
             return None
         counts = torch.zeros(len(snapped.x), dtype=torch.int64, device=snapped.x.device)
-        first, last, switches = [counts.new_zeros(0, 3)], [counts.new_zeros(0, 3)], [counts.new_zeros(0, 3)]
+        first, last, switches = [counts.new_zeros(0, 4)], [counts.new_zeros(0, 4)], [counts.new_zeros(0, 3)]
         for knot, (above, below) in enumerate(snapped.sides):
             if below is None:
                 continue
@@ -152,7 +154,7 @@ class Pointwise(Breaking):
             for end, point, neighbour in ((first, 0, 1), (last, len(above) - 1, len(above) - 2)):
                 at = rows == point
                 side = _side(above, below, rows[at] * 0 + neighbour, units[at])
-                end.append(torch.stack([knots[at], units[at], side], 1))
+                end.append(torch.stack([knots[at], units[at], torch.zeros_like(side), side], 1))
             is_inner = (rows > 0) & (rows < len(above) - 1)
             rows, units = rows[is_inner], units[is_inner]
             same_line = errors.same_line[rows - 1] & errors.same_line[rows]

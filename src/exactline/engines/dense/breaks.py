@@ -21,7 +21,7 @@ class NewBreaks:
     piece: Ints  # (g,) the point to the left
     alpha: Floats  # (g,)
     unit: Ints  # (g,) the lowest unit that crosses here
-    count: Ints  # (g,) number of crossings
+    count: Ints  # (g,) number of units that cross here
     representative: Ints  # (g,) the crossing that determines alpha
     slope: Floats  # (g,) of the representative
     crossings: SortedCrossings
@@ -142,7 +142,7 @@ def _place_breaks(crossings: Crossings, errors: CrossingErrors) -> NewBreaks:
         piece=found.piece[representative],
         alpha=break_alpha,
         unit=lowest_unit,
-        count=np.bincount(group, minlength=len(representative)),
+        count=count_units(break_of, found.unit, len(representative)),
         representative=representative,
         slope=slope[representative],
         crossings=found,
@@ -150,6 +150,24 @@ def _place_breaks(crossings: Crossings, errors: CrossingErrors) -> NewBreaks:
         old_point=old_point,
         one_to_one=False,
     )
+
+
+def count_units(place: Ints, unit: Ints, places: int) -> Ints:
+    """How many units cross at each place, (places,): a window whose leader changes several times there counts once.
+
+    Args:
+        place: (k,) the place of each crossing, or -1.
+        unit: (k,) the unit that crosses.
+        places: The number of places.
+    """
+    place, unit = place[place >= 0], unit[place >= 0]
+    counts = np.bincount(place, minlength=places)
+    several = np.flatnonzero(counts[place] > 1)
+    if len(several):
+        order = several[np.lexsort((unit[several], place[several]))]
+        is_repeated = (np.diff(place[order]) == 0) & (np.diff(unit[order]) == 0)
+        np.subtract.at(counts, place[order[1:][is_repeated]], 1)
+    return counts
 
 
 def _sort_crossings(crossings: Crossings, errors: CrossingErrors) -> tuple[SortedCrossings, _CrossingPositions, Floats]:

@@ -24,7 +24,7 @@ from ...ops.affine import Product
 from ...ops.base import Affine, Breaking, Input, KnotPasses
 from ...ops.masks import is_on_host
 from ...tolerances import OVERFLOW_GUARD, SAMPLE_POINTS, WIDE_SAMPLE_POINTS
-from .breaks import NewBreaks, place_breaks
+from .breaks import NewBreaks, count_units, place_breaks
 from .device import DeviceInsertion, place_on_device, summarize_input
 from .error_model import PointErrorBounds
 from .fused_product import suits_fused_product
@@ -53,7 +53,7 @@ class SweepPart:
     ambiguous: Tensor  # (n,) number of ambiguous units on the piece that starts here
     values: tuple[Tensor, ...]  # (n, *out) each
     continues: bool  # whether the first point repeats the last point of the previous part
-    # by node, (k, 3): knot, unit and side of the units that are on a knot at the first and at the last point
+    # by node, (k, 4): the units that are on a knot at the first and at the last point, as in `KnotPasses`
     edge_units: tuple[dict[int, Tensor], dict[int, Tensor]] = ({}, {})
     shared_crossings: int = 0  # crossings at the repeated point that the previous part has counted
 
@@ -326,7 +326,7 @@ def insert_breaks(
 def _count_known_crossings(state: SweepState, breaks: NewBreaks, passes: KnotPasses | None) -> None:
     """Count crossings that fall on existing points there."""
     if not breaks.one_to_one:
-        np.add.at(state.points.count, breaks.old_point[breaks.old_point >= 0], 1)
+        state.points.count[:] += count_units(breaks.old_point, breaks.crossings.unit, len(state))
     if passes is not None:
         state.points.count[:] += passes.counts.cpu().numpy()
         state.first_on_knot[state.node], state.last_on_knot[state.node] = passes.first, passes.last

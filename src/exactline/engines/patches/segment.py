@@ -257,7 +257,7 @@ class Segment:
             alphas=crossing_alphas[representative],
             node=node[first],
             unit=lowest_unit,
-            count=torch.bincount(break_of, minlength=len(representative)),
+            count=_count_units(break_of, node[order], unit[order], len(representative)),
             crossing_alphas=crossing_alphas,
             order=order,
             representative=representative,
@@ -266,6 +266,21 @@ class Segment:
             start=self.start,
             stop=self.stop,
         )
+
+
+def _count_units(break_of: Tensor, node: Tensor, unit: Tensor, breaks: int) -> Tensor:
+    """How many units of all nodes cross at each break, (breaks,), from the break, node and unit of every crossing.
+
+    A window whose leader changes several times at a break counts once.
+    """
+    counts = torch.bincount(break_of, minlength=breaks)
+    several = (counts[break_of] > 1).nonzero()[:, 0]
+    if len(several):
+        crossings = torch.stack([break_of, node, unit])[:, several]
+        counts[break_of[several]] = 0
+        places, number = torch.unique(torch.unique(crossings, dim=1)[0], return_counts=True)
+        counts[places] = number
+    return counts
 
 
 def _count_numbers(group: Group, channels: int) -> int:
