@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import pickle
 import random
 import types
 from collections import deque
@@ -18,6 +19,8 @@ from .python_objects import read_generator_state
 from .state_walk import StateWalk
 
 MAX_COPIED_ELEMENTS = 1 << 22  # of a tensor that is copied, to be restored if it is changed
+# the objects behind the functions of the modules random and numpy.random
+GLOBAL_GENERATORS: tuple[Any, ...] = tuple(f.__self__ for f in (random.getstate, np.random.get_state))
 _MISSING = object()
 
 
@@ -40,15 +43,13 @@ def preserve_state(module: nn.Module) -> Generator[StateRecorder]:
     walk.summarize_tree(module)
     for hooks in GLOBAL_HOOKS:
         walk.summarize(hooks)
-    walk.summarize_methods()
-    generators = random.getstate(), np.random.get_state(), torch.get_rng_state()
+    walk.summarize_reachable()
+    for generator in (*GLOBAL_GENERATORS, torch.default_generator):
+        recorder.record_generator(generator)
     try:
         yield recorder
     finally:
         recorder.restore()
-        random.setstate(generators[0])
-        np.random.set_state(generators[1])
-        torch.set_rng_state(generators[2])
 
 
 class StateRecorder:
@@ -96,6 +97,11 @@ class StateRecorder:
                 object.__setattr__(owner, name, value)
         for generator, state in self.generators:
             _set_generator_state(generator, state)
+
+    def has_drawn_random_numbers(self) -> bool:
+        """Whether a random generator has been used since it was recorded."""
+        pairs = ((read_generator_state(generator), state) for generator, state in self.generators)
+        return any(pickle.dumps(now) != pickle.dumps(state) for now, state in pairs)
 
     def record_dict(self, value: dict[Any, Any]) -> None:
         self.dicts.append((value, dict(value)))
