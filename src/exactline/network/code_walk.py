@@ -161,6 +161,8 @@ class CodeWalk(abc.ABC):
         is_users = not is_trusted(module.__name__)
         if is_users:
             self.modules.append(module)  # the code may pass it to other code
+        if self.recorder is not None:
+            self.recorder.record_globals(space, [n for n in names.names if is_users or n not in space])
         summaries: list[Any] = [module.__name__]
         for name in tuple(space) if names.uses_dynamic_access and is_users else (*names.names, "__getattr__"):
             if name == "__builtins__" or (name == "__getattr__" and not is_users):
