@@ -17,6 +17,7 @@ from tests.network.function_module import FunctionModule
 
 START, END = torch.tensor([-1.0, 2.0, 0.5]), torch.tensor([2.0, -1.5, 1.0])
 GENERATOR = np.random.default_rng(0)
+SYSTEM = random.SystemRandom()
 COUNT = 0
 
 
@@ -52,6 +53,8 @@ NOT_REPEATABLE = {
     "numpy as memory": lambda x: x + torch.from_numpy(np.random.rand(3)).to(x.dtype),
     "numpy generator": lambda x: x * GENERATOR.random(),
     "python": lambda x: x * random.random(),
+    "system": lambda x: x * SYSTEM.random(),
+    "rarely": lambda x: torch.relu(x) if random.random() < 0.8 else x,
     "clock": lambda x: x * time.perf_counter(),
     "global counter": count_globally,
 }
@@ -170,3 +173,29 @@ def test_forward_prints_at_most_once(capsys):
 
     xl.restrict(FunctionModule(function), START, END)
     assert capsys.readouterr().out.count("called") <= 1
+
+
+WHEN_CALLED = {
+    "compiling": lambda x: torch.relu(x) if torch.compiler.is_compiling() else torch.abs(x),
+    "gradients": lambda x: torch.abs(x) if torch.is_grad_enabled() else torch.relu(x),
+    "type": lambda x: torch.abs(x) if type(x) is Tensor else torch.relu(x),
+}
+
+
+@pytest.mark.parametrize("name", WHEN_CALLED)
+def test_a_forward_that_does_something_else_while_it_is_traced_is_refused(name):
+    with pytest.raises(xl.CaptureError, match="when it is called than when"):
+        xl.restrict(FunctionModule(WHEN_CALLED[name]), START, END)
+
+
+def test_a_forward_that_loses_much_to_rounding_is_accepted():
+    """In single precision 2**25 + 1 is 2**25, so the module and the network differ by the whole value."""
+    line = xl.restrict(FunctionModule(lambda x: (torch.relu(x) + 2.0**25) - 2.0**25), START, END)
+    assert line.values[-1].tolist() == [2.0, 0.0, 1.0]
+
+
+def test_random_numbers_that_forward_does_not_use_are_accepted():
+    def function(x: Tensor) -> Tensor:
+        return x if random.random() < 0 else torch.relu(x)
+
+    assert xl.restrict(FunctionModule(function), START, END).values[-1].tolist() == [2.0, 0.0, 1.0]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import copy
+import types
 from typing import Any
 
 import numpy as np
@@ -12,10 +13,12 @@ import torch
 from torch import Tensor, nn
 
 import exactline as xl
+from exactline.network import forward_check
 from exactline.network.preserve import preserve_state
 
 START, END = torch.tensor([-1.0, 2.0, 0.5]), torch.tensor([2.0, -1.5, 1.0])
 SEEN: list[Any] = []
+SETTINGS: Any = types.ModuleType("settings")
 
 
 class Slots:
@@ -122,3 +125,50 @@ def test_a_module_changed_between_calls_keeps_the_change():
     assert len(model.history) == 1
     SEEN.clear()
     Storing.latest = None
+
+
+def test_what_forward_changes_of_a_weight_is_restored():
+    class Changing(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.Linear(3, 3)
+
+        def forward(self, x: Tensor) -> Tensor:
+            self.layer.weight.requires_grad_(False)
+            self.layer.bias.grad = torch.ones(3)
+            self.layer.bias.register_hook(torch.neg)
+            self.layer.weight.data = torch.zeros(3, 3)
+            torch.set_default_dtype(torch.float64)
+            SETTINGS.last = torch.relu(x)
+            return torch.relu(x)
+
+    model = Changing().eval()
+    weight, memory = model.layer.weight.detach().clone(), model.layer.weight.data_ptr()
+    try:
+        xl.restrict(model, START, END)
+        assert torch.get_default_dtype() == torch.float32
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert not hasattr(SETTINGS, "last")
+    assert model.layer.weight.requires_grad
+    assert model.layer.bias.grad is None
+    assert not model.layer.bias._backward_hooks
+    assert torch.equal(model.layer.weight, weight)
+    assert model.layer.weight.data_ptr() == memory
+
+
+def test_a_weight_whose_data_forward_replaces_is_restored_where_forward_runs_without_data(monkeypatch):
+    class Replacing(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.Linear(3, 3)
+
+        def forward(self, x: Tensor) -> Tensor:
+            self.layer.weight.data = torch.zeros(3, 3)
+            return torch.relu(x)
+
+    monkeypatch.setattr(forward_check, "MAX_RUN_WEIGHTS", -1)
+    model = Replacing().eval()
+    weight = model.layer.weight.detach().clone()
+    assert xl.restrict(model, START, END).values[-1].tolist() == [2.0, 0.0, 1.0]
+    assert torch.equal(model.layer.weight, weight)

@@ -21,9 +21,13 @@ from .example_batch import make_example_batch
 from .fingerprint import GLOBAL_HOOKS
 from .forward_check import (
     differs_on_single_points,
+    differs_when_called,
     find_forward_differences,
+    find_random_difference,
+    is_small,
     raise_not_repeatable,
     raise_reads_batch_size,
+    raise_traced_differently,
 )
 from .graph import Network, WeakModule
 from .preserve import StateRecorder, preserve_state
@@ -70,20 +74,29 @@ def _trace_module(model: nn.Module, points: Sequence[Tensor], until: str | None)
         state.restore()
         network = read_program(program, until)
         with _silence_torch_export(), contextlib.redirect_stdout(io.StringIO()), torch.no_grad(), _disable_autocast():
-            _check_one_function(model, points, until, network, state)
+            _check_one_function(model, points, until, network, program, state)
     return network
 
 
 def _check_one_function(
-    model: nn.Module, points: Sequence[Tensor], until: str | None, network: Network, state: StateRecorder
+    model: nn.Module,
+    points: Sequence[Tensor],
+    until: str | None,
+    network: Network,
+    program: ExportedProgram,
+    state: StateRecorder,
 ) -> None:
-    """Raise CaptureError unless forward computes the same every time and at every batch size.
+    """Raise CaptureError unless forward computes the same every time, at every batch size and when it is not traced.
 
     Torch calls are compared first, which is quick. Where they differ, the answers decide: a module may fill a cache in
     its first forward pass, or have a shorter way for a single point.
     """
     examples = [make_example_batch(model, point) for point in points]
     differences = find_forward_differences(model, examples)
+    draws_random_numbers = state.has_drawn_random_numbers()
+    state.restore()
+    if draws_random_numbers and (difference := find_random_difference(model, examples)):
+        raise_not_repeatable(difference)
     state.restore()
     for passes in REPEATED_PASSES if differences.repeated else ():
         for _ in range(passes):
@@ -93,6 +106,8 @@ def _check_one_function(
         state.restore()
     if differences.single and (until is not None or differs_on_single_points(model, network, examples)):
         raise_reads_batch_size(differences.single)
+    if until is None and is_small(model, examples) and differs_when_called(model, network, program, examples):
+        raise_traced_differently()
 
 
 def _is_same_network(one: Network, two: Network) -> bool:

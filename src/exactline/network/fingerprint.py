@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import decimal
+import types
 from typing import Any, NamedTuple
 
 import torch
@@ -13,6 +15,7 @@ from .state_walk import StateWalk
 GLOBAL_HOOKS: list[dict[Any, Any]] = [  # hooks of all modules
     hooks for name, hooks in sorted(vars(nn.modules.module).items()) if name.startswith("_global_") and "hook" in name
 ]
+TORCH_FUNCTIONS = tuple(name for name, value in vars(torch).items() if isinstance(value, types.BuiltinFunctionType))
 
 
 class Fingerprint(NamedTuple):
@@ -56,13 +59,16 @@ def fingerprint_module(module: nn.Module) -> Fingerprint:
 
 
 def _summarize_module(walk: StateWalk, module: nn.Module) -> tuple[Any, ...]:
+    context = decimal.getcontext()
     return (
         walk.summarize_tree(module),
         tuple(walk.summarize(hooks) for hooks in GLOBAL_HOOKS if hooks),
         torch.get_default_dtype(),
-        tuple(vars(F).values()),
-        tuple(vars(Tensor).values()),
-        walk.summarize_methods(),
+        (context.prec, context.rounding),
+        walk.summarize_trusted(F),
+        walk.summarize_trusted(Tensor),
+        walk.summarize_trusted(torch, TORCH_FUNCTIONS),
+        walk.summarize_reachable(),
         walk.fetch_checksums(),
     )
 

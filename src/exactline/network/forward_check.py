@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -10,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch.export import ExportedProgram
 from torch.overrides import TorchFunctionMode
 
 from ..errors import CaptureError
@@ -18,6 +20,7 @@ from .aten.registry import iterate_leaves
 from .graph import Network
 
 SEVERAL_POINTS = 3  # in the larger of the two batches that are compared
+RANDOM_PASSES = 48  # forward passes that are compared where they draw random numbers: a rare branch shows
 MAX_RUN_WEIGHTS = 1 << 22  # numbers in a module whose forward pass is run on data; `preserve_state` can restore them
 MAX_RUN_ELEMENTS = 1 << 15  # of an input of such a module
 VALUE_TRIALS = 4  # single points that are compared by value
@@ -75,12 +78,10 @@ def find_forward_differences(model: nn.Module, examples: Sequence[Tensor]) -> Fo
         model: the module.
         examples: one batch of `SEVERAL_POINTS` for each input, for the shapes, precisions and devices.
     """
-    generator = torch.Generator().manual_seed(0)
-    batch = [torch.randn(e.shape, generator=generator, dtype=torch.float64).to(e) for e in examples]
-    batches = [batch, batch, [points[:1] for points in batch]]
-    for run in (_run_real,) if _is_small(model, examples) else (_run_fake, _run_real):
+    batch = _draw_points(examples, SEVERAL_POINTS)
+    for run in _list_runners(model, examples):
         try:
-            first, second, *single = run(model, batches)
+            first, second, *single = run(model, [batch, batch, [points[:1] for points in batch]])
         except Exception:  # noqa: BLE001  where it matters, torch.export says why the module fails
             continue
         repeated = _find_call_difference(first, second, (1, 1))
@@ -90,7 +91,31 @@ def find_forward_differences(model: nn.Module, examples: Sequence[Tensor]) -> Fo
     return ForwardDifferences("", "")
 
 
-def _is_small(model: nn.Module, examples: Sequence[Tensor]) -> bool:
+def find_random_difference(model: nn.Module, examples: Sequence[Tensor]) -> str:
+    """The first difference among many forward passes on the same batch, or an empty text.
+
+    It is for a module that draws random numbers, and may compute with them rarely. Its first pass is not compared: it
+    may fill a cache.
+    """
+    batch = _draw_points(examples, SEVERAL_POINTS)
+    for run in _list_runners(model, examples):
+        with contextlib.suppress(Exception):
+            _, first, *others = run(model, [batch] * (RANDOM_PASSES + 2))
+            return next(filter(None, (_find_call_difference(first, other, (1, 1)) for other in others)), "")
+    return ""
+
+
+def _draw_points(examples: Sequence[Tensor], points: int) -> list[Tensor]:
+    """Random points for each input, in the precision and on the device of its example batch."""
+    generator = torch.Generator().manual_seed(0)
+    return [torch.randn(points, *e.shape[1:], generator=generator, dtype=torch.float64).to(e) for e in examples]
+
+
+def _list_runners(model: nn.Module, examples: Sequence[Tensor]) -> tuple[Callable[..., list[list[RecordedCall]]], ...]:
+    return (_run_real,) if is_small(model, examples) else (_run_fake, _run_real)
+
+
+def is_small(model: nn.Module, examples: Sequence[Tensor]) -> bool:
     """Whether forward passes on data are quicker than those without."""
     weights = sum(p.numel() for p in (*model.parameters(), *model.buffers()))
     return weights <= MAX_RUN_WEIGHTS and all(example[0].numel() <= MAX_RUN_ELEMENTS for example in examples)
@@ -187,28 +212,46 @@ def differs_on_single_points(model: nn.Module, network: Network, examples: Seque
         network: captured from it.
         examples: one batch for each input, for the shapes, precisions and devices.
     """
-    generator = torch.Generator().manual_seed(0)
-    tolerance = SINGLE_POINT_TOLERANCES.get(examples[0].dtype, SINGLE_POINT_TOLERANCES[torch.float32])
-    for _ in range(VALUE_TRIALS):
-        points = [torch.randn(1, *e.shape[1:], generator=generator, dtype=torch.float64).to(e) for e in examples]
-        with torch.no_grad():
-            try:
-                theirs = model(*points)
-            except Exception:  # noqa: BLE001  a module that fails on one point has no other function there
-                return False
-            ours = network(*points, tail=True)
-        for mine, other in zip(_as_tuple(ours), _as_tuple(theirs), strict=False):
-            expected = other.detach().to("cpu", torch.float64).flatten()
-            if expected.numel() != mine.numel():
-                return True
-            scale = float(expected.abs().max()) if expected.numel() else 0.0
-            if not torch.allclose(mine.flatten(), expected, rtol=tolerance, atol=tolerance * scale, equal_nan=True):
-                return True
+    points = _draw_points(examples, VALUE_TRIALS)
+    with torch.no_grad():
+        return any(
+            differs_in_value(model, functools.partial(network, tail=True), [p[i : i + 1] for p in points])
+            for i in range(VALUE_TRIALS)
+        )
+
+
+def differs_when_called(model: nn.Module, network: Network, program: ExportedProgram, examples: list[Tensor]) -> bool:
+    """Whether a module computes something else when it is called, with gradients, than torch.export has traced.
+
+    The network computes in double precision, so a module that loses much to rounding may differ from it: the traced
+    program, which rounds as the module does, decides then.
+    """
+    batch = _draw_points(examples, SEVERAL_POINTS)
+    with torch.enable_grad():
+        return differs_in_value(model, functools.partial(network, tail=True), batch) and differs_in_value(
+            model, program.module(), batch
+        )
+
+
+def differs_in_value(model: nn.Module, other: Callable[..., Any], batch: Sequence[Tensor]) -> bool:
+    """Whether a module computes something else on a batch than another function does.
+
+    A module that fails on the batch has no other function there.
+    """
+    tolerance = SINGLE_POINT_TOLERANCES.get(batch[0].dtype, SINGLE_POINT_TOLERANCES[torch.float32])
+    try:
+        theirs = _list_tensors(model(*[t.clone() for t in batch]))
+    except Exception:  # noqa: BLE001
+        return False
+    for mine, value in zip(_list_tensors(other(*[t.clone() for t in batch])), theirs, strict=False):
+        expected = value.detach().to("cpu", torch.float64).flatten()
+        if expected.numel() != mine.numel():
+            return True
+        scale = float(expected.abs().max()) if expected.numel() else 0.0
+        found = mine.detach().to("cpu", torch.float64).flatten()
+        if not torch.allclose(found, expected, rtol=tolerance, atol=tolerance * scale, equal_nan=True):
+            return True
     return False
-
-
-def _as_tuple(value: Any) -> tuple[Any, ...]:
-    return tuple(value) if isinstance(value, (tuple, list)) else (value,)
 
 
 def raise_not_repeatable(difference: str) -> None:
@@ -226,4 +269,16 @@ def raise_reads_batch_size(difference: str) -> None:
         "forward computes something else for a batch of one point than for a larger batch.",
         where=f"forward: {difference}",
         hint="forward must treat every point alike, whatever the size of the batch: do not branch on x.shape[0].",
+    )
+
+
+def raise_traced_differently() -> None:
+    """Raise CaptureError for a module that does something else while torch.export traces it."""
+    raise CaptureError(
+        "forward computes something else when it is called than when torch.export traces it.",
+        where="forward, called with random points",
+        hint=(
+            "Do not branch on torch.compiler.is_compiling(), on torch.is_grad_enabled() or on the type of a tensor,"
+            " nor use what Python computes anew for each call, such as id()."
+        ),
     )

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import contextlib
+import pickle
 import random
 import types
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Generator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensor
 
 from .fingerprint import GLOBAL_HOOKS
 from .python_objects import read_generator_state
 from .state_walk import StateWalk
 
 MAX_COPIED_ELEMENTS = 1 << 22  # of a tensor that is copied, to be restored if it is changed
+# the objects behind the functions of the modules random and numpy.random
+GLOBAL_GENERATORS: tuple[Any, ...] = tuple(f.__self__ for f in (random.getstate, np.random.get_state))
 _MISSING = object()
 
 
@@ -26,7 +31,8 @@ def preserve_state(module: nn.Module) -> Generator[StateRecorder]:
     """Restore at the end of the block whatever a forward pass inside it has changed.
 
     That is: attributes of the module and of the objects that it refers to, the contents of lists and dicts, tensors
-    and arrays that are not very large, closures, global variables, class attributes, and random generators.
+    and arrays that are not very large, closures, global variables, class attributes, the default precision, and random
+    generators.
 
     >>> model = nn.ReLU()
     >>> model.calls = 0
@@ -40,15 +46,44 @@ def preserve_state(module: nn.Module) -> Generator[StateRecorder]:
     walk.summarize_tree(module)
     for hooks in GLOBAL_HOOKS:
         walk.summarize(hooks)
-    walk.summarize_methods()
-    generators = random.getstate(), np.random.get_state(), torch.get_rng_state()
+    walk.summarize_reachable()
+    for generator in (*GLOBAL_GENERATORS, torch.default_generator):
+        recorder.record_generator(generator)
+    precision = torch.get_default_dtype()
     try:
         yield recorder
     finally:
         recorder.restore()
-        random.setstate(generators[0])
-        np.random.set_state(generators[1])
-        torch.set_rng_state(generators[2])
+        torch.set_default_dtype(precision)
+
+
+@dataclass(frozen=True)
+class _TensorState:
+    """What a forward pass can change of a leaf tensor, besides its numbers."""
+
+    tensor: Tensor
+    data: Tensor  # in the same memory
+    requires_grad: bool
+    grad: Tensor | None
+    hooks: dict[int, Any] | None
+
+    @staticmethod
+    def read(tensor: Tensor) -> _TensorState:
+        hooks = tensor._backward_hooks
+        return _TensorState(
+            tensor, tensor.detach(), tensor.requires_grad, tensor.grad, None if hooks is None else dict(hooks)
+        )
+
+    def restore(self) -> None:
+        tensor, data = self.tensor, self.data
+        if tensor.is_meta or isinstance(tensor.data, FakeTensor) or tensor.data_ptr() != data.data_ptr():
+            tensor.data = data
+        if tensor.requires_grad != self.requires_grad:
+            tensor.requires_grad_(self.requires_grad)
+        if tensor.grad is not self.grad:
+            tensor.grad = self.grad
+        if (tensor._backward_hooks or {}) != (self.hooks or {}):
+            tensor._backward_hooks = None if self.hooks is None else OrderedDict(self.hooks)
 
 
 class StateRecorder:
@@ -58,6 +93,7 @@ class StateRecorder:
         self.dicts: list[tuple[dict[Any, Any], dict[Any, Any]]] = []
         self.collections: list[tuple[Any, list[Any]]] = []
         self.tensors: list[tuple[Tensor, Tensor]] = []
+        self.storages: list[_TensorState] = []
         self.arrays: list[tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]] = []
         self.cells: list[tuple[types.CellType, Any]] = []
         self.globals: list[tuple[dict[str, Any], str, Any]] = []
@@ -75,6 +111,8 @@ class StateRecorder:
             if len(value) != len(saved) or any(a is not b for a, b in zip(value, saved, strict=True)):
                 value.clear()
                 (value.update if isinstance(value, set) else value.extend)(saved)
+        for storage in self.storages:
+            storage.restore()
         for tensor, copy in self.tensors:
             if not torch.equal(tensor, copy):
                 with torch.no_grad():
@@ -85,10 +123,10 @@ class StateRecorder:
         for cell, contents in self.cells:
             cell.cell_contents = contents
         for namespace, name, value in self.globals:
-            if value is _MISSING:
-                namespace.pop(name, None)
-            else:
+            if value is not _MISSING:
                 namespace[name] = value
+            elif not isinstance(namespace.get(name), types.ModuleType):  # imports stay
+                namespace.pop(name, None)
         for kind, saved in self.classes:
             _restore_class(kind, saved)
         for owner, name, value in self.slots:
@@ -96,6 +134,11 @@ class StateRecorder:
                 object.__setattr__(owner, name, value)
         for generator, state in self.generators:
             _set_generator_state(generator, state)
+
+    def has_drawn_random_numbers(self) -> bool:
+        """Whether a random generator has been used since it was recorded."""
+        pairs = ((read_generator_state(generator), state) for generator, state in self.generators)
+        return any(pickle.dumps(now) != pickle.dumps(state) for now, state in pairs)
 
     def record_dict(self, value: dict[Any, Any]) -> None:
         self.dicts.append((value, dict(value)))
@@ -109,6 +152,8 @@ class StateRecorder:
     def record_tensor(self, tensor: Tensor) -> None:
         if tensor.is_meta or tensor.is_quantized:
             return
+        if tensor.is_leaf and not tensor.is_inference():
+            self.storages.append(_TensorState.read(tensor))
         if tensor.layout == torch.strided and tensor.numel() <= MAX_COPIED_ELEMENTS and not tensor.is_inference():
             self.tensors.append((tensor, tensor.detach().clone()))
 

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import dis
 import functools
+import operator
+import re
+import sys
 import types
+import weakref
 from dataclasses import dataclass
 from types import CodeType
 from typing import Any
@@ -12,7 +16,27 @@ from typing import Any
 import numpy as np
 import torch
 
-DYNAMIC_ACCESS = frozenset(("getattr", "vars", "setattr", "delattr", "__dict__", "__getattribute__", "dir"))
+DYNAMIC_ACCESS = frozenset(
+    (
+        *("getattr", "vars", "setattr", "delattr", "__dict__", "__getattribute__", "dir", "attrgetter", "methodcaller"),
+        *("getmembers", "getattr_static"),
+    )
+)
+# attributes and functions that show what is not compared: the state of the interpreter, of autograd and of functions
+REFLECTIVE_NAMES = frozenset(
+    (
+        *("__globals__", "__subclasses__", "__annotations__", "__doc__", "f_globals", "f_locals", "f_back"),
+        *("_getframe", "currentframe", "get_objects", "get_referrers", "get_referents"),
+        *("grad", "grad_fn", "_version", "data_ptr", "untyped_storage"),
+    )
+)
+# built-in functions that can read or change anything by a name that is computed, or depend on where an object lies
+UNREADABLE_BUILTINS = frozenset(("eval", "exec", "globals", "locals", "open", "input", "__import__", "compile", "id"))
+# functions of trusted packages that depend on more than their arguments: on files, and on settings of the process
+IMPURE_NAMES = re.compile(
+    r"load|load_\w+|loadtxt|genfromtxt|from_?file|fromregex|open_memmap|get_(?!default_dtype)\w+|geterr|geterrcall"
+    r"|getbufsize|(is|are)_\w*enabled|initial_seed|seed|current_\w+|stack_?trace|getsource\w*|getfile"
+)
 # packages whose functions depend on their arguments only, so that their code need not be read
 TRUSTED_PACKAGES = frozenset(
     (
@@ -24,6 +48,9 @@ TRUSTED_PACKAGES = frozenset(
 FUNCTION_TYPES = (types.FunctionType, staticmethod, classmethod, property, functools.cached_property)
 HEAP_TYPE_FLAG = 1 << 9  # Py_TPFLAGS_HEAPTYPE
 POINTER_BYTES = 8
+MUTABLE_DATA = (list, dict, set, bytearray, types.SimpleNamespace, torch.Tensor, torch.nn.Module, np.ndarray)
+# of trusted classes and modules: their members, and those that others have put there
+_foreign_members: weakref.WeakKeyDictionary[Any, tuple[tuple[Any, ...], tuple[Any, ...]]] = weakref.WeakKeyDictionary()
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,6 +125,31 @@ def is_class_data(name: str, value: Any) -> bool:
         return False
     member = isinstance(value, (types.MemberDescriptorType, types.GetSetDescriptorType))
     return not isinstance(value, FUNCTION_TYPES) and not member
+
+
+def list_foreign_members(owner: Any, names: tuple[str, ...] | None = None) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    """The members of a class or module of a trusted package, and those among them that others have put there.
+
+    These are the functions of other packages, and data that can change.
+    """
+    space = vars(owner)
+    members = tuple(space.values() if names is None else map(space.get, names))
+    known = _foreign_members.get(owner)
+    if known is None or len(known[0]) != len(members) or not all(map(operator.is_, known[0], members)):
+        pairs = zip(space if names is None else names, members, strict=True)
+        known = members, tuple(value for name, value in pairs if _is_foreign(name, value))
+        _foreign_members[owner] = known
+    return known
+
+
+def _is_foreign(name: str, value: Any) -> bool:
+    functions = [getattr(value, part, None) for part in ("fget", "fset", "__func__", "func")]
+    for function in (value, *functions):
+        if isinstance(function, types.FunctionType):
+            package = str(function.__globals__.get("__name__")).split(".", 1)[0]
+            if not is_trusted(package) and package not in sys.stdlib_module_names:
+                return True
+    return isinstance(value, MUTABLE_DATA) and not name.startswith("_")
 
 
 def read_generator_state(generator: Any) -> Any:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import builtins
 import decimal
 import enum
 import functools
 import logging
 import random
 import re
-import sys
 import types
 import weakref
 import zlib
@@ -22,18 +20,8 @@ from torch import Tensor, nn
 from torch._library.custom_ops import CustomOpDef
 
 from ..errors import CaptureError
-from .python_objects import (
-    DYNAMIC_ACCESS,
-    FUNCTION_TYPES,
-    CodeNames,
-    has_python_layout,
-    is_class_data,
-    is_inside,
-    is_trusted,
-    list_slots,
-    read_code_names,
-    read_generator_state,
-)
+from .code_walk import CodeWalk
+from .python_objects import has_python_layout, list_slots, read_generator_state
 
 PLAIN_TYPES = frozenset((bool, int, float, complex, str, bytes, type(None), type(Ellipsis), type(NotImplemented)))
 DICT_TYPES = frozenset((dict, OrderedDict))  # most attributes of a module are dicts of hooks, and empty
@@ -44,25 +32,8 @@ IMMUTABLE_TYPES = (
     *(torch.dtype, torch.device, torch.layout, torch.memory_format, torch.finfo, torch.iinfo),
     *(range, slice, re.Pattern, np.dtype, np.generic, types.CodeType, decimal.Decimal),
 )
-# built-in functions that can read or change anything by a name that is computed
-UNREADABLE_BUILTINS = frozenset(("eval", "exec", "globals", "locals", "open", "input", "__import__", "compile"))
-CONSTRUCTORS = frozenset(("__init__", "__new__", "__post_init__"))
-# special methods that no operator of Python calls during a forward pass
-IDLE_METHODS = CONSTRUCTORS | frozenset(
-    (
-        *("__init_subclass__", "__del__", "__repr__", "__str__", "__getstate__", "__setstate__", "__reduce__"),
-        *(
-            "__reduce_ex__",
-            "__copy__",
-            "__deepcopy__",
-            "__subclasshook__",
-            "__dir__",
-            "__class_getitem__",
-            "__sizeof__",
-        ),
-    )
-)
 MAX_OBJECTS = 200_000  # objects visited; a module that refers to more is not compared
+LOGGER_ATTRIBUTES = frozenset(vars(logging.Logger("")))  # that every logger has
 CHECKSUM_CHUNK_WORDS = 1 << 24  # 8-byte words of a weight that are summed at a time on a device
 
 
@@ -70,7 +41,7 @@ class ForwardRecord:
     """Base class of what a forward pass records for its caller: a capture neither compares nor restores it."""
 
 
-class StateWalk:
+class StateWalk(CodeWalk):
     """One walk over the state that is reachable from a module.
 
     Summaries are made of plain values, code objects and checksums, so that equal summaries mean equal behaviour and no
@@ -78,16 +49,9 @@ class StateWalk:
     """
 
     def __init__(self, recorder: Any = None) -> None:
-        self.is_complete = True
-        self.recorder = recorder  # a StateRecorder that is told about every mutable object
-        self.numbers: dict[int, int] = {}  # of the objects seen, by id
+        super().__init__(recorder)
         self.alive: list[Any] = []  # temporary objects, whose ids must not be used again during the walk
         self.pending: dict[torch.device, list[Tensor]] = {}  # checksums, fetched once per device at the end
-        self.names: set[str] = set()  # that the code seen so far reads
-        self.classes: list[type] = []  # the user's classes seen so far
-        self.constructed: set[type] = set()  # classes that the code names, so that it may call their constructors
-        self.summarized_methods: set[tuple[type, str]] = set()
-        self.summarized_classes: set[type] = set()
 
     def summarize_tree(self, module: nn.Module) -> tuple[Any, ...]:
         """Summarize a module and all its submodules."""
@@ -96,40 +60,20 @@ class StateWalk:
             self._register(part)
         return tuple((name, self._summarize_class(type(part)), self._summarize_vars(part)) for name, part in parts)
 
-    def summarize_methods(self) -> tuple[Any, ...]:
-        """Summarize the methods that the code seen so far can call, and in turn those that they can call."""
-        summaries: list[Any] = []
-        size = -1
-        while size != len(summaries):
-            size = len(summaries)
-            for kind in list(self.classes):
-                for name, value in list(vars(kind).items()):
-                    key = (kind, name)
-                    if key in self.summarized_methods or not self._is_reachable_method(kind, name, value):
-                        continue
-                    self.summarized_methods.add(key)
-                    summaries.append((self.numbers[id(kind)], name, self.summarize(value)))
-        return tuple(summaries)
-
-    def _is_reachable_method(self, kind: type, name: str, value: Any) -> bool:
-        if name in CONSTRUCTORS:
-            return kind in self.constructed
-        if not isinstance(value, FUNCTION_TYPES) and not callable(value):
-            return False  # data, which _summarize_class has covered
-        is_special = name.startswith("__") and name.endswith("__")
-        return (
-            name == "forward"
-            or name in self.names
-            or (is_special and name not in IDLE_METHODS)
-            or not self.names.isdisjoint(DYNAMIC_ACCESS)
-        )
-
     def fetch_checksums(self) -> tuple[Any, ...]:
         """The checksums of the tensors on each device."""
         return tuple((device, *torch.stack(sums).tolist()) for device, sums in self.pending.items())
 
     def summarize(self, value: Any) -> Any:
         """Summarize any object by its content."""
+        try:
+            return self._summarize_value(value)
+        except (CaptureError, RecursionError):
+            raise
+        except Exception:  # noqa: BLE001  an object of the user that fails when it is looked at
+            return self._give_up(value)
+
+    def _summarize_value(self, value: Any) -> Any:
         kind = type(value)
         if kind in PLAIN_TYPES:
             return kind, value
@@ -162,10 +106,6 @@ class StateWalk:
     def _register(self, value: Any) -> None:
         self.numbers[id(value)] = len(self.numbers)
         self.alive.append(value)
-
-    def _give_up(self, value: Any) -> Any:
-        self.is_complete = False
-        return "unknown", type(value).__name__
 
     def _summarize_dict(self, value: dict[Any, Any]) -> tuple[Any, ...]:
         number = self.numbers.get(id(value))
@@ -252,102 +192,6 @@ class StateWalk:
             self.recorder.record_array(array)
         return array.shape, str(array.dtype), zlib.crc32(np.ascontiguousarray(array).tobytes())
 
-    def _summarize_function(self, function: types.FunctionType) -> Any:
-        code = function.__code__
-        names = read_code_names(code)
-        cells = tuple(
-            self._summarize_cell(name, cell, names)
-            for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True)
-        )
-        own = self.summarize(function.__defaults__), self.summarize(function.__kwdefaults__), cells
-        extra = self._summarize_dict(function.__dict__) if function.__dict__ else None
-        if is_trusted(function.__globals__.get("__name__")):
-            return code, own, extra
-        if self.recorder is not None:
-            self.recorder.record_globals(function.__globals__, names.stored)
-        self.names.update(names.names)
-        return code, own, extra, self._summarize_globals(function.__globals__, names)
-
-    def _summarize_cell(self, name: str, cell: Any, names: CodeNames) -> Any:
-        if self.recorder is not None:
-            self.recorder.record_cell(cell)
-        try:
-            value = cell.cell_contents
-        except ValueError:
-            return "empty"
-        if isinstance(value, types.ModuleType):
-            return self._summarize_module_object(value, names)
-        if name == "__class__" and isinstance(value, type):  # of super()
-            return self._summarize_class(value)
-        return self.summarize(value)
-
-    def _summarize_globals(self, namespace: dict[str, Any], names: CodeNames) -> Any:
-        summaries: list[Any] = []
-        for name in names.names:
-            if name in namespace:
-                value = namespace[name]
-            elif name in sys.modules and name in names.imported:
-                value = sys.modules[name]
-            else:
-                if name in UNREADABLE_BUILTINS and hasattr(builtins, name):
-                    summaries.append(self._give_up(name))
-                continue
-            if isinstance(value, types.ModuleType):
-                summaries.append((name, self._summarize_module_object(value, names)))
-            else:
-                summaries.append((name, self.summarize(value)))
-        return tuple(summaries)
-
-    def _summarize_module_object(self, module: types.ModuleType, names: CodeNames, outer: tuple[Any, ...] = ()) -> Any:
-        """Summarize what code with these names can read from an imported module; ``outer`` are modules around it."""
-        space = vars(module)
-        reads_any_name = names.uses_dynamic_access and not is_trusted(module.__name__)
-        summaries: list[Any] = [module.__name__]
-        for name in tuple(space) if reads_any_name else names.names:
-            if name not in space or name == "__builtins__":
-                continue
-            value = space[name]
-            if not isinstance(value, types.ModuleType):
-                summaries.append((name, self.summarize(value)))
-            elif value is not module and value not in outer and is_inside(value, module):
-                summaries.append((name, self._summarize_module_object(value, names, (*outer, module))))
-        return tuple(summaries)
-
-    def _summarize_loose_module(self, module: types.ModuleType) -> Any:
-        return module.__name__ if is_trusted(module.__name__) else self._give_up(module)
-
-    def _summarize_named_class(self, kind: type) -> Any:
-        """A class that code refers to, and may create objects of."""
-        self.constructed.add(kind)
-        return self._summarize_class(kind)
-
-    def _summarize_class(self, kind: type) -> Any:
-        number = self.numbers.get(id(kind))
-        if number is not None and kind in self.summarized_classes:
-            return "seen", number
-        if number is None:
-            self._register(kind)
-        self.summarized_classes.add(kind)
-        if kind.__module__ == "builtins":
-            return kind
-        if is_trusted(kind.__module__) or kind.__module__.split(".", 1)[0] in sys.stdlib_module_names:
-            own: Any = (kind, tuple(vars(kind).values()))
-        else:
-            self.classes.append(kind)
-            if self.recorder is not None:
-                self.recorder.record_class(kind)
-            own = (
-                kind.__qualname__,
-                tuple(
-                    (name, self.summarize(value))
-                    for name, value in list(vars(kind).items())
-                    if is_class_data(name, value)
-                ),
-            )
-        bases = tuple(self._summarize_class(base) for base in kind.__mro__[1:])
-        meta = type(kind)
-        return own, bases, None if is_trusted(meta.__module__) else self._summarize_class(meta)
-
     def _summarize_object(self, value: Any) -> Any:
         """Summarize an object of a Python class by its attributes."""
         kind = type(value)
@@ -365,34 +209,16 @@ class StateWalk:
                 summary.append((name, self.summarize(getattr(value, name))))
         return tuple(summary)
 
-    def _summarize_partial(self, value: functools.partial[Any]) -> Any:
-        return "partial", self.summarize(value.func), self.summarize(value.args), self.summarize(value.keywords)
-
-    def _summarize_method(self, value: types.MethodType) -> Any:
-        return "method", self.summarize(value.__func__), self.summarize(value.__self__)
-
-    def _summarize_builtin(self, value: Any) -> Any:
-        owner = getattr(value, "__self__", None)
-        if owner is not None and not isinstance(owner, types.ModuleType):
-            if isinstance(owner, type) and not is_trusted(owner.__module__) and owner not in self.constructed:
-                return self._give_up(value)  # such as datetime.now
-            return value.__name__, self.summarize(owner)
-        if value.__name__ in UNREADABLE_BUILTINS or not is_trusted(value.__module__ or "torch"):
-            return self._give_up(value)
-        return "builtin", value
-
-    def _summarize_descriptor(self, value: Any) -> Any:
-        if isinstance(value, property):
-            return tuple(self.summarize(f) for f in (value.fget, value.fset, value.fdel))
-        return type(value), self.summarize(
-            value.func if isinstance(value, functools.cached_property) else value.__func__
-        )
-
     def _summarize_weak_reference(self, value: weakref.ref[Any]) -> Any:
         return "weak", self.summarize(value())
 
     def _summarize_enum(self, value: enum.Enum) -> Any:
-        return self._summarize_class(type(value)), value.name
+        attributes = {k: v for k, v in vars(value).items() if k != "__objclass__"}
+        return self._summarize_class(type(value)), self._summarize_items(attributes)
+
+    def _summarize_logger(self, value: logging.Logger) -> Any:
+        own = {k: v for k, v in vars(value).items() if k not in LOGGER_ATTRIBUTES}
+        return value, value.getEffectiveLevel(), value.disabled, value.manager.disable, self._summarize_items(own)
 
     def _summarize_loose_cell(self, value: types.CellType) -> Any:
         if self.recorder is not None:
@@ -407,6 +233,8 @@ class StateWalk:
 
     def _summarize_generator(self, value: Any) -> Any:
         """A random generator, by its state."""
+        if isinstance(value, random.SystemRandom):
+            return self._give_up(value)
         if self.recorder is not None:
             self.recorder.record_generator(value)
         return repr(read_generator_state(value))
@@ -429,11 +257,12 @@ _SUMMARIZERS: tuple[tuple[Any, Any], ...] = (
     ((property, staticmethod, classmethod, functools.cached_property), StateWalk._summarize_descriptor),
     (weakref.ref, StateWalk._summarize_weak_reference),
     (types.CellType, StateWalk._summarize_loose_cell),
+    (logging.Logger, StateWalk._summarize_logger),
     ((np.random.Generator, np.random.RandomState, random.Random, torch.Generator), StateWalk._summarize_generator),
     (
         (
             *(types.MethodDescriptorType, types.WrapperDescriptorType, types.ClassMethodDescriptorType),
-            *(types.GetSetDescriptorType, types.MemberDescriptorType, np.ufunc, logging.Logger, CustomOpDef),
+            *(types.GetSetDescriptorType, types.MemberDescriptorType, np.ufunc, CustomOpDef),
             *(torch._ops.OpOverload, torch._ops.OpOverloadPacket),  # pyright: ignore[reportPrivateUsage]
         ),
         StateWalk._summarize_by_identity,
