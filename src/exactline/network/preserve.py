@@ -127,7 +127,8 @@ class StateRecorder:
         self.classes.append((kind, dict(vars(kind))))
 
     def record_slots(self, owner: Any, names: Sequence[str]) -> None:
-        self.slots.extend((owner, name, getattr(owner, name)) for name in names if hasattr(owner, name))
+        own = [n for n in names if not isinstance(getattr(type(owner), n, None), property)]  # overridden in a subclass
+        self.slots.extend((owner, name, getattr(owner, name)) for name in own if hasattr(owner, name))
 
     def record_generator(self, generator: Any) -> None:
         self.generators.append((generator, read_generator_state(generator)))
