@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import random
+import sys
 import types
 from collections import deque
 from collections.abc import Generator, Sequence
@@ -98,7 +99,8 @@ class StateRecorder:
             _set_generator_state(generator, state)
 
     def record_dict(self, value: dict[Any, Any]) -> None:
-        self.dicts.append((value, dict(value)))
+        if value is not sys.modules:  # a module that tracing has imported cannot be imported again
+            self.dicts.append((value, dict(value)))
 
     def record_module(self, module: nn.Module) -> None:
         self.record_dict(vars(module))

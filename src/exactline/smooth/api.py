@@ -151,7 +151,7 @@ def explain_tolerance(curve: Approximation) -> str:
     if not curve.stopped and curve.status == "estimated" and is_unresolved:
         reason = f"the network jumps, or is too steep to follow, near alpha {left:.6g}"
     if curve.status == "estimated" and curve.error == float("inf"):
-        reason = f"values grow without a bound near alpha {left:.6g}"
+        reason = f"no bound was found near alpha {left:.6g}"
     verb = "proven to be at most" if curve.status == "certified" else "estimated as"
     return f"The error is {verb} {curve.error:.1e}, not {curve.tol:.1e}: {reason}."
 
