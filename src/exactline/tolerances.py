@@ -8,6 +8,7 @@ import torch
 
 FLOAT64_EPS = float(np.finfo(np.float64).eps)  # 2^-52, the spacing of floats at 1
 SMALLEST_SUBNORMAL = 5e-324  # 2^-1074: added to error bounds so that a bound is never zero
+SMALLEST_NORMAL = float(np.finfo(np.float64).tiny)  # 2^-1022: values below it have fewer digits, or flush to zero
 
 # --- overflow -------------------------------------------------------------------------------------------------------
 # Absolute value beyond which numbers are scaled before they are added: the sum of eight smaller ones is below 2^1024.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import pickle
 import random
+import sys
 import types
 from collections import OrderedDict, deque
 from collections.abc import Generator, Sequence
@@ -141,7 +142,8 @@ class StateRecorder:
         return any(pickle.dumps(now) != pickle.dumps(state) for now, state in pairs)
 
     def record_dict(self, value: dict[Any, Any]) -> None:
-        self.dicts.append((value, dict(value)))
+        if value is not sys.modules:  # a module that tracing has imported cannot be imported again
+            self.dicts.append((value, dict(value)))
 
     def record_module(self, module: nn.Module) -> None:
         self.record_dict(vars(module))
@@ -172,7 +174,8 @@ class StateRecorder:
         self.classes.append((kind, dict(vars(kind))))
 
     def record_slots(self, owner: Any, names: Sequence[str]) -> None:
-        self.slots.extend((owner, name, getattr(owner, name)) for name in names if hasattr(owner, name))
+        own = [n for n in names if not isinstance(getattr(type(owner), n, None), property)]  # overridden in a subclass
+        self.slots.extend((owner, name, getattr(owner, name)) for name in own if hasattr(owner, name))
 
     def record_generator(self, generator: Any) -> None:
         self.generators.append((generator, read_generator_state(generator)))

@@ -29,10 +29,10 @@ from .certified import NetworkModule, certify_curve
 from .line_function import LineFunction
 from .model import SmoothModel
 from .pieces import AdaptiveInterpolation, ChebyshevPiece
+from .tolerances import UNRESOLVED_START, UNRESOLVED_WIDTH
 
 DEFAULT_TOL = 1e-8
 MAX_EVALUATIONS = 200_000  # of the model, by default
-UNRESOLVED_WIDTH = 1e-12  # of a piece relative to its position, at which float64 hardly resolves it
 
 
 class ToleranceWarning(UserWarning):
@@ -147,8 +147,11 @@ def explain_tolerance(curve: Approximation) -> str:
     worst = int(curve.errors.argmax())
     left, right = curve.breakpoints[worst : worst + 2].tolist()
     reason = f"{curve.stopped} was reached" if curve.stopped else "rounding errors do not permit more"
-    if not curve.stopped and curve.status == "estimated" and right - left <= UNRESOLVED_WIDTH * right:
+    is_unresolved = right - left <= UNRESOLVED_WIDTH * right or right <= UNRESOLVED_START
+    if not curve.stopped and curve.status == "estimated" and is_unresolved:
         reason = f"the network jumps, or is too steep to follow, near alpha {left:.6g}"
+    if curve.status == "estimated" and curve.error == float("inf"):
+        reason = f"no bound was found near alpha {left:.6g}"
     verb = "proven to be at most" if curve.status == "certified" else "estimated as"
     return f"The error is {verb} {curve.error:.1e}, not {curve.tol:.1e}: {reason}."
 

@@ -9,9 +9,9 @@ from numpy.polynomial import chebyshev
 
 from ..arrays import Floats
 from ..tolerances import FLOAT64_EPS
+from .tolerances import ROOT_IMAGINARY_PART
 
 TAIL_COEFFICIENTS = 4  # the last ones, which estimate the truncation error; several, as odd or even ones may vanish
-ROOT_IMAGINARY_PART = 1e-7  # of the eigenvalues that count as real; double roots are off by the root of an ulp
 
 
 @lru_cache(maxsize=16)

@@ -50,6 +50,14 @@ class Integrand(Protocol):
         ...
 
 
+def watch_units(integrand: Integrand, line: Tensor, alphas: Tensor) -> list[Watched]:
+    """The arguments of operators with kinks at points (n,) on lines (n,), without gradients."""
+    points = integrand.lines.at(line, alphas)[0]
+    with full_precision(), torch.no_grad(), KinkRecorder(integrand.inspection.batch_dims, len(alphas)) as recorder:
+        integrand.model.evaluate(points)
+    return recorder.found
+
+
 @dataclass(frozen=True, eq=False)
 class OutputGradient:
     """The gradient of one output element by the inputs.

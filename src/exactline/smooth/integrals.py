@@ -15,9 +15,10 @@ from ..arrays import Floats
 from ..lines import Lines
 from ..progress import ProgressCallback
 from ..tolerances import ALPHA_RESOLUTION, FLOAT64_EPS
-from .crossings import MAX_LOCATED, Brackets, cut_at_kinks, find_brackets
+from .cuts import Features, cut_at_features, find_features
 from .gauss_kronrod import KRONROD_NODES, gauss_kronrod
-from .gradients import GRADIENT_MEMORY_FACTOR, Integrand
+from .gradients import GRADIENT_MEMORY_FACTOR, Integrand, watch_units
+from .kinks import Watched, enclose_points
 from .line_function import LineFunction
 from .rounding import RoundingNoise
 
@@ -153,15 +154,12 @@ class PanelQueue:
         line = torch.tensor([p.line for p in batch]).repeat_interleave(KRONROD_NODES)
         sample = self.integrand.sample(line, torch.from_numpy(alphas.reshape(-1)))
         self.gradients += torch.bincount(line, minlength=len(self.gradients))
-        brackets = None
-        if sample.watched:
-            spans = [slice(i * KRONROD_NODES, (i + 1) * KRONROD_NODES) for i in range(len(batch))]
-            brackets = find_brackets(alphas.reshape(-1), spans, sample.watched)
+        features = self._find_features(batch, alphas, sample.watched) if sample.watched else None
         rows = sample.rows.view(len(batch), KRONROD_NODES, -1)
         split: list[Panel] = []
         for i, panel in enumerate(batch):
-            if brackets is not None and len(brackets[i]) and not self.stopped:
-                parts = self._split_at_kinks(panel, brackets[i])
+            if features is not None and len(features[i]) and not self.stopped:
+                parts = self._split(panel, features[i])
                 if parts:
                     split += parts
                     continue
@@ -175,12 +173,24 @@ class PanelQueue:
             panel.note_progress(NEGLIGIBLE_SHARE * self.tol * self._norm(panel.line))
         return split
 
-    def _split_at_kinks(self, panel: Panel, brackets: Brackets) -> list[Panel]:
-        """Cut a panel at its kinks; none if they lie at its ends."""
-        if len(brackets) > MAX_LOCATED:
-            return []
-        cuts = cut_at_kinks(self._line_function(panel.line), panel.left, panel.right, brackets)
-        return [Panel(panel.line, a, b) for a, b in pairwise(cuts)] if len(cuts) > 2 else []
+    def _find_features(self, batch: Sequence[Panel], alphas: Floats, watched: Sequence[Watched]) -> list[Features]:
+        """The features of each panel between its nodes (panels, nodes) and both of its ends."""
+        ends = np.array([[p.left, p.right] for p in batch])
+        lines = torch.tensor([p.line for p in batch]).repeat_interleave(2)
+        at_ends = watch_units(self.integrand, lines, torch.from_numpy(ends.reshape(-1)))
+        joined = [enclose_points(w, e, len(batch)) for w, e in zip(watched, at_ends, strict=True)]
+        positions = np.concatenate([ends[:, :1], alphas, ends[:, 1:]], 1)
+        count = positions.shape[1]
+        return find_features(
+            positions.reshape(-1), [slice(i * count, (i + 1) * count) for i in range(len(batch))], joined
+        )
+
+    def _split(self, panel: Panel, features: Features) -> list[Panel]:
+        """Cut a panel at its features; none if they lie at its ends."""
+        if features.need_halving:
+            return [] if panel.is_final else panel.cut()
+        cuts = cut_at_features(self._line_function(panel.line), panel.left, panel.right, features, graded=True)
+        return [Panel(panel.line, a, b) for a, b in pairwise(cuts.ends)] if len(cuts.ends) > 2 else []
 
     def _line_function(self, line: int) -> LineFunction:
         lines = self.integrand.lines

@@ -1,4 +1,6 @@
-"""Operators that are not analytic: a table from operator to where it has kinks, and a recorder of their inputs.
+"""Operators that are not analytic: a table from operator to where it has kinks, and a recorder of arguments.
+
+Arguments of smooth operators with narrow `features` are recorded too.
 
 A recorder is active while a model runs. It sees every torch operator that the model calls, whether the model was
 captured, read from a file, or is a black box.
@@ -7,7 +9,7 @@ captured, read from a file, or is a black box.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 import torch
@@ -16,9 +18,19 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from ..network.aten.registry import bind_arguments
 from ..network.traced_node import operator_name
+from .features import (
+    BEND,
+    KINK,
+    NORMS,
+    POLE,
+    SOFT_SELECTIONS,
+    Args,
+    Closeness,
+    has_features,
+    read_argument,
+    select_softly,
+)
 from .program import describe_running_node
-
-Args: TypeAlias = dict[str, Any]  # by the argument names of the operator's schema
 
 # The knots of functions of one number: where they change from one analytic piece to another.
 KNOTS: dict[str, Callable[[Args], Sequence[Any]]] = {
@@ -52,6 +64,7 @@ class Signs:
 
     node: str
     values: Tensor  # (points, units)
+    closeness: Closeness = KINK
 
 
 @dataclass(frozen=True)
@@ -61,9 +74,28 @@ class Leaders:
     node: str
     values: Tensor  # (points, groups, members)
     selected: Tensor  # (points, groups, units) index of the selected member
+    closeness: Closeness = KINK
 
 
 Watched: TypeAlias = Signs | Leaders
+
+
+def enclose_points(inner: Watched, ends: Watched, intervals: int) -> Watched:
+    """Put the values at both ends of each interval around those at its inner points.
+
+    Args:
+        inner: (intervals * points, ...) values.
+        ends: (intervals * 2, ...) values.
+        intervals: the number of intervals.
+    """
+
+    def join(x: Tensor, y: Tensor) -> Tensor:
+        x, y = x.reshape(intervals, -1, *x.shape[1:]), y.reshape(intervals, 2, *y.shape[1:])
+        return torch.cat([y[:, :1], x, y[:, 1:]], 1).flatten(0, 1)
+
+    if isinstance(inner, Leaders) and isinstance(ends, Leaders):
+        return replace(inner, values=join(inner.values, ends.values), selected=join(inner.selected, ends.selected))
+    return replace(inner, values=join(inner.values, ends.values))
 
 
 @dataclass
@@ -89,7 +121,7 @@ class TraceRecorder(TorchDispatchMode):
         if isinstance(first, Tensor):
             if name in JUMPS or _rounds(func, first, kwargs):
                 self.trace.jumps.append((describe_running_node(name), tuple(first.shape)))
-            elif _has_kinks(name):
+            elif _is_watched(name):
                 self.trace.shapes.append(tuple(first.shape))
         if torch.Tag.nondeterministic_seeded in func.tags and _draws(name, func, args, kwargs):
             self.trace.random.append(describe_running_node(name))
@@ -116,18 +148,28 @@ class KinkRecorder(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         name = operator_name(func).removesuffix("_")
-        if not (_has_kinks(name) and args and isinstance(args[0], Tensor)) or name in JUMPS:
+        if not (_is_watched(name) and args and isinstance(args[0], Tensor)) or name in JUMPS:
             return func(*args, **kwargs)
         dim = self.batch_dims[self.calls] if self.calls < len(self.batch_dims) else None
         self.calls += 1
         if dim is None or args[0].shape[dim] % self.points:
             return func(*args, **kwargs)
         bound, node = bind_arguments(func, args, kwargs), describe_running_node(name)
-        if name in KNOTS or name in COMPARISONS:  # before the call, which may overwrite its argument
+        # arguments are read before the call, which may overwrite them
+        if name in KNOTS or name in COMPARISONS:
             self.found += [Signs(node, v) for v in _signed_values(name, bound, dim, self.points)]
-            return func(*args, **kwargs)
+        if argument := read_argument(name, bound, func._schema.is_mutable):
+            closeness, values = argument
+            self.found += [Signs(node, v, closeness) for v in _rows(args[0], [values], dim, self.points)]
         out = func(*args, **kwargs)
-        self.found += _leaders(name, bound, out, dim, self.points, node)
+        if name in NORMS:
+            norms = NORMS[name](out).detach()
+            if dim == 0 and len(norms) == len(args[0]):
+                self.found.append(Signs(node, norms.reshape(self.points, -1), POLE))
+        elif name in SOFT_SELECTIONS:
+            self.found += _soft_leaders(bound, dim, self.points, node)
+        elif name not in KNOTS and name not in COMPARISONS:
+            self.found += _leaders(name, bound, out, dim, self.points, node)
         return out
 
 
@@ -151,8 +193,10 @@ def batch_dim(two: tuple[int, ...], three: tuple[int, ...]) -> int | None:
     return d if 3 * two[d] == 2 * three[d] else None
 
 
-def _has_kinks(name: str) -> bool:
-    return name in KNOTS or name in COMPARISONS or name in POOLS or name in INDEXED_SELECTIONS or name in EXTREMES
+def _is_watched(name: str) -> bool:
+    """Whether the arguments of an operator are watched."""
+    selects = name in POOLS or name in INDEXED_SELECTIONS or name in EXTREMES
+    return selects or name in KNOTS or name in COMPARISONS or has_features(name)
 
 
 def _rounds(func: Any, x: Tensor, kwargs: Any) -> bool:
@@ -192,12 +236,27 @@ def _signed_values(name: str, args: Args, dim: int, points: int) -> list[Tensor]
         knots = [k for k in KNOTS[name](args) if k is not None]
     if not x.is_floating_point() and not any(isinstance(k, Tensor) and k.is_floating_point() for k in knots):
         return []
-    values = [x - k for k in knots]
+    return _rows(x, [x - k for k in knots], dim, points)
+
+
+def _rows(x: Tensor, values: Sequence[Tensor], dim: int, points: int) -> list[Tensor]:  # (points, units) each
+    """Values of the points of an argument as one row for each point; those of other shapes are left out."""
     kept = [v for v in values if v.dim() == x.dim() and v.shape[dim] == x.shape[dim]]
     return [_flatten(v, dim, points) for v in kept]
 
 
+def _soft_leaders(args: Args, dim: int, points: int, node: str) -> list[Leaders]:
+    found = select_softly(args)
+    if found is None or found[1] == dim:
+        return []
+    x, along = found
+    values = x.movedim((dim, along), (0, -1)).reshape(points, -1, x.shape[along])
+    return [Leaders(node, values, values.argmax(-1, keepdim=True), BEND)]
+
+
 def _leaders(name: str, args: Args, out: Any, dim: int, points: int, node: str) -> list[Leaders]:
+    if name not in POOLS and name not in INDEXED_SELECTIONS and name not in EXTREMES:
+        return []
     x = args["self"].detach()
     if name in POOLS:
         spatial = 3 if "3d" in name else 2

@@ -20,9 +20,9 @@ from .kinks import KinkRecorder, OperatorTrace, TraceRecorder, Watched, batch_di
 from .model import SmoothModel
 from .program import describe_running_node
 from .rounding import RoundingNoise
+from .tolerances import REPEAT_TOLERANCE
 
 INSPECTED_ALPHAS = (0.21, 0.55, 0.87)  # where a model is checked before its first piece
-REPEAT_TOLERANCE = 1e-6  # relative difference of two evaluations that rounding may explain
 BYTES_PER_NUMBER = 8
 MAX_BATCH_POINTS = 4096  # evaluated together, however little memory they need
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import pairwise
 
 import numpy as np
 
 from ..arrays import Floats
 from ..progress import ProgressCallback
-from ..tolerances import ALPHA_RESOLUTION
+from ..tolerances import ALPHA_RESOLUTION, SMALLEST_NORMAL
 from .chebyshev import (
     chebyshev_points,
     coefficients,
@@ -21,22 +22,33 @@ from .chebyshev import (
     evaluation_rounding,
     predict_truncation,
 )
-from .crossings import MAX_LOCATED, Brackets, cut_at_kinks, find_brackets
+from .cuts import Features, cut_at_features, find_features
 from .line_function import LineFunction
+from .tolerances import (
+    CHOPPED_SHARE,
+    END_ANGLES,
+    FRESH_POSITIONS,
+    HALVING_SHARE,
+    MIN_DECAY,
+    MIN_RESOLUTIONS,
+    PLATEAU_FACTOR,
+    POLE_GROWTH,
+    RESIDUAL_FACTOR,
+    ROUNDING_FACTOR,
+    TRUNCATION_FACTOR,
+)
 
 FIRST_DEGREE, FIRST_DEGREE_OF_MANY, MAX_DEGREE = 16, 8, 128
 MANY_PIECES = 64  # with more pieces of the exact prefix, each starts with the lower degree
-# Positions on [-1, 1] that no interpolant uses: they measure its error, and samples of the rounding error.
-FRESH_POSITIONS = np.array([-0.9871, -0.4631, 0.0923, 0.5407, 0.9634])
-# Factors of the error estimate. The last coefficients exceed the truncation error if they fall by half from one to the
-# next; the factor allows for slower decay. The largest error on a piece is rarely more than twice that of five points.
-TRUNCATION_FACTOR, RESIDUAL_FACTOR = 8.0, 4.0
-# Rounding errors in multiples of the root mean square of samples with noise of up to one ulp in every operator.
-ROUNDING_FACTOR = 8.0
-PLATEAU_FACTOR = 8.0  # coefficients below so many rounding errors cannot fall any further
-MIN_DECAY = 0.3  # of the coefficients over half of the degrees: slower decay calls for shorter pieces
-CHOPPED_SHARE = 0.1  # of the error estimate that dropped coefficients may add
-MIN_RESOLUTIONS = 64  # width of the shortest piece, in multiples of the resolution of alpha
+FRESH_COUNT = len(FRESH_POSITIONS) + 2
+EXTRA_EVALUATIONS = 2 * FRESH_COUNT + 2  # of each piece, to measure its error: with and without noise, and both ends
+
+
+@lru_cache(maxsize=16)
+def fresh_positions(degree: int) -> Floats:  # (FRESH_COUNT,)
+    """Positions that no interpolant of a degree uses: inside, and between the last two points at both ends."""
+    end = np.cos(END_ANGLES * np.pi / degree)
+    return np.array([-end, *FRESH_POSITIONS, end])
 
 
 @dataclass
@@ -50,6 +62,8 @@ class ChebyshevPiece:
     coeffs: Floats = field(default_factory=lambda: np.zeros((0, 0)))  # (degree + 1, outputs)
     error: float = float("inf")  # estimate of the largest error
     rounding: float = 0.0  # the part of it that no further evaluation removes
+    end_rounding: float = 0.0  # by how much more rounding moves the ends, which may be kinks
+    parent_tail: float = float("inf")  # the last coefficients of the piece of which this is a half
 
     @property
     def width(self) -> float:
@@ -82,6 +96,7 @@ class AdaptiveInterpolation:
     done: list[ChebyshevPiece] = field(default_factory=list[ChebyshevPiece])
     kinks: list[float] = field(default_factory=list[float])
     stopped: str = ""  # the option that stopped the subdivision early
+    scale: float = 0.0  # the largest value at the first samples
 
     def run(self, breakpoints: Floats) -> None:  # (n,) from 0 to 1
         """Approximate the model between neighbouring breakpoints."""
@@ -98,6 +113,18 @@ class AdaptiveInterpolation:
             if self.report is not None:
                 self.report(min(sum(p.width for p in self.done), 1.0), len(self.done))
         self.done.sort(key=lambda p: p.left)
+        self._share_rounding([*self.kinks, *breakpoints[1:-1].tolist()])
+
+    def _share_rounding(self, kinks: Sequence[float]) -> None:
+        """Raise the errors on both sides of each kink to the rounding error on the other side, which moves the kink."""
+        moved = set(kinks)
+        raised = [p.error for p in self.done]
+        for i, (left, right) in enumerate(pairwise(self.done)):
+            if left.right in moved:
+                raised[i] = max(raised[i], min(right.rounding + right.end_rounding, right.error))
+                raised[i + 1] = max(raised[i + 1], min(left.rounding + left.end_rounding, left.error))
+        for piece, error in zip(self.done, raised, strict=True):
+            piece.error = error
 
     def _check_limits(self, spare: int) -> None:
         """Stop while there are enough evaluations left to finish the pending pieces."""
@@ -134,38 +161,40 @@ class AdaptiveInterpolation:
             spans.append(slice(sum(map(len, alphas)), sum(map(len, alphas)) + len(new)))
             alphas.append(piece.alphas(new))
         flat = np.concatenate(alphas)
-        brackets = None
+        features = None
         if self.function.has_kinks and not self.stopped:
             values, watched = self.function.values_and_kinks(flat)
-            brackets = find_brackets(flat, spans, watched)
+            features = find_features(flat, spans, watched)
         else:
             values = self.function.values(flat)
         split: dict[int, list[ChebyshevPiece]] = {}
         for number, (piece, span) in enumerate(zip(batch, spans, strict=True)):
-            if brackets is not None and len(brackets[number]) and not self._is_over():
-                children = self._split(piece, brackets[number])
+            if features is not None and len(features[number]) and not self._is_over():
+                children = self._split(piece, features[number])
                 if children:
                     split[id(piece)] = children
                     continue
             piece.values = _interleave(piece.values, values[span])
+        self.scale = self.scale or float(np.abs(values).max(initial=0.0))
         return split
 
-    def _split(self, piece: ChebyshevPiece, brackets: Brackets) -> list[ChebyshevPiece]:
-        """Cut a piece at its kinks; none if they lie at its ends."""
-        if len(brackets) > MAX_LOCATED:
-            return self._halve(piece)
-        cuts = cut_at_kinks(self.function, piece.left, piece.right, brackets)
-        if len(cuts) == 2:
+    def _split(self, piece: ChebyshevPiece, features: Features) -> list[ChebyshevPiece]:
+        """Cut a piece at its features; none if they lie at its ends."""
+        if features.need_halving:
+            return [] if self._is_short(piece) else self._halve(piece)
+        cuts = cut_at_features(self.function, piece.left, piece.right, features)
+        if len(cuts.ends) == 2:
             return []
-        self.kinks += cuts[1:-1]
-        degree = FIRST_DEGREE if len(cuts) < FIRST_DEGREE_OF_MANY else FIRST_DEGREE_OF_MANY
-        return [ChebyshevPiece(a, b, degree) for a, b in pairwise(cuts)]
+        self.kinks += cuts.kinks
+        degree = FIRST_DEGREE if len(cuts.ends) < FIRST_DEGREE_OF_MANY else FIRST_DEGREE_OF_MANY
+        return [ChebyshevPiece(a, b, degree) for a, b in pairwise(cuts.ends)]
 
     def _is_ready(self, piece: ChebyshevPiece) -> bool:
         """Whether the error of a piece is worth measuring: it seems small, or it does not fall any more."""
         tail = estimate_truncation(piece.coeffs)
         falls = predict_truncation(piece.coeffs) < MIN_DECAY**2 * tail
-        is_stuck = self._is_short(piece) or (not falls and piece.degree > FIRST_DEGREE)
+        is_tried = piece.degree > FIRST_DEGREE or tail >= HALVING_SHARE * piece.parent_tail
+        is_stuck = self._is_short(piece) or (not falls and is_tried)
         return bool(self.stopped) or is_stuck or TRUNCATION_FACTOR * tail <= self.tol
 
     def _is_short(self, piece: ChebyshevPiece) -> bool:
@@ -176,17 +205,21 @@ class AdaptiveInterpolation:
         """Compare pieces with the model at fresh points, and sample the rounding error there."""
         if not pieces:
             return
-        alphas = np.concatenate([p.alphas(FRESH_POSITIONS) for p in pieces])
-        exact, noisy = self.function.values(alphas), self.function.perturbed_values(alphas, len(self.done))
-        count = len(FRESH_POSITIONS)
+        alphas = [p.alphas(fresh_positions(p.degree)) for p in pieces]
+        exact = self.function.values(np.concatenate(alphas))
+        ends = [np.array([p.left, p.right]) for p in pieces]  # kinks, which rounding moves
+        noisy = self.function.perturbed_values(np.concatenate([*alphas, *ends]), len(self.done))
+        noisy_ends = noisy[len(exact) :]
         for i, piece in enumerate(pieces):
-            coeffs, rows = piece.coeffs, slice(i * count, (i + 1) * count)
-            found = evaluate(np.broadcast_to(coeffs, (count, *coeffs.shape)), FRESH_POSITIONS)
+            coeffs, rows = piece.coeffs, slice(i * FRESH_COUNT, (i + 1) * FRESH_COUNT)
+            found = evaluate(np.broadcast_to(coeffs, (FRESH_COUNT, *coeffs.shape)), fresh_positions(piece.degree))
             residual = float(np.abs(found - exact[rows]).max(initial=0.0))
-            noise = float(np.sqrt(((noisy[rows] - exact[rows]) ** 2).mean(0)).max(initial=0.0))
+            at_ends = noisy_ends[2 * i : 2 * i + 2] - piece.values[[0, -1]]
+            noise, end_noise = _root_mean_square(noisy[rows] - exact[rows]), _root_mean_square(at_ends)
             piece.rounding = ROUNDING_FACTOR * noise + self._break_rounding(piece)
             truncation = TRUNCATION_FACTOR * estimate_truncation(coeffs) + RESIDUAL_FACTOR * residual
-            piece.error = truncation + piece.rounding
+            piece.end_rounding = max(ROUNDING_FACTOR * end_noise - piece.rounding, 0.0)
+            piece.error = truncation + piece.rounding + SMALLEST_NORMAL
             if max(estimate_truncation(coeffs), residual) <= PLATEAU_FACTOR * noise:
                 piece.rounding = piece.error
 
@@ -202,8 +235,11 @@ class AdaptiveInterpolation:
         if piece.error <= max(self.tol, piece.rounding) or self._is_short(piece) or self.stopped:
             if piece.error == float("inf"):
                 piece.error = float(np.ptp(piece.values, axis=0).max())
+            if piece.error > self.tol and self._may_be_unbounded(piece):
+                piece.error = float("inf")
             if self.stopped and piece.error > self.tol:
                 piece.error += float(np.ptp(piece.values, axis=0).max())
+            piece.error += piece.end_rounding
             allowed = CHOPPED_SHARE * piece.error
             if piece.error <= self.tol:
                 allowed = min(allowed, self.tol - piece.error)
@@ -214,18 +250,34 @@ class AdaptiveInterpolation:
         falls = predicted < MIN_DECAY**2 * tail
         target = max(self.tol, piece.rounding) / TRUNCATION_FACTOR
         if piece.degree < MAX_DEGREE and (predicted <= target or (falls and piece.degree < 2 * FIRST_DEGREE)):
-            piece.degree, piece.error, piece.rounding = 2 * piece.degree, float("inf"), 0.0
+            piece.degree, piece.error, piece.rounding, piece.end_rounding = 2 * piece.degree, float("inf"), 0.0, 0.0
             return [piece]
         return self._halve(piece)
 
+    def _may_be_unbounded(self, piece: ChebyshevPiece) -> bool:
+        """Whether values grow, and are not known better than to their size, as beside a pole."""
+        largest = float(np.abs(piece.values).max())
+        return largest > POLE_GROWTH * self.scale and (piece.error >= largest or self._is_short(piece))
+
     def _halve(self, piece: ChebyshevPiece) -> list[ChebyshevPiece]:
-        middle = (piece.left + piece.right) / 2
-        return [ChebyshevPiece(piece.left, middle, FIRST_DEGREE), ChebyshevPiece(middle, piece.right, FIRST_DEGREE)]
+        middle, tail = (piece.left + piece.right) / 2, float("inf")
+        if len(piece.coeffs):
+            tail = estimate_truncation(piece.coeffs)
+        ends = ((piece.left, middle), (middle, piece.right))
+        return [ChebyshevPiece(a, b, FIRST_DEGREE, parent_tail=tail) for a, b in ends]
 
 
 def _count_evaluations(pieces: Sequence[ChebyshevPiece]) -> int:
     """The number of evaluations that complete pieces: at their points, and to measure their errors."""
-    return sum(p.degree + 1 - len(p.values) + 2 * len(FRESH_POSITIONS) for p in pieces)
+    return sum(p.degree + 1 - len(p.values) + EXTRA_EVALUATIONS for p in pieces)
+
+
+def _root_mean_square(differences: Floats) -> float:  # (points, outputs)
+    """The largest root mean square of a column; without overflow or underflow of the squares."""
+    largest = float(np.abs(differences).max(initial=0.0))
+    if not 0 < largest < float("inf"):
+        return largest
+    return largest * float(np.sqrt(((differences / largest) ** 2).mean(0)).max())
 
 
 def _interleave(old: Floats, new: Floats) -> Floats:

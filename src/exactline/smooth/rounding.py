@@ -51,6 +51,8 @@ class RoundingNoise(TorchDispatchMode):
         out = func(*args, **kwargs)
         if name in CONSTANTS:
             return out
+        if name == "gelu" and not is_inplace:  # x (1 + erf) / 2: the sum cancels
+            out = out + args[0] * (self._factors(args[0]) - 1)
         if is_inplace:
             if isinstance(out, Tensor) and out.is_floating_point() and not out.requires_grad:
                 out.mul_(self._factors(out))
