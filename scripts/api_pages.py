@@ -66,7 +66,7 @@ PLANES = Page(
     "planes",
     "Planes",
     "A network on a convex polygon of input space. [Planes](../planes.md).",
-    _qualify("exactline", "restrict_plane grid plane_through PlaneRestriction"),
+    _qualify("exactline", "restrict_plane grid plane_through plot_regions PlaneRestriction"),
     _qualify(
         "exactline", "results.polygon.Polygon results.check.PlaneCheck decide.regions.Regions decide.regions.Region"
     ),

@@ -98,7 +98,9 @@ LABELS = {  # labels of rules whose names say little
 }
 ONNX_GROUPS = {  # ONNX rules by their module
     "affine": "products and BatchNormalization",
-    "arithmetic": "by element, and reductions",
+    "arithmetic": "by element",
+    "activations": "activations",
+    "reductions": "reductions",
     "linear": "further linear operators",
     "fourier": "Fourier transforms",
     "recurrent": "recurrent, with the activation Relu",

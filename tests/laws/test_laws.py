@@ -11,6 +11,7 @@ from torch import Tensor, nn
 import exactline as xl
 from exactline.network.aten import RULES
 from exactline.network.capture import capture_module
+from exactline.ops.base import Affine
 from exactline.tolerances import ERROR_WIDTH
 from tests.oracle.compare import TOLERANCE, mismatch
 
@@ -106,6 +107,15 @@ def test_the_network_is_torchs_own_forward(sample):
                 assert ours.dtype == theirs.dtype
                 assert ours.shape == theirs.shape
                 assert within(ours, theirs, RELATIVE * theirs.abs().max())
+
+
+@every_sample
+def test_affine_operators_map_an_empty_batch(sample):
+    for network in study(sample).networks.values():
+        for node in network.nodes:
+            if isinstance(node.op, Affine):
+                inputs = [torch.zeros(0, *network.nodes[i].shape, dtype=torch.float64) for i in node.inputs]
+                assert node.op.linear(*inputs).shape == (0, *node.shape)
 
 
 @pytest.mark.slow

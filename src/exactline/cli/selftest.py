@@ -26,6 +26,7 @@ EXTRA_PACKAGES = {  # as in pyproject.toml: what pip install "exactline[name]" i
     "fast": ("numba",),
     "serve": ("grpcio", "grpcio-health-checking", "grpcio-reflection", "protobuf", "prometheus-client"),
     "ray": ("ray",),
+    "sklearn": ("scikit-learn",),
     "pandas": ("pandas",),
     "parquet": ("pyarrow",),
     "zarr": ("zarr",),

@@ -6,6 +6,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from math import prod
 from typing import Any
 
 import torch
@@ -301,7 +302,7 @@ class Rearrange(Affine):
         return 0.0
 
     def _gather(self, xs: tuple[Tensor, ...]) -> Tensor:
-        parts = [x.reshape(len(x), -1) for x in xs]
+        parts = [x.reshape(len(x), prod(x.shape[1:])) for x in xs]  # there may be no rows
         flat = parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
         if not flat.shape[1]:
             return flat.new_zeros(len(flat), len(self.index))
