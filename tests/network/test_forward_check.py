@@ -107,6 +107,42 @@ def test_a_forward_that_takes_turns_is_refused(function, max_weights, monkeypatc
         xl.restrict(Alternating(function), START, END)
 
 
+class Normalized(nn.Module):
+    """BatchNorm with fixed statistics, called by position and by keyword, and turns of another number."""
+
+    def __init__(self, offsets: tuple[float, float]) -> None:
+        super().__init__()
+        self.norm, self.offsets, self.calls = nn.BatchNorm1d(3), offsets, 0
+        self.norm.running_mean, self.norm.running_var = torch.tensor([1.0, -1.0, 0.0]), torch.tensor([4.0, 1.0, 0.25])
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.calls += 1
+        norm = self.norm
+        x = torch.relu(nn.functional.batch_norm(x, norm.running_mean, running_var=norm.running_var, eps=0.0))
+        return norm(x) + self.offsets[self.calls % 2]
+
+
+def test_batch_norm_is_compared_without_data(monkeypatch):
+    monkeypatch.setattr(forward_check, "MAX_RUN_WEIGHTS", -1)
+    model = Normalized((2.0, 2.0)).double().eval()
+    line = xl.restrict(model, START, END)
+    assert (line.values - model(line.points).detach()).abs().max() < 1e-14
+    with pytest.raises(xl.CaptureError, match="something else each time"):
+        xl.restrict(Normalized((2.0, 3.0)).eval(), START, END)
+
+
+def test_batch_norm_without_data_has_the_shape_and_type_that_torch_finds():
+    mean, variance = torch.zeros(3), torch.ones(3)
+    for dtype in (torch.float32, torch.float64):
+        with forward_check.FakeTensorMode(allow_non_fake_inputs=True):
+            x = torch.empty(2, 3, 4, dtype=dtype)
+            expected = nn.functional.batch_norm(x, mean.to(dtype), variance.to(dtype))
+            with forward_check._CallRecorder() as recorder:
+                found = nn.functional.batch_norm(x, mean.to(dtype), variance.to(dtype))
+        assert (found.shape, found.dtype, found.stride()) == (expected.shape, expected.dtype, expected.stride())
+        assert [call.name for call in recorder.calls if call.name == "batch_norm"] == ["batch_norm"]
+
+
 def test_a_counter_that_the_output_does_not_depend_on_is_kept():
     model = Counter(False)
     assert xl.restrict(model, START, END).values[-1].tolist() == [4.0, 0.0, 2.0]

@@ -30,7 +30,7 @@ REARRANGING_OPERATORS = (
     *("permute", "transpose", "t", "movedim", "swapaxes", "moveaxis", "expand", "expand_as", "repeat", "tile"),
     *("slice", "select", "narrow", "index", "index_select", "gather", "take_along_dim", "diagonal", "unfold"),
     *("cat", "concat", "stack", "hstack", "vstack", "flip", "roll", "rot90", "repeat_interleave"),
-    *("split", "split_with_sizes", "unbind", "unsafe_split"),
+    *("split", "split_with_sizes", "unbind", "unsafe_split", "chunk", "unsafe_chunk"),
     *("pad", "constant_pad_nd", "reflection_pad1d", "reflection_pad2d", "reflection_pad3d"),
     *("replication_pad1d", "replication_pad2d", "replication_pad3d", "_pad_circular"),
     *("pixel_shuffle", "pixel_unshuffle", "channel_shuffle", "im2col", "tril", "triu", "diag_embed"),
