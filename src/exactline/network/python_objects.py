@@ -5,6 +5,8 @@ from __future__ import annotations
 import dis
 import functools
 import types
+from collections import OrderedDict
+from collections.abc import ItemsView
 from dataclasses import dataclass
 from types import CodeType
 from typing import Any
@@ -22,6 +24,7 @@ TRUSTED_PACKAGES = frozenset(
     )
 )
 FUNCTION_TYPES = (types.FunctionType, staticmethod, classmethod, property, functools.cached_property)
+PLAIN_ITEMS = (dict.items, OrderedDict.items)
 HEAP_TYPE_FLAG = 1 << 9  # Py_TPFLAGS_HEAPTYPE
 POINTER_BYTES = 8
 
@@ -98,6 +101,19 @@ def is_class_data(name: str, value: Any) -> bool:
         return False
     member = isinstance(value, (types.MemberDescriptorType, types.GetSetDescriptorType))
     return not isinstance(value, FUNCTION_TYPES) and not member
+
+
+def stored_items(mapping: dict[Any, Any]) -> ItemsView[Any, Any]:
+    """The items that a dict holds, without calling code of a subclass, which may import or compute them.
+
+    >>> class Squares(dict[int, int]):
+    ...     def items(self):
+    ...         raise RuntimeError("not now")
+    >>> list(stored_items(Squares({2: 4})))
+    [(2, 4)]
+    """
+    is_plain = type(mapping).items in PLAIN_ITEMS
+    return mapping.items() if is_plain else dict.items(mapping)
 
 
 def read_generator_state(generator: Any) -> Any:

@@ -33,6 +33,7 @@ from .python_objects import (
     list_slots,
     read_code_names,
     read_generator_state,
+    stored_items,
 )
 
 PLAIN_TYPES = frozenset((bool, int, float, complex, str, bytes, type(None), type(Ellipsis), type(NotImplemented)))
@@ -179,7 +180,7 @@ class StateWalk:
     def _summarize_items(self, value: dict[Any, Any]) -> tuple[Any, ...]:
         entries: list[Any] = []
         is_recording = self.recorder is not None
-        for key, item in value.items():  # a few hundred before each sweep: plain values and empty dicts need no call
+        for key, item in stored_items(value):  # a few hundred before each sweep: plain values and empty dicts need no call
             name = key if type(key) is str else self.summarize(key)
             kind = type(item)
             if kind in PLAIN_TYPES:
@@ -407,6 +408,8 @@ class StateWalk:
 
     def _summarize_generator(self, value: Any) -> Any:
         """A random generator, by its state."""
+        if isinstance(value, random.SystemRandom):  # draws from the operating system, and has no state to compare
+            return self._give_up(value)
         if self.recorder is not None:
             self.recorder.record_generator(value)
         return repr(read_generator_state(value))
