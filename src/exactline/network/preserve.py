@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from .fingerprint import GLOBAL_HOOKS
-from .python_objects import read_generator_state
+from .python_objects import read_generator_state, stored_items
 from .state_walk import StateWalk
 
 MAX_COPIED_ELEMENTS = 1 << 22  # of a tensor that is copied, to be restored if it is changed
@@ -98,7 +98,7 @@ class StateRecorder:
             _set_generator_state(generator, state)
 
     def record_dict(self, value: dict[Any, Any]) -> None:
-        self.dicts.append((value, dict(value)))
+        self.dicts.append((value, dict(stored_items(value))))
 
     def record_module(self, module: nn.Module) -> None:
         self.record_dict(vars(module))
@@ -135,8 +135,8 @@ class StateRecorder:
 
 def _same_items(value: dict[Any, Any], saved: dict[Any, Any]) -> bool:
     """Whether a dict holds the same objects, in the same order."""
-    pairs = zip(value.items(), saved.items(), strict=False)
-    return len(value) == len(saved) and all(k is j and v is w for (k, v), (j, w) in pairs)
+    pairs = zip(stored_items(value), saved.items(), strict=False)
+    return dict.__len__(value) == len(saved) and all(k is j and v is w for (k, v), (j, w) in pairs)
 
 
 def _restore_class(kind: type, saved: dict[str, Any]) -> None:

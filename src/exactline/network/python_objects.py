@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import dis
 import functools
+import os
+import sysconfig
 import types
 from collections import OrderedDict
 from collections.abc import ItemsView
 from dataclasses import dataclass
+from pathlib import Path
 from types import CodeType
 from typing import Any
 
@@ -25,6 +28,9 @@ TRUSTED_PACKAGES = frozenset(
 )
 FUNCTION_TYPES = (types.FunctionType, staticmethod, classmethod, property, functools.cached_property)
 PLAIN_ITEMS = (dict.items, OrderedDict.items)
+INSTALLED_FOLDERS = tuple(
+    str(Path(sysconfig.get_path(kind))) + os.sep for kind in ("stdlib", "platstdlib", "purelib", "platlib")
+)
 HEAP_TYPE_FLAG = 1 << 9  # Py_TPFLAGS_HEAPTYPE
 POINTER_BYTES = 8
 
@@ -39,7 +45,7 @@ class CodeNames:
     uses_dynamic_access: bool  # whether it may read attributes whose names are computed
 
 
-@functools.lru_cache(maxsize=4096)
+@functools.lru_cache(maxsize=65536)
 def read_code_names(code: CodeType) -> CodeNames:
     """List the names in a code object.
 
@@ -66,14 +72,34 @@ def read_code_names(code: CodeType) -> CodeNames:
 
 
 @functools.lru_cache(maxsize=4096)
-def is_trusted(name: str | None) -> bool:
-    """Whether a module belongs to a package whose functions depend on their arguments only."""
-    return name is not None and name.split(".", 1)[0] in TRUSTED_PACKAGES and not name.startswith("numpy.random")
+def is_trusted(name: Any) -> bool:
+    """Whether a module belongs to a package whose functions depend on their arguments only.
+
+    Where a name is expected, packages in C may hold other objects, which are not trusted.
+    """
+    return isinstance(name, str) and name.split(".", 1)[0] in TRUSTED_PACKAGES and not name.startswith("numpy.random")
+
+
+@functools.lru_cache(maxsize=65536)
+def is_installed(file: Any) -> bool:
+    """Whether a file belongs to Python's own library or to an installed package, and not to the user's code.
+
+    >>> is_installed(dis.__file__), is_installed("model.py"), is_installed(None)
+    (True, False, False)
+    """
+    return isinstance(file, str) and file.startswith(INSTALLED_FOLDERS)
+
+
+def module_name(module: types.ModuleType) -> str:
+    """The name of an imported module; "" where something else has been assigned to it."""
+    name = vars(module).get("__name__")
+    return name if isinstance(name, str) else ""
 
 
 def is_inside(inner: types.ModuleType, outer: types.ModuleType) -> bool:
     """Whether code may read a module through another one; other packages inside a trusted one are constant."""
-    return not is_trusted(outer.__name__) or inner.__name__.split(".", 1)[0] == outer.__name__.split(".", 1)[0]
+    outer_name = module_name(outer)
+    return not is_trusted(outer_name) or module_name(inner).split(".", 1)[0] == outer_name.split(".", 1)[0]
 
 
 @functools.lru_cache(maxsize=1024)

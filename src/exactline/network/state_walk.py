@@ -29,8 +29,10 @@ from .python_objects import (
     has_python_layout,
     is_class_data,
     is_inside,
+    is_installed,
     is_trusted,
     list_slots,
+    module_name,
     read_code_names,
     read_generator_state,
     stored_items,
@@ -89,6 +91,7 @@ class StateWalk:
         self.constructed: set[type] = set()  # classes that the code names, so that it may call their constructors
         self.summarized_methods: set[tuple[type, str]] = set()
         self.summarized_classes: set[type] = set()
+        self.module_reads: dict[tuple[int, CodeNames], int] = {}  # imported modules that code reads, by id and names
 
     def summarize_tree(self, module: nn.Module) -> tuple[Any, ...]:
         """Summarize a module and all its submodules."""
@@ -101,7 +104,7 @@ class StateWalk:
         """Summarize the methods that the code seen so far can call, and in turn those that they can call."""
         summaries: list[Any] = []
         size = -1
-        while size != len(summaries):
+        while size != len(summaries) and not self._is_undecided():
             size = len(summaries)
             for kind in list(self.classes):
                 for name, value in list(vars(kind).items()):
@@ -180,7 +183,7 @@ class StateWalk:
     def _summarize_items(self, value: dict[Any, Any]) -> tuple[Any, ...]:
         entries: list[Any] = []
         is_recording = self.recorder is not None
-        for key, item in stored_items(value):  # a few hundred before each sweep: plain values and empty dicts need no call
+        for key, item in stored_items(value):  # hundreds before each sweep: plain values and empty dicts need no call
             name = key if type(key) is str else self.summarize(key)
             kind = type(item)
             if kind in PLAIN_TYPES:
@@ -262,7 +265,7 @@ class StateWalk:
         )
         own = self.summarize(function.__defaults__), self.summarize(function.__kwdefaults__), cells
         extra = self._summarize_dict(function.__dict__) if function.__dict__ else None
-        if is_trusted(function.__globals__.get("__name__")):
+        if is_trusted(function.__globals__.get("__name__")) or self._is_beyond_recording(function.__globals__):
             return code, own, extra
         if self.recorder is not None:
             self.recorder.record_globals(function.__globals__, names.stored)
@@ -282,7 +285,17 @@ class StateWalk:
             return self._summarize_class(value)
         return self.summarize(value)
 
+    def _is_undecided(self) -> bool:
+        """Whether nothing that is still to come can prove that the module is unchanged."""
+        return not self.is_complete and self.recorder is None
+
+    def _is_beyond_recording(self, namespace: dict[str, Any]) -> bool:
+        """Whether to leave a namespace out: the state of installed packages is not the user's, and is not restored."""
+        return self.recorder is not None and is_installed(namespace.get("__file__"))
+
     def _summarize_globals(self, namespace: dict[str, Any], names: CodeNames) -> Any:
+        if self._is_undecided():
+            return ()
         summaries: list[Any] = []
         for name in names.names:
             if name in namespace:
@@ -299,23 +312,27 @@ class StateWalk:
                 summaries.append((name, self.summarize(value)))
         return tuple(summaries)
 
-    def _summarize_module_object(self, module: types.ModuleType, names: CodeNames, outer: tuple[Any, ...] = ()) -> Any:
-        """Summarize what code with these names can read from an imported module; ``outer`` are modules around it."""
+    def _summarize_module_object(self, module: types.ModuleType, names: CodeNames) -> Any:
+        """Summarize what code with these names can read from an imported module and, once each, those inside it."""
+        number = self.module_reads.get((id(module), names))
+        if number is not None or self._is_undecided() or self._is_beyond_recording(vars(module)):
+            return "seen", number
+        self.module_reads[id(module), names] = len(self.module_reads)
         space = vars(module)
-        reads_any_name = names.uses_dynamic_access and not is_trusted(module.__name__)
-        summaries: list[Any] = [module.__name__]
+        reads_any_name = names.uses_dynamic_access and not is_trusted(module_name(module))
+        summaries: list[Any] = [module_name(module)]
         for name in tuple(space) if reads_any_name else names.names:
             if name not in space or name == "__builtins__":
                 continue
             value = space[name]
             if not isinstance(value, types.ModuleType):
                 summaries.append((name, self.summarize(value)))
-            elif value is not module and value not in outer and is_inside(value, module):
-                summaries.append((name, self._summarize_module_object(value, names, (*outer, module))))
+            elif is_inside(value, module):
+                summaries.append((name, self._summarize_module_object(value, names)))
         return tuple(summaries)
 
     def _summarize_loose_module(self, module: types.ModuleType) -> Any:
-        return module.__name__ if is_trusted(module.__name__) else self._give_up(module)
+        return module_name(module) if is_trusted(module_name(module)) else self._give_up(module)
 
     def _summarize_named_class(self, kind: type) -> Any:
         """A class that code refers to, and may create objects of."""
