@@ -17,10 +17,12 @@ X, y = make_moons(400, noise=0.2, random_state=0)
 classifier = MLPClassifier((32, 32), max_iter=2000, random_state=0).fit(X, y)
 
 folder = Path(sys.argv[1]) if len(sys.argv) > 1 else None
-for theme in ("light", "dark"):
-    path = None if folder is None else folder / f"moons_{theme}.png"
-    ax = xl.plot_regions(classifier, data=(X, y), features=["x", "y"], labels=["upper", "lower"], theme=theme, path=path)
-print(ax.get_title())
+for theme, name in (("light", "moons.png"), ("dark", "moons_dark.png")):
+    path = None if folder is None else folder / name
+    ax = xl.plot_regions(
+        classifier, data=(X, y), features=["x", "y"], labels=["upper", "lower"], theme=theme, path=path
+    )
+print(ax.get_title("left"))
 
 line = xl.restrict(classifier, X[y == 0][0], X[y == 1][0])
 print(line.decisions())
