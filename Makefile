@@ -1,10 +1,13 @@
-# Each target sets up .venv when it is missing or older than pyproject.toml. Needs Python 3.11+ and make.
+# Each target sets up .venv when it is missing or older than pyproject.toml: `make demo` with what the demo needs, all
+# other targets with the tools of development too. Needs Python 3.11+ and make.
 # A CPU-only torch, where pip would fetch a larger one:
 #   PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu make test
 
 PYTHON ?= python3
 BIN := .venv/bin
+DEMO_READY := .venv/.demo-ready
 READY := .venv/.ready
+TORCH := "torch>=2.6,<2.14"
 
 # for each reader of files
 FUZZ_SECONDS ?= 1200
@@ -13,12 +16,16 @@ NUMERICS_CASES ?= 360
 .PHONY: demo test test-portable test-all test-numerics test-browser coverage docs bench fuzz lint format protos notebooks clean
 .DEFAULT_GOAL := test
 
-$(READY): pyproject.toml
+$(DEMO_READY): pyproject.toml
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet "torch>=2.6,<2.14" -e ".[dev,fast,plot,serve,ray,pandas,parquet,zarr,docs]"
+	$(BIN)/python -m pip install --quiet $(TORCH) -e ".[plot]"
+	@touch $(DEMO_READY)
+
+$(READY): $(DEMO_READY)
+	$(BIN)/python -m pip install --quiet $(TORCH) -e ".[dev,fast,plot,serve,ray,pandas,parquet,zarr,docs]"
 	@touch $(READY)
 
-demo: $(READY)
+demo: $(DEMO_READY)
 	$(BIN)/exactline demo --out demo-out
 
 test: $(READY)

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from .budget import Budget, enforce_budget
 from .engines.assemble import Assembler, BreakTable, link_parts
-from .engines.capture import capture_at_points, capture_output
+from .engines.capture import capture_at_points, capture_output, is_first_use
 from .engines.dense.sweep import SweepLimits, SweepPart
 from .engines.layer_record import LayerRecorder, LayerTable, Switches, count_layers
 from .engines.polygons.assemble import PlaneAssembler
@@ -117,7 +117,7 @@ def restrict_parts(
     """
     lines = as_lines(starts, ends, ("starts", "ends"), many=True)
     checked = RestrictOptions.check(model, options, RestrictKeywords)
-    network, choice, lines = _prepare(model, lines, checked)
+    network, choice, lines, _ = _prepare(model, lines, checked)
     return choice, _in_full_precision(
         _assembler(network, lines, checked, choice).stream(_sweep(choice, lines, checked))
     )
@@ -221,18 +221,19 @@ def grid(
 
 
 def _restrict(model: Any, lines: Lines, options: RestrictOptions) -> Restrictions:
+    network, choice, lines, setup_seconds = _prepare(model, lines, options)
     began = time.perf_counter()
-    network, choice, lines = _prepare(model, lines, options)
     assembler = _assembler(network, lines, options, choice)
     with progress_reporter(options.progress) as report, full_precision():
         table = assembler.collect(_report_progress(_sweep(choice, lines, options), report, len(lines)))
         if choice.recorder is not None:
             table = replace(table, layers=_count_layers(choice, lines, options, table))
-    return _make_restrictions(table, lines, network, time.perf_counter() - began, options, choice)
+    seconds = time.perf_counter() - began
+    return _make_restrictions(table, lines, network, (seconds, setup_seconds), options, choice)
 
 
 def _stream(model: Any, lines: Lines, options: RestrictOptions) -> Iterator[Restriction]:
-    network, choice, lines = _prepare(model, lines, options)
+    network, choice, lines, setup_seconds = _prepare(model, lines, options)
     parts = link_parts(_sweep(choice, lines, options), choice.recorder)
     pending: Restriction | None = None
     while True:
@@ -247,14 +248,21 @@ def _stream(model: Any, lines: Lines, options: RestrictOptions) -> Iterator[Rest
         table = _break_table(part, options.values)
         if choice.recorder is not None:
             table = replace(table, layers=_count_layers(choice, lines, options, table, is_stream=True))
-        pending = _make_restrictions(table, lines, network, time.perf_counter() - began, options, choice)[0]
+        durations = (time.perf_counter() - began, setup_seconds)
+        pending = _make_restrictions(table, lines, network, durations, options, choice)[0]
+        setup_seconds = 0.0  # belongs to the first part alone
         if options.seconds is None:
             yield pending
             pending = None
 
 
-def _prepare(model: Any, lines: Lines, options: RestrictOptions) -> tuple[Network, EngineChoice, Lines]:
-    """Capture the model; returns the network for the results, the engine, and the lines without a batch dimension."""
+def _prepare(model: Any, lines: Lines, options: RestrictOptions) -> tuple[Network, EngineChoice, Lines, float]:
+    """Capture the model.
+
+    Returns the network for the results, the engine, the lines without a batch dimension, and the seconds that the
+    capture took, 0 if an earlier one was used.
+    """
+    began = time.perf_counter()
     points = [t[0] if len(t) else t.new_zeros(t.shape[1:]) for t in lines.starts]
     with full_precision(kernels=False):
         network, has_batch_dimension = capture_at_points(model, points, options)
@@ -274,7 +282,8 @@ def _prepare(model: Any, lines: Lines, options: RestrictOptions) -> tuple[Networ
         recorder=None if options.record is None else LayerRecorder(),
     )
     choice.require_memory()
-    return network, choice, lines
+    is_new = is_first_use(model, network)
+    return network, choice, lines, time.perf_counter() - began if is_new else 0.0
 
 
 def _move(network: Network, model: Any, points: list[Tensor], options: RestrictOptions) -> Network:
@@ -351,14 +360,20 @@ def _break_table(part: SweepPart, values: bool) -> BreakTable:
 
 
 def _make_restrictions(
-    table: BreakTable, lines: Lines, network: Network, seconds: float, options: RestrictOptions, choice: EngineChoice
+    table: BreakTable,
+    lines: Lines,
+    network: Network,
+    durations: tuple[float, float],  # seconds of the sweep, and of the capture before it
+    options: RestrictOptions,
+    choice: EngineChoice,
 ) -> Restrictions:
     return Restrictions(
         table,
         lines,
         network,
-        seconds,
+        durations[0],
         network.units,
+        setup_seconds=durations[1],
         dtype=options.dtype,
         rewrite=options.rewrite,
         until=options.until,
@@ -376,6 +391,8 @@ def _restrict_polygon(model: Any, polygon: PolygonInput, options: RestrictOption
             points = [p[0] for p in points]
         check_polygon_shapes(polygon.corners, [network.nodes[i].shape for i in network.inputs])
         swept = _move(network, model, points, options)
+    setup_seconds = time.perf_counter() - began if is_first_use(model, network) else 0.0
+    began = time.perf_counter()
     # in units of the extent; dividing before subtracting, because the last bit depends on the order
     extent = float(np.ptp(polygon.coordinates, axis=0).max())
     coordinates = polygon.coordinates / extent - polygon.coordinates[0] / extent
@@ -403,6 +420,7 @@ def _restrict_polygon(model: Any, polygon: PolygonInput, options: RestrictOption
         several_outputs=network.several_outputs,
         dtype=options.dtype,
         seconds=time.perf_counter() - began,
+        setup_seconds=setup_seconds,
         ambiguous=cells.ambiguous,
         rewrite=options.rewrite,
         until=options.until,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,6 +14,7 @@ from ..errors import CaptureError, TrainingModeError, UnsupportedError
 from ..network import Network, as_network
 from ..options import RestrictOptions
 
+_used_networks: weakref.WeakSet[Network] = weakref.WeakSet()  # captures that an earlier call has returned
 DECISION_KEY = "without batch dimension"  # of the network for points without it, among the copies of a network
 
 
@@ -57,6 +59,14 @@ def capture_at_points(
         network.device_copies[DECISION_KEY] = _choose_network(network, model, points, inner, options)
     chosen = network.device_copies[DECISION_KEY]
     return chosen, chosen is not network
+
+
+def is_first_use(model: Any, network: Network) -> bool:
+    """Tell whether a network was captured from its model just now, so that the capture was part of the call."""
+    if isinstance(model, Network) or network in _used_networks:
+        return False
+    _used_networks.add(network)
+    return True
 
 
 def _capture_inner(model: Any, inner: Sequence[Tensor], options: RestrictOptions, problem: CaptureError) -> Network:

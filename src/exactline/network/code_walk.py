@@ -18,8 +18,10 @@ from .python_objects import (
     CodeNames,
     is_class_data,
     is_inside,
+    is_installed,
     is_trusted,
     list_foreign_members,
+    module_name,
     read_code_names,
 )
 
@@ -49,6 +51,7 @@ class CodeWalk(abc.ABC):
         self.constructed: set[type] = set()  # classes that the code names, so that it may call their constructors
         self.summarized_members: set[tuple[int, str]] = set()  # of classes and modules, by id
         self.summarized_classes: set[type] = set()
+        self.module_reads: dict[tuple[int, CodeNames], int] = {}  # imported modules that code reads, by id and names
 
     @abc.abstractmethod
     def summarize(self, value: Any) -> Any:
@@ -64,6 +67,14 @@ class CodeWalk(abc.ABC):
         self.is_complete = False
         return "unknown", type(value).__name__
 
+    def _is_undecided(self) -> bool:
+        """Whether nothing that is still to come can prove that the module is unchanged."""
+        return not self.is_complete and self.recorder is None
+
+    def _is_beyond_recording(self, namespace: dict[str, Any]) -> bool:
+        """Whether to leave a namespace out: the state of installed packages is not the user's, and is not restored."""
+        return self.recorder is not None and is_installed(namespace.get("__file__"))
+
     def summarize_reachable(self) -> tuple[Any, ...]:
         """Summarize what the code seen so far can call or read by name, and what that code can in turn.
 
@@ -71,7 +82,7 @@ class CodeWalk(abc.ABC):
         """
         summaries: list[Any] = []
         size = -1
-        while size != len(summaries):
+        while size != len(summaries) and not self._is_undecided():
             size = len(summaries)
             for kind in list(self.classes):
                 for name, value in list(vars(kind).items()):
@@ -87,8 +98,8 @@ class CodeWalk(abc.ABC):
     def _summarize_member(self, module: types.ModuleType, name: str, value: Any) -> Any:
         self.summarized_members.add((id(module), name))
         if isinstance(value, types.ModuleType):
-            return module.__name__, name, self._summarize_loose_module(value)
-        return module.__name__, name, self.summarize(value)
+            return module_name(module), name, self._summarize_loose_module(value)
+        return module_name(module), name, self.summarize(value)
 
     def _is_reachable(self, kind: type, name: str, value: Any) -> bool:
         if name in CONSTRUCTORS:
@@ -118,6 +129,8 @@ class CodeWalk(abc.ABC):
             if IMPURE_NAMES.fullmatch(function.__qualname__):
                 self.is_complete = False
             return code, own, extra
+        if self._is_beyond_recording(function.__globals__):
+            return code, own, extra
         if self.recorder is not None:
             self.recorder.record_globals(function.__globals__, names.stored)
         if not REFLECTIVE_NAMES.isdisjoint(names.names):
@@ -139,6 +152,8 @@ class CodeWalk(abc.ABC):
         return self.summarize(value)
 
     def _summarize_globals(self, namespace: dict[str, Any], names: CodeNames) -> Any:
+        if self._is_undecided():
+            return ()
         summaries: list[Any] = []
         for name in names.names:
             if name in namespace:
@@ -155,15 +170,19 @@ class CodeWalk(abc.ABC):
                 summaries.append((name, self.summarize(value)))
         return tuple(summaries)
 
-    def _summarize_module_object(self, module: types.ModuleType, names: CodeNames, outer: tuple[Any, ...] = ()) -> Any:
-        """Summarize what code with these names can read from an imported module; ``outer`` are modules around it."""
+    def _summarize_module_object(self, module: types.ModuleType, names: CodeNames) -> Any:
+        """Summarize what code with these names can read from an imported module and, once each, those inside it."""
         space = vars(module)
-        is_users = not is_trusted(module.__name__)
+        number = self.module_reads.get((id(module), names))
+        if number is not None or self._is_undecided() or self._is_beyond_recording(space):
+            return "seen", number
+        self.module_reads[id(module), names] = len(self.module_reads)
+        is_users = not is_trusted(module_name(module))
         if is_users:
             self.modules.append(module)  # the code may pass it to other code
         if self.recorder is not None:
             self.recorder.record_globals(space, [n for n in names.names if is_users or n not in space])
-        summaries: list[Any] = [module.__name__]
+        summaries: list[Any] = [module_name(module)]
         for name in tuple(space) if names.uses_dynamic_access and is_users else (*names.names, "__getattr__"):
             if name == "__builtins__" or (name == "__getattr__" and not is_users):
                 continue
@@ -175,13 +194,13 @@ class CodeWalk(abc.ABC):
             if not isinstance(value, types.ModuleType):
                 self.summarized_members.add((id(module), name))
                 summaries.append((name, self.summarize(value)))
-            elif value is not module and value not in outer and is_inside(value, module):
+            elif is_inside(value, module):
                 self.summarized_members.add((id(module), name))
-                summaries.append((name, self._summarize_module_object(value, names, (*outer, module))))
+                summaries.append((name, self._summarize_module_object(value, names)))
         return tuple(summaries)
 
     def _summarize_loose_module(self, module: types.ModuleType) -> Any:
-        return module.__name__ if is_trusted(module.__name__) else self._give_up(module)
+        return module_name(module) if is_trusted(module_name(module)) else self._give_up(module)
 
     def _summarize_named_class(self, kind: type) -> Any:
         """A class that code refers to, and may create objects of."""

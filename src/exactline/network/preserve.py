@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensor
 
 from .fingerprint import GLOBAL_HOOKS
-from .python_objects import read_generator_state
+from .python_objects import read_generator_state, stored_items
 from .state_walk import StateWalk
 
 MAX_COPIED_ELEMENTS = 1 << 22  # of a tensor that is copied, to be restored if it is changed
@@ -143,7 +143,7 @@ class StateRecorder:
 
     def record_dict(self, value: dict[Any, Any]) -> None:
         if value is not sys.modules:  # a module that tracing has imported cannot be imported again
-            self.dicts.append((value, dict(value)))
+            self.dicts.append((value, dict(stored_items(value))))
 
     def record_module(self, module: nn.Module) -> None:
         self.record_dict(vars(module))
@@ -152,11 +152,11 @@ class StateRecorder:
         self.collections.append((value, list(value)))
 
     def record_tensor(self, tensor: Tensor) -> None:
-        if tensor.is_meta or tensor.is_quantized:
+        if tensor.is_meta or tensor.is_quantized or tensor.is_inference() or tensor.layout != torch.strided:
             return
-        if tensor.is_leaf and not tensor.is_inference():
+        if tensor.is_leaf:
             self.storages.append(_TensorState.read(tensor))
-        if tensor.layout == torch.strided and tensor.numel() <= MAX_COPIED_ELEMENTS and not tensor.is_inference():
+        if tensor.numel() <= MAX_COPIED_ELEMENTS:
             self.tensors.append((tensor, tensor.detach().clone()))
 
     def record_array(self, array: np.ndarray[Any, Any]) -> None:
@@ -183,8 +183,8 @@ class StateRecorder:
 
 def _same_items(value: dict[Any, Any], saved: dict[Any, Any]) -> bool:
     """Whether a dict holds the same objects, in the same order."""
-    pairs = zip(value.items(), saved.items(), strict=False)
-    return len(value) == len(saved) and all(k is j and v is w for (k, v), (j, w) in pairs)
+    pairs = zip(stored_items(value), saved.items(), strict=False)
+    return dict.__len__(value) == len(saved) and all(k is j and v is w for (k, v), (j, w) in pairs)
 
 
 def _restore_class(kind: type, saved: dict[str, Any]) -> None:

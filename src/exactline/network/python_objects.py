@@ -5,11 +5,16 @@ from __future__ import annotations
 import dis
 import functools
 import operator
+import os
 import re
 import sys
+import sysconfig
 import types
 import weakref
+from collections import OrderedDict
+from collections.abc import ItemsView
 from dataclasses import dataclass
+from pathlib import Path
 from types import CodeType
 from typing import Any
 
@@ -46,6 +51,10 @@ TRUSTED_PACKAGES = frozenset(
     )
 )
 FUNCTION_TYPES = (types.FunctionType, staticmethod, classmethod, property, functools.cached_property)
+PLAIN_ITEMS = (dict.items, OrderedDict.items)
+INSTALLED_FOLDERS = tuple(
+    str(Path(sysconfig.get_path(kind))) + os.sep for kind in ("stdlib", "platstdlib", "purelib", "platlib")
+)
 HEAP_TYPE_FLAG = 1 << 9  # Py_TPFLAGS_HEAPTYPE
 POINTER_BYTES = 8
 MUTABLE_DATA = (list, dict, set, bytearray, types.SimpleNamespace, torch.Tensor, torch.nn.Module, np.ndarray)
@@ -63,7 +72,7 @@ class CodeNames:
     uses_dynamic_access: bool  # whether it may read attributes whose names are computed
 
 
-@functools.lru_cache(maxsize=4096)
+@functools.lru_cache(maxsize=65536)
 def read_code_names(code: CodeType) -> CodeNames:
     """List the names in a code object.
 
@@ -90,14 +99,34 @@ def read_code_names(code: CodeType) -> CodeNames:
 
 
 @functools.lru_cache(maxsize=4096)
-def is_trusted(name: str | None) -> bool:
-    """Whether a module belongs to a package whose functions depend on their arguments only."""
-    return name is not None and name.split(".", 1)[0] in TRUSTED_PACKAGES and not name.startswith("numpy.random")
+def is_trusted(name: Any) -> bool:
+    """Whether a module belongs to a package whose functions depend on their arguments only.
+
+    Where a name is expected, packages in C may hold other objects, which are not trusted.
+    """
+    return isinstance(name, str) and name.split(".", 1)[0] in TRUSTED_PACKAGES and not name.startswith("numpy.random")
+
+
+@functools.lru_cache(maxsize=65536)
+def is_installed(file: Any) -> bool:
+    """Whether a file belongs to Python's own library or to an installed package, and not to the user's code.
+
+    >>> is_installed(dis.__file__), is_installed("model.py"), is_installed(None)
+    (True, False, False)
+    """
+    return isinstance(file, str) and file.startswith(INSTALLED_FOLDERS)
+
+
+def module_name(module: types.ModuleType) -> str:
+    """The name of an imported module; "" where something else has been assigned to it."""
+    name = vars(module).get("__name__")
+    return name if isinstance(name, str) else ""
 
 
 def is_inside(inner: types.ModuleType, outer: types.ModuleType) -> bool:
     """Whether code may read a module through another one; other packages inside a trusted one are constant."""
-    return not is_trusted(outer.__name__) or inner.__name__.split(".", 1)[0] == outer.__name__.split(".", 1)[0]
+    outer_name = module_name(outer)
+    return not is_trusted(outer_name) or module_name(inner).split(".", 1)[0] == outer_name.split(".", 1)[0]
 
 
 @functools.lru_cache(maxsize=1024)
@@ -150,6 +179,19 @@ def _is_foreign(name: str, value: Any) -> bool:
             if not is_trusted(package) and package not in sys.stdlib_module_names:
                 return True
     return isinstance(value, MUTABLE_DATA) and not name.startswith("_")
+
+
+def stored_items(mapping: dict[Any, Any]) -> ItemsView[Any, Any]:
+    """The items that a dict holds, without calling code of a subclass, which may import or compute them.
+
+    >>> class Squares(dict[int, int]):
+    ...     def items(self):
+    ...         raise RuntimeError("not now")
+    >>> list(stored_items(Squares({2: 4})))
+    [(2, 4)]
+    """
+    is_plain = type(mapping).items in PLAIN_ITEMS
+    return mapping.items() if is_plain else dict.items(mapping)
 
 
 def read_generator_state(generator: Any) -> Any:

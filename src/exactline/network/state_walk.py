@@ -21,7 +21,7 @@ from torch._library.custom_ops import CustomOpDef
 
 from ..errors import CaptureError
 from .code_walk import CodeWalk
-from .python_objects import has_python_layout, list_slots, read_generator_state
+from .python_objects import has_python_layout, list_slots, read_generator_state, stored_items
 
 PLAIN_TYPES = frozenset((bool, int, float, complex, str, bytes, type(None), type(Ellipsis), type(NotImplemented)))
 DICT_TYPES = frozenset((dict, OrderedDict))  # most attributes of a module are dicts of hooks, and empty
@@ -119,7 +119,7 @@ class StateWalk(CodeWalk):
     def _summarize_items(self, value: dict[Any, Any]) -> tuple[Any, ...]:
         entries: list[Any] = []
         is_recording = self.recorder is not None
-        for key, item in value.items():  # a few hundred before each sweep: plain values and empty dicts need no call
+        for key, item in stored_items(value):  # hundreds before each sweep: plain values and empty dicts need no call
             name = key if type(key) is str else self.summarize(key)
             kind = type(item)
             if kind in PLAIN_TYPES:
@@ -233,7 +233,7 @@ class StateWalk(CodeWalk):
 
     def _summarize_generator(self, value: Any) -> Any:
         """A random generator, by its state."""
-        if isinstance(value, random.SystemRandom):
+        if isinstance(value, random.SystemRandom):  # draws from the operating system, and has no state to compare
             return self._give_up(value)
         if self.recorder is not None:
             self.recorder.record_generator(value)

@@ -16,7 +16,7 @@ from ..engines.polygons.polygon_input import as_coordinate_rows, as_coordinates
 from ..engines.polygons.state import PlaneFrame
 from ..errors import ArgumentError, LineError, PlaneError
 from ..fp_context import full_precision
-from ..humanize import count_noun, format_seconds, format_units
+from ..humanize import count_noun, format_seconds, format_setup, format_units
 from ..lines import as_points
 from ..network.graph import Network
 from . import methods
@@ -67,6 +67,7 @@ class PlaneRestriction:
     several_outputs: bool = False  # whether values are tuples of tensors
     dtype: torch.dtype = torch.float64  # precision of the sweep
     seconds: float = 0.0  # duration of the sweep
+    setup_seconds: float = 0.0  # duration of the capture of the model before it; 0 if an earlier one was used
     ambiguous: int = 0  # pairs of a polygon and a unit whose side of a knot rounding hides on it
     rewrite: bool = True  # option of the sweep
     until: str | None = None  # option of the sweep
@@ -412,15 +413,13 @@ class PlaneRestriction:
         return require_network(self.network, where=where, hint=hint)
 
     def __str__(self) -> str:
-        return ", ".join(
-            [
-                count_noun(len(self), "polygon"),
-                f"{len(self.weights):,} corners",
-                format_units(self.units),
-                format_seconds(self.seconds),
-                f"{self.ambiguous:,} ambiguous",
-            ]
-        )
+        parts = [
+            f"{count_noun(len(self), 'polygon')} in {format_seconds(self.seconds)}",
+            f"{len(self.weights):,} corners",
+            format_units(self.units),
+            f"{self.ambiguous:,} ambiguous",
+        ]
+        return ", ".join(parts) + format_setup(self.setup_seconds)
 
     def __repr__(self) -> str:
         return f"<PlaneRestriction: {self}>"

@@ -15,7 +15,7 @@ from ..engines.layer_record import LayerTable
 from ..errors import ArgumentError
 from ..exact.certify import certify
 from ..fp_context import full_precision
-from ..humanize import count_noun, format_seconds, format_units
+from ..humanize import count_noun, format_seconds, format_setup, format_units
 from ..lines import Lines
 from ..network.graph import Network
 from . import methods
@@ -62,6 +62,7 @@ class Restriction:
     several_outputs: bool = False  # whether values are tuples of tensors
     dtype: torch.dtype = torch.float64  # precision of the sweep
     seconds: float = 0.0  # duration of the sweep
+    setup_seconds: float = 0.0  # duration of the capture of the model before it; 0 if an earlier one was used
     stopped: str = ""  # the option that stopped the sweep early: "max_breaks", "seconds" or ""
     is_minimal: bool = False  # whether `minimal` removed breaks
     stored_errors: Tensor | None = None  # (breaks,) `errors`, where the network is not known
@@ -468,15 +469,15 @@ class Restriction:
 
     def __str__(self) -> str:
         parts = [
-            f"{count_noun(len(self), 'piece')}{' (minimal)' if self.is_minimal else ''}",
+            f"{count_noun(len(self), 'piece')}{' (minimal)' if self.is_minimal else ''}"
+            f" in {format_seconds(self.seconds)}",
             format_units(self.units),
-            format_seconds(self.seconds),
             f"estimated value error {self.error:.0e}",
             f"{self.ambiguous:,} ambiguous",
         ]
         if not self.complete:
             parts.append(f"stopped by {self.stopped} at alpha {self.reached:.6g}")
-        return ", ".join(parts)
+        return ", ".join(parts) + format_setup(self.setup_seconds)
 
     def __repr__(self) -> str:
         return f"<Restriction: {self}>"

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from ..engines.assemble import BreakTable
 from ..fp_context import full_precision
+from ..humanize import count_noun, format_seconds, format_setup
 from ..lines import Lines
 from ..network.graph import Network
 from . import methods
@@ -37,6 +38,7 @@ class Restrictions(Sequence[Restriction]):
     network: Network
     seconds: float = 0.0  # duration of the sweep
     units: dict[str, int] = field(default_factory=dict)  # number of units that can break, by kind of operator
+    setup_seconds: float = 0.0  # duration of the capture of the model before the sweep; 0 if an earlier one was used
     dtype: torch.dtype = torch.float64  # precision of the sweep
     rewrite: bool = True  # option of the sweep
     until: str | None = None  # option of the sweep
@@ -148,6 +150,7 @@ class Restrictions(Sequence[Restriction]):
             until=self.until,
             engine=self.engine,
             seconds=self.seconds / max(len(self), 1),
+            setup_seconds=self.setup_seconds if len(self) == 1 else 0.0,
             stopped="" if is_complete else self.breaks.stopped,
             layers=None if self.breaks.layers is None or stop - start < 2 else self.breaks.layers.line(index),
         )
@@ -158,7 +161,8 @@ class Restrictions(Sequence[Restriction]):
     def __repr__(self) -> str:
         pieces = int(self.pieces.sum())
         stopped = f", stopped by {self.breaks.stopped}" if self.breaks.stopped else ""
-        return f"<Restrictions: {len(self):,} lines, {pieces:,} pieces, {self.seconds * 1000:.0f} ms{stopped}>"
+        counts = f"{count_noun(len(self), 'line')}, {count_noun(pieces, 'piece')} in {format_seconds(self.seconds)}"
+        return f"<Restrictions: {counts}{stopped}{format_setup(self.setup_seconds)}>"
 
     def _repr_html_(self) -> str:
         return methods.lines_html(self)
