@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from typing import Any
 from unittest.mock import patch
@@ -58,7 +58,7 @@ class Stopwatch:
 
 
 @contextmanager
-def time_in(functions: tuple[tuple[type, str], ...]) -> Iterator[Stopwatch]:
+def time_in(functions: tuple[tuple[type, str], ...]) -> Generator[Stopwatch]:
     """Count the time spent in methods, given by class and name."""
     stopwatch = Stopwatch()
     patches = [patch.object(owner, name, stopwatch.measured(getattr(owner, name))) for owner, name in functions]
