@@ -59,7 +59,7 @@ class SingleWeights(NamedTuple):
 
 
 class ProductOp(Protocol):
-    """What a product has to offer: its weight, the map that is linear in input and weight, whether it acts on pixels."""
+    """What a product has to offer: its weight, the map linear in input and weight, and whether it acts on pixels."""
 
     @property
     def call(self) -> Callable[[Tensor, Tensor], Tensor]: ...
