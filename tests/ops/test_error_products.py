@@ -20,6 +20,10 @@ def layers() -> dict[str, tuple[torch.nn.Module, tuple[int, ...]]]:
         "linear": (torch.nn.Linear(96, 64).double(), (96,)),
         "convolution": (torch.nn.Conv2d(16, 32, 3, stride=2, padding=1).double(), (16, 9, 9)),
         "groups": (torch.nn.Conv2d(32, 64, 3, groups=2).double(), (32, 7, 7)),
+        "few weights in groups": (torch.nn.Conv2d(8, 8, 3, groups=8).double(), (8, 7, 7)),
+        "few pixels": (torch.nn.Conv2d(32, 64, 1).double(), (32, 3, 3)),
+        "many pixels": (torch.nn.Conv2d(32, 64, 1).double(), (32, 12, 12)),
+        "pixels with a stride": (torch.nn.Conv2d(32, 64, 1, stride=2).double(), (32, 3, 3)),
     }
 
 

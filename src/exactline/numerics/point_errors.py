@@ -113,10 +113,7 @@ class PointErrors:
         if self.values_only:
             self.errors[i] = value[None, :0]
         elif isinstance(op, Breaking):
-            low, high = (
-                (xs[0], xs[0]) if errors[0].shape[1] == len(value) else torch.aminmax(xs[0], dim=0, keepdim=True)
-            )
-            self.errors[i] = propagate_through_breaks(op, low, high, errors[0])
+            self.errors[i] = propagate_through_breaks(op, xs[0], errors[0])
         elif isinstance(op, Affine):
             self.errors[i] = self._propagate_through_affine(i, op, xs, value, errors)
         else:
@@ -131,26 +128,29 @@ class PointErrors:
         self, i: int, op: Affine, xs: list[Tensor], value: Tensor, errors: list[Tensor]
     ) -> Tensor:
         """The errors of an affine node, (1 + samples, k or 1, *out), from the values and errors of its inputs."""
-        count, value, xs = errors[0].shape[1], value.abs(), [x.abs() for x in xs]
-        if count < len(value):
-            value, xs = value.amax(0, keepdim=True), [x.amax(0, keepdim=True) for x in xs]
+        count = errors[0].shape[1]
         samples = [e[1:].flatten(0, 1) for e in errors]
         if not op.rounding_terms:  # values are moved, not computed
             deviation, samples = op.propagate_errors([e[0] for e in errors], samples)
             return torch.cat([deviation[None], samples.unflatten(0, (self.samples, count))])
-        sizes = [torch.cat([e[0], x]) for e, x in zip(errors, xs, strict=True)]
+        sizes = [torch.cat([e[0], _largest_sizes(x, count)]) for e, x in zip(errors, xs, strict=True)]
         both, samples = op.propagate_errors(sizes, samples)
-        deviation, terms = both[:count], both[count:]  # `terms`: the root of the sum of squares of all products
-        own = value * 0.5
+        deviation, own = both[:count], both[count:]  # the root of the sum of squares of all products, then the rounding
+        value = _largest_sizes(value, count)
         if op.rounding_terms > 1:  # a single operation rounds its result only; a sum rounds every partial sum
-            constant = op.constant_part(*(torch.zeros_like(x[:1]) for x in xs)).abs()
-            partial_sums = 0.5 + (op.rounding_terms**0.5 - 1) * SUMMATION_SHARE
-            own = own + terms * partial_sums + constant * 0.5
-        own = own * torch.finfo(value.dtype).eps + SMALLEST_SUBNORMAL
+            partial_sums = 1 + 2 * (op.rounding_terms**0.5 - 1) * SUMMATION_SHARE
+            constant = op.constant_part(*(x.new_zeros(1, *x.shape[1:]) for x in xs)).abs()
+            own = torch.add(value, own, alpha=partial_sums).add_(constant)
+        else:
+            own = value
+        own = own.mul_(0.5 * torch.finfo(value.dtype).eps).add_(SMALLEST_SUBNORMAL)
         largest = torch.finfo(value.dtype).max / 64
-        deviation = torch.hypot(deviation, own).clamp_(max=largest)
-        samples = samples.unflatten(0, (self.samples, count)) + random_signs(self.network, i, self.samples, own) * own
-        return torch.cat([deviation[None], samples.nan_to_num_(largest, largest, -largest)])
+        out = value.new_empty(1 + self.samples, *own.shape)
+        torch.hypot(deviation, own, out=out[0]).clamp_(max=largest)
+        signs = random_signs(self.network, i, self.samples, own)
+        torch.addcmul(samples.unflatten(0, (self.samples, count)), signs, own, out=out[1:])
+        out[1:].nan_to_num_(largest, largest, -largest)
+        return out
 
 
 class RecentErrors(PointErrors):
@@ -195,13 +195,26 @@ def bytes_per_estimate(network: Network, samples: int = ERROR_SAMPLES) -> int:
 
 def error_bounds(errors: Tensor) -> Tensor:
     """Error bounds (k, *shape) of values with a standard deviation and samples (1 + samples, k, *shape)."""
-    return errors.abs().amax(0) * ERROR_WIDTH
+    largest = errors.amax(0)
+    return torch.maximum(largest, errors.amin(0).neg_(), out=largest).mul_(ERROR_WIDTH)
 
 
-def propagate_through_breaks(op: Breaking, low: Tensor, high: Tensor, errors: Tensor) -> Tensor:
-    """The errors of a breaking node, (1 + samples, k, *out), whose input is between ``low`` and ``high``."""
-    reach = error_bounds(errors)
+def propagate_through_breaks(op: Breaking, x: Tensor, errors: Tensor) -> Tensor:
+    """The errors of a breaking node, (1 + samples, k, *out), from its input (points, *in) and that input's errors.
+
+    ``errors`` is (1 + samples, k, *in), for each of the points or, with k = 1, for all of them.
+    """
+    reach, is_shared = error_bounds(errors), errors.shape[1] < len(x)
+    low, high = (x.amin(0, keepdim=True), x.amax(0, keepdim=True)) if is_shared else (x, x)
     return op.propagate_errors(low - reach, high + reach, errors)
+
+
+def _largest_sizes(x: Tensor, count: int) -> Tensor:
+    """The absolute values of x (points, *shape), or, for a ``count`` of one, the largest of all points, (1, *shape)."""
+    if count == len(x):
+        return x.abs()
+    largest = x.amax(0, keepdim=True)
+    return torch.maximum(largest, x.amin(0, keepdim=True).neg_(), out=largest)
 
 
 def estimate_errors(network: Network, node: int, points: list[Tensor], errors: list[Tensor]) -> Tensor:

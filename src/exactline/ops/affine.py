@@ -104,7 +104,16 @@ class Product(Affine):
 
     @cached_property
     def _suits_single_precision(self) -> bool:
-        return error_products.is_suited(self.weight, self._largest_weight)
+        return error_products.is_suited(self.weight, self._largest_weight, self.settings.get("groups", 1) > 1)
+
+    @property
+    def is_pixelwise(self) -> bool:
+        """Whether this is a convolution that multiplies every pixel by one matrix."""
+        settings = self.settings
+        if "stride" not in settings or settings["transposed"] or settings["groups"] > 1:
+            return False
+        pads = *settings["padding"], *settings["padding_end"]
+        return not any(pads) and {*self.weight.shape[2:], *settings["stride"]} == {1}
 
     def _multiply_by_squares(self, x: Tensor) -> Tensor:
         """The product with the squares of the weights relative to the largest."""
@@ -169,6 +178,9 @@ class Scale(Affine):
             x = x / self.divisor
         # the offset may broadcast x to a larger shape: the linear part has the shape of the output
         return x if self.offset is None else torch.broadcast_tensors(x, self.offset)[0]
+
+    def constant_part(self, *zeros: Tensor) -> Tensor:
+        return zeros[0].new_zeros(()) if self.offset is None else self.offset
 
     def vjp(self, grad: Tensor, shapes: Sequence[Sequence[int]]) -> list[Tensor]:
         if self.weight is not None:

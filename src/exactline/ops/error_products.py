@@ -13,14 +13,18 @@ from typing import NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-from ..budget import check_deadline
+from ..budget import block_bytes, check_deadline
 from .base import flatten_units
 
-MIN_WEIGHTS = 1 << 12  # weights from which on the conversion of inputs and outputs costs less than it saves
-MAX_KEPT_WEIGHTS = 1 << 23  # weights of all layers that are kept in single precision, with their squares: 64 MiB
+MIN_WEIGHTS = 1 << 10  # weights from which on the conversion of inputs and outputs costs less than it saves
+MAX_KEPT_WEIGHTS = 1 << 24  # weights of all layers that are kept in single precision, with their squares: 128 MiB
+KEPT_DIVISOR = 4  # kept weights may take one part in so many of the memory
+BYTES_PER_WEIGHT = 8  # of a weight in single precision and its square
+MAX_COLUMNS = 128  # outputs per channel of all rows up to which a convolution of single pixels is one matrix product
 WEIGHTS_PER_BLOCK = 1 << 17  # weights of a linear layer that are converted at a time where they are not kept
 MAX_ROW_RATIO = 2.0**20  # of the largest weights of two rows: a bound on what underflows stays below 1e-12 of a row
 MAX_SCALE = 2.0**90  # of the largest weight, and one over it: conversion neither overflows nor underflows
+MAX_UNSCALED = 2.0**10  # of the largest weight, and one over it: scaling would change no product by a digit
 FLOAT32_TINY = float(torch.finfo(torch.float32).tiny)
 
 
@@ -33,7 +37,10 @@ class Scaled(NamedTuple):
     @staticmethod
     def of(x: Tensor) -> Scaled:
         """Scale every row of (n, *in)."""
-        size = flatten_units(x).abs().amax(1) if x.shape[1:].numel() else x.new_ones(len(x))
+        size = x.new_ones(len(x))
+        if x.shape[1:].numel():
+            flat = flatten_units(x)
+            size = torch.maximum(flat.amax(1), flat.amin(1).neg_())
         size = size.clamp_(min=torch.finfo(x.dtype).tiny)
         return Scaled((x / size.view(-1, *[1] * (x.dim() - 1))).to(torch.float32), size)
 
@@ -52,7 +59,7 @@ class SingleWeights(NamedTuple):
 
 
 class ProductOp(Protocol):
-    """What a product has to offer: its weight, and the map that is linear in input and weight."""
+    """What a product has to offer: its weight, the map linear in input and weight, and whether it acts on pixels."""
 
     @property
     def call(self) -> Callable[[Tensor, Tensor], Tensor]: ...
@@ -60,13 +67,21 @@ class ProductOp(Protocol):
     @property
     def weight(self) -> Tensor: ...
 
+    @property
+    def is_pixelwise(self) -> bool: ...
+
 
 _kept: weakref.WeakKeyDictionary[ProductOp, SingleWeights] = weakref.WeakKeyDictionary()
 
 
-def is_suited(weight: Tensor, largest: float) -> bool:
-    """Whether single precision is enough, and worth its conversions, for errors through a product with a weight."""
-    if weight.device.type != "cpu" or weight.dtype != torch.float64 or weight.numel() < MIN_WEIGHTS or weight.dim() < 2:
+def is_suited(weight: Tensor, largest: float, is_grouped: bool = False) -> bool:
+    """Whether single precision is enough, and worth its conversions, for errors through a product with a weight.
+
+    Grouped convolutions in double precision are slow on a CPU, however few weights they have.
+    """
+    if weight.device.type != "cpu" or weight.dtype != torch.float64 or weight.dim() < 2:
+        return False
+    if weight.numel() < MIN_WEIGHTS and not is_grouped:
         return False
     rows = torch.maximum(*(t.abs() for t in torch.aminmax(weight.flatten(1), dim=1)))
     rows = rows[rows > 0]
@@ -85,32 +100,49 @@ def propagate(
     squared = deviation.numbers.square_()
     weights = _kept.get(op)
     kept = sum(w.weight.numel() for w in _kept.values()) if weights is None else 0
-    if weights is None and op.weight.numel() + kept <= MAX_KEPT_WEIGHTS:
+    if weights is None and op.weight.numel() + kept <= _max_kept_weights():
         weights = _kept[op] = SingleWeights.of(op.weight, largest)
+    unit = largest  # of the products
     if weights is None and in_blocks:
-        sums, images = _multiply_in_blocks(op.weight, largest, squared, sample.numbers)
+        unit = 1.0 if 1 / MAX_UNSCALED <= largest <= MAX_UNSCALED else largest
+        sums, images = _multiply_in_blocks(op.weight, unit, squared, sample.numbers)
     else:
         weights = weights or SingleWeights.of(op.weight, largest)
-        sums, images = op.call(squared, weights.squares), op.call(sample.numbers, weights.weight)
+        sums, images = _multiply(op, squared, weights.squares), _multiply(op, sample.numbers, weights.weight)
     terms = op.weight.numel() / min(op.weight.shape[:2])  # of one output at most, whichever dim is that of the outputs
-    roots = sums.to(torch.float64).add_(terms * FLOAT32_TINY).sqrt_()  # each term may underflow by so much
-    return _rescale(roots, deviation.size * largest), _rescale(images.to(torch.float64), sample.size * largest)
+    roots = sums.add_(terms * FLOAT32_TINY).sqrt_()  # each term may underflow by so much
+    return _rescale(roots, deviation.size * unit), _rescale(images, sample.size * unit)
 
 
-def _multiply_in_blocks(weight: Tensor, largest: float, squared: Tensor, samples: Tensor) -> tuple[Tensor, Tensor]:
-    """Both products of a linear layer, reading its weight (out, in) once."""
+def _max_kept_weights() -> int:
+    """How many weights are kept, by memory."""
+    return min(MAX_KEPT_WEIGHTS, block_bytes(KEPT_DIVISOR) // BYTES_PER_WEIGHT)
+
+
+def _multiply(op: ProductOp, x: Tensor, weight: Tensor) -> Tensor:
+    """The product of rows (n, *in) with a weight; of few single pixels, as a matrix product that reads it once."""
+    if not op.is_pixelwise or x.dim() != 4 or x.shape[0] * x.shape[2] * x.shape[3] > MAX_COLUMNS:
+        return op.call(x, weight)
+    columns = x.transpose(0, 1).reshape(x.shape[1], -1)
+    return torch.mm(weight.flatten(1), columns).view(len(weight), len(x), *x.shape[2:]).transpose(0, 1)
+
+
+def _multiply_in_blocks(weight: Tensor, unit: float, squared: Tensor, samples: Tensor) -> tuple[Tensor, Tensor]:
+    """Both products of a linear layer with its weight (out, in) in units of a number, reading it once."""
     step = max(1, WEIGHTS_PER_BLOCK // weight.shape[1])
     converted = torch.empty(step, weight.shape[1], dtype=torch.float32)
     flat = [x.reshape(-1, x.shape[-1]) for x in (squared, samples)]
     sums, images = (x.new_empty(len(weight), len(x)) for x in flat)
     for sum_rows, image_rows, rows in zip(sums.split(step), images.split(step), weight.split(step), strict=True):
         check_deadline()
-        block = converted[: len(rows)].copy_(rows).mul_(1 / largest)
+        block = converted[: len(rows)].copy_(rows)
+        if unit != 1:
+            block.mul_(1 / unit)
         torch.mm(block, flat[1].T, out=image_rows)
         torch.mm(block.square_(), flat[0].T, out=sum_rows)
     return sums.T.reshape(*squared.shape[:-1], len(weight)), images.T.reshape(*samples.shape[:-1], len(weight))
 
 
 def _rescale(x: Tensor, size: Tensor) -> Tensor:
-    """Multiply rows (n, ...) by sizes (n,)."""
-    return x.mul_(size.view(-1, *[1] * (x.dim() - 1)))
+    """Multiply rows (n, ...) in single precision by sizes (n,) in double precision."""
+    return x.to(torch.float64).mul_(size.view(-1, *[1] * (x.dim() - 1)))

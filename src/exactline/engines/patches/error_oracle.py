@@ -14,7 +14,7 @@ from ...network.graph import Network
 from ...numerics.plan import BYTES_PER_NUMBER, sweep_plan
 from ...numerics.point_errors import PointErrors, bytes_per_estimate, points_per_estimate, random_signs
 from ...numerics.static_filter import StaticFilter
-from ...ops.base import Breaking, flatten_units
+from ...ops.base import Breaking, Input, flatten_units
 from ...options import free_device_bytes
 from ...tolerances import (
     AMBIGUITY_MARGIN,
@@ -32,7 +32,6 @@ from .patch import MapShape
 from .timeline import NeedsDenseFallback, to_host
 
 PIXEL_TABLES_DIVISOR = 8  # cached tables by pixel may take one part in so many of the memory
-MIN_EXPENSIVE_TERMS = 16  # terms of a sum from which on its value is kept rather than computed again
 MAX_REFINED_UNITS = 256  # values refined at one node; more need the dense fallback
 
 
@@ -58,7 +57,7 @@ class ErrorOracle:
         nodes = [i for i in network.breaking_nodes if i in sweep_plan(network).last_use]
         samples, changes = {i: _NodeSamples() for i in nodes}, torch.zeros((), device=points[0].device)
         is_shared = len(input_errors[0]) < len(points[0])
-        kept_nodes = _expensive_nodes(network, first_dense_node) if is_shared else frozenset[int]()
+        kept_nodes = _choose_kept_nodes(network, first_dense_node) if is_shared else frozenset[int]()
         kept_values = dict[int, Tensor]()
         step = len(points[0]) if is_shared else points_per_estimate(network, SEGMENT_ERROR_SAMPLES)
         for first in range(0, len(points[0]), step):
@@ -200,15 +199,17 @@ def _sample_points(lines: Lines, line: int) -> tuple[list[Tensor], list[Tensor]]
     return [p[[0, -1]] for p in points], [e.amax(0, keepdim=True) for e in errors]
 
 
-def _expensive_nodes(network: Network, first_dense_node: int) -> frozenset[int]:
-    """Products with many terms, whose values at both ends of a line are kept if there is memory for them."""
-    nodes = [
-        i
-        for i in sweep_plan(network).last_use
-        if i < first_dense_node and network.nodes[i].op.rounding_terms >= MIN_EXPENSIVE_TERMS
-    ]
-    size = 2 * BYTES_PER_NUMBER * sum(prod(network.nodes[i].shape) for i in nodes)
-    return frozenset(nodes if size <= block_bytes() else ())
+def _choose_kept_nodes(network: Network, first_dense_node: int) -> frozenset[int]:
+    """Nodes whose values at both ends of a line are kept for the sweep: as many as fit, long sums first."""
+    last_use, room = sweep_plan(network).last_use, block_bytes() // (2 * BYTES_PER_NUMBER)
+    nodes = [i for i in range(first_dense_node) if i in last_use and not isinstance(network.nodes[i].op, Input)]
+    kept = set[int]()
+    for i in sorted(nodes, key=lambda i: -network.nodes[i].op.rounding_terms):
+        size = prod(network.nodes[i].shape)
+        if size <= room:
+            room -= size
+            kept.add(i)
+    return frozenset(kept)
 
 
 def _by_pixel(numbers: Tensor, map_shape: MapShape) -> Tensor:

@@ -13,7 +13,7 @@ from ...budget import check_deadline
 from ...errors import NumberError
 from ...network.graph import Network
 from ...numerics.plan import sweep_plan
-from ...ops.base import Affine, Breaking
+from ...ops.base import Affine, Breaking, Op
 from ...tolerances import FLOAT32_DRIFT_SHARE, FLOAT64_EPS, MAX_DRIFT_ROUNDINGS
 from .error_oracle import ErrorOracle
 from .patch import (
@@ -158,8 +158,7 @@ class Segment:
         if len(inputs) == 1:
             self._require_room(_count_output_numbers(rule, inputs[0].groups))
         groups = rule.apply(*(t.groups for t in inputs))
-        ends = self.known_ends[i] if i in self.known_ends else op.evaluate(*(t.ends for t in inputs))
-        return TensorOnSegment(ends, op.linear(*(t.slope for t in inputs)), groups)
+        return TensorOnSegment(self._evaluate_ends(i, op, inputs), op.linear(*(t.slope for t in inputs)), groups)
 
     def _apply_activation(self, i: int, op: Breaking) -> TensorOnSegment:
         node, rule = self.network.nodes[i], self.plan.activation_rules[i]
@@ -182,7 +181,11 @@ class Segment:
             groups[BreakSource(i, len(new_breaks.alpha)),] = self._in_patch_dtype(points)
         channels, rows, columns = rule.map_shape
         slope = output.slope.view(rows, columns, channels).permute(2, 0, 1).reshape(1, *node.shape)
-        return TensorOnSegment(op.evaluate(source.ends), slope, groups)
+        return TensorOnSegment(self._evaluate_ends(i, op, [source]), slope, groups)
+
+    def _evaluate_ends(self, i: int, op: Op, inputs: list[TensorOnSegment]) -> Tensor:
+        """The values of node ``i`` at both ends of the segment, (2, *shape), if they are not known already."""
+        return self.known_ends[i] if i in self.known_ends else op.evaluate(*(t.ends for t in inputs))
 
     def _evaluate_rule(self, i: int) -> ActivationOutput:
         """Evaluate the rule of breaking node ``i``; raises `NumberError` if a value overflows."""
