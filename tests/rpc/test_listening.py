@@ -11,7 +11,7 @@ import pytest
 
 from exactline.errors import FileError, ServiceError
 from exactline.rpc.server.certificates import Certificates
-from exactline.rpc.server.descriptors import max_connections
+from exactline.rpc.server.descriptors import possible_connections
 from exactline.rpc.server.server import Settings
 from exactline.rpc.server.unix_socket import SocketFile
 from tests.rpc.certificates import create_authority
@@ -92,6 +92,6 @@ def test_certificates_that_cannot_be_used_do_not_replace_the_old_ones(tmp_path: 
 
 def test_connections_leave_descriptors_for_everything_else():
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    assert max_connections(1, 1) == 1
+    assert possible_connections(1, 1) == 1
     if files != resource.RLIM_INFINITY:
-        assert max_connections(files, 2) < files
+        assert possible_connections(files, 2) < files

@@ -19,6 +19,7 @@ from exactline.rpc.server.call import JobFailed, WorkerCall, WorkerLost
 from exactline.rpc.server.clients import ClientUsage
 from exactline.rpc.server.ipc import LENGTH_BYTES, ModelKey, WorkerJob
 from exactline.rpc.server.pool import WorkerPool
+from tests.rpc.nnet_files import tent_layers, write_nnet
 from tests.rpc.server_process import wait_until
 
 FORK_SERVER_MODULE = "exactline.rpc.server.forkserver"
@@ -184,20 +185,27 @@ def test_clients_take_turns_and_one_with_a_quota_does_not_get_all_workers(runner
     assert greedy.workers == other.workers == 0
 
 
-def test_a_job_whose_worker_dies_before_its_first_message_is_run_by_another(runner):
+def test_a_job_whose_worker_dies_before_its_first_message_is_run_by_another(runner, tmp_path):
+    """The worker is killed when it asks for its model, so it has read the job and answered nothing."""
     pool = runner.pool
-    retried = pool.counters.retried
+    retried, messages, killed = pool.counters.retried, [], []
+    write_nnet(tmp_path / "tent4.nnet", tent_layers(4))
 
-    async def kill() -> list[bytes]:
-        task = asyncio.create_task(runner.sleep(0.5))
-        await runner.until(lambda: pool.stats().busy == 1)
-        for pid in find_busy_last(pool):  # so that the job is run again by a new worker
-            os.kill(pid, signal.SIGKILL)
-            await runner.until(lambda: has_ended(pid))  # noqa: B023
-        return await task
+    async def fetch(_: ModelKey) -> bytes:
+        if not killed:
+            killed.append(find_busy_last(pool)[-1])
+            os.kill(killed[0], signal.SIGKILL)
+            await runner.until(lambda: has_ended(killed[0]))
+        return (tmp_path / "tent4.nnet").read_bytes()
 
-    assert runner.run(kill()) == [b"slept"]
+    async def keep(message: bytes) -> None:
+        messages.append(message)
+
+    job = WorkerJob("describe", b"tent4", ModelKey("ab" * 32, ".nnet"))
+    runner.run(WorkerCall(pool, runner.client, job, fetch).run(keep))
+    assert len(messages) == 1
     assert pool.counters.retried == retried + 1
+    assert killed[0] not in pool.stats().pids
 
 
 def test_a_worker_that_dies_before_it_reads_the_job_counts_as_no_attempt(runner):

@@ -26,7 +26,7 @@ class Limits:
     waiting_calls: int = 1000  # calls that have sent nothing yet or pause; beyond it the oldest of them is ended
     queue_length: int = 32  # calls that wait for a worker
     calls_per_connection: int = 128
-    connections: int = 512  # of all clients; more are closed at once
+    connections: int = 512  # of all clients; more are refused, and idle ones closed
     client_calls: int = 32  # running or queued, of one token
     client_workers: int = 0  # that run calls of one token; 0 for all but one if there are several tokens
     client_bytes: int = 512 * MIB  # of front_bytes, for one token

@@ -6,6 +6,7 @@ import hmac
 import ipaddress
 import os
 import stat
+import uuid
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,9 +15,11 @@ from weakref import WeakValueDictionary
 import grpc
 
 from ...errors import ArgumentError, FileError
+from ..status import REQUEST_ID_KEY
 from .clients import ClientUsage
 from .log import Log, ServerCounters
 
+MAX_REQUEST_ID_CHARS = 64
 MIN_TOKEN_CHARS, MAX_TOKEN_CHARS = 16, 4096
 OTHERS_MAY_READ = stat.S_IROTH | stat.S_IWOTH | stat.S_IWGRP  # of the mode of a file
 COMMON_NAME = "x509_common_name"  # of a client's certificate, in gRPC's authentication context
@@ -64,6 +67,14 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:
         return False
+
+
+def find_request_id(metadata: Any) -> str:
+    """Return the id that the client gave a call in its metadata, if it is short, else a new one."""
+    for key, value in metadata or ():
+        if key == REQUEST_ID_KEY and isinstance(value, str) and len(value) <= MAX_REQUEST_ID_CHARS:
+            return value
+    return uuid.uuid4().hex[:16]
 
 
 class Access:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import time
+import traceback
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 from ...errors import ExactlineError, FileError, LimitError, MissingError
 from . import ipc
 from .clients import ClientUsage
-from .ipc import ModelKey, WorkerJob
+from .ipc import ModelKey, WorkerJob, error_fields
 from .pool import WorkerPool
 from .process import WorkerLost as WorkerLost
 from .process import WorkerProcess
@@ -25,6 +27,18 @@ class JobFailed(Exception):
     def __init__(self, error: dict[str, Any]) -> None:
         super().__init__(str(error.get("problem", "")))
         self.error = error
+
+
+def describe_error(problem: Exception) -> dict[str, Any]:
+    """Return the fields of the error with which a call ends."""
+    if isinstance(problem, JobFailed):
+        return problem.error
+    if isinstance(problem, ExactlineError):
+        return error_fields(problem)
+    fields = {"code": "internal", "problem": type(problem).__name__}
+    if os.environ.get("EXACTLINE_TRACEBACK"):
+        fields["traceback"] = traceback.format_exc()
+    return fields
 
 
 class WorkerCall:

@@ -18,10 +18,10 @@ def raise_limit() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
-def max_connections(wanted: int, workers: int) -> int:
+def possible_connections(wanted: int, workers: int) -> int:
     """Return how many connections the server can hold: as many as wanted, if there are descriptors for them.
 
-    >>> max_connections(3, 1)
+    >>> possible_connections(3, 1)
     3
     """
     return max(1, min(wanted, _max_files() - OTHER_DESCRIPTORS - WORKER_DESCRIPTORS * workers))

@@ -8,10 +8,7 @@ those that are receiving messages while the process needs more memory than the l
 from __future__ import annotations
 
 import asyncio
-import os
 import time
-import traceback
-import uuid
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -20,8 +17,10 @@ import grpc
 from ...errors import ArgumentError, ExactlineError, LimitError
 from ..limits import MIB, Limits
 from ..status import ERROR_METADATA_KEY, REQUEST_ID_KEY, encode_error
-from .call import Fetch, JobFailed, WorkerCall
+from .access import find_request_id
+from .call import Fetch, WorkerCall, describe_error
 from .clients import ByteBudget, ClientUsage
+from .connections import Connections, Peer, parse_peer
 from .ipc import WorkerJob, error_fields
 from .log import Log, ServerCounters
 from .memory import allocated_bytes, release_free_memory, resident_bytes
@@ -29,12 +28,12 @@ from .metrics import Metrics
 from .pool import WorkerPool
 
 SUPERVISION_SECONDS = 0.1  # between two checks of all calls
+CONNECTION_SECONDS = 1.0  # between two looks at the connections
 STATUS_SECONDS = 1.0  # for a client that does not read to take the status
 COPIES = 2  # of a message that gRPC delivers, for a moment: its own and ours
 MAX_ENDED_AT_ONCE = 8  # calls that lose their memory between two checks
 RELEASE_SECONDS = 2.0  # between two looks at memory that was freed and not given back to the system
 MAX_FREE_MEMORY_BYTES = 64 * MIB  # that is not given back
-MAX_REQUEST_ID_CHARS = 64
 METHODS_WITHOUT_MESSAGE = ("Transform",)  # which may end without a message
 MAX_FREE_BYTES = 4096  # of a message of the health service
 END: Any = getattr(grpc.aio, "EOF")  # noqa: B009 after the last message; grpc's stubs do not know it
@@ -52,7 +51,7 @@ class Call:
         self.front, self.method, self.context, self.client, self.is_free = front, method, context, client, is_free
         self.counters: dict[str, Any] = {}  # lines and breaks, for the log
         self.queue_seconds = 0.0
-        self.request_id = _request_id(context)
+        self.request_id = find_request_id(context.invocation_metadata())
         self.first_message = b""
         self.began = time.monotonic()
         self.is_admitted = False  # counted as a call that runs or waits for a worker
@@ -173,6 +172,8 @@ class Front:
         self.pool, self.limits, self.log, self.metrics = pool, limits, log, metrics
         self.counters, self.budget = ServerCounters(), ByteBudget(limits)
         self.stored_bytes: Callable[[], int] = lambda: 0  # of uploads that are kept
+        self.connections: Connections | None = None  # of a server that listens on a port
+        self.port = 0
         self._calls: dict[Call, None] = {}  # the oldest first
         self._base_bytes = self._base_resident = 0  # of the process before the first call
 
@@ -230,7 +231,7 @@ class Front:
         except ClientGone:
             raise asyncio.CancelledError from None
         except Exception as problem:  # noqa: BLE001 a call that fails must not end the server
-            fields = _error_fields(problem)
+            fields = describe_error(problem)
         if trace := fields.pop("traceback", ""):
             self.log("traceback", "debug", request=call.request_id, traceback=trace)
         return encode_error(fields)[0], fields
@@ -302,7 +303,7 @@ class Front:
     async def supervise(self) -> None:
         """End calls that take too long or too much memory, until cancelled."""
         self._base_bytes, self._base_resident = allocated_bytes(), resident_bytes()
-        released_at = time.monotonic()
+        released_at = connections_at = time.monotonic()
         while True:
             await asyncio.sleep(SUPERVISION_SECONDS)
             now = time.monotonic()
@@ -310,11 +311,25 @@ class Front:
                 for call in list(self._calls):
                     call.check_time(now)
                 self._limit_memory(now)
+                if now - connections_at > CONNECTION_SECONDS:
+                    connections_at = now
+                    self._limit_connections(now)
                 if now - released_at > RELEASE_SECONDS:
                     released_at = now
                     await self._release_free_memory()
             except Exception as problem:  # noqa: BLE001 nobody else would end calls
                 self.log("supervisor", "error", fault=type(problem).__name__)
+
+    def _limit_connections(self, now: float) -> None:
+        """Close idle connections if there are as many as allowed."""
+        if self.connections is None:
+            return
+        waiting, busy = set[Peer](), set[Peer]()
+        for call in self._calls:
+            is_waiting = call.reading_since is not None and not call.is_admitted
+            (waiting if is_waiting else busy).add(parse_peer(call.context.peer()))
+        if count := self.connections.make_room(self.port, busy, waiting, now):
+            self.log("connections", "warning", closed=count, problem="There are as many connections as allowed.")
 
     async def _release_free_memory(self) -> None:
         used = allocated_bytes() - self._base_bytes
@@ -342,6 +357,8 @@ class Front:
 
     def _forget(self, call: Call) -> None:
         self._calls.pop(call, None)
+        if self.connections is not None:
+            self.connections.note_call(call.context.peer(), time.monotonic())
         call.pause()
         call.drop(call.held)
 
@@ -368,22 +385,3 @@ class Front:
             **counts,
             **fault,
         )
-
-
-def _request_id(context: Any) -> str:
-    """Return the id that the client gave the call, if it is short and printable, else a new one."""
-    for key, value in context.invocation_metadata() or ():
-        if key == REQUEST_ID_KEY and isinstance(value, str) and len(value) <= MAX_REQUEST_ID_CHARS:
-            return value
-    return uuid.uuid4().hex[:16]
-
-
-def _error_fields(problem: Exception) -> dict[str, Any]:
-    if isinstance(problem, JobFailed):
-        return problem.error
-    if isinstance(problem, ExactlineError):
-        return error_fields(problem)
-    fields = {"code": "internal", "problem": type(problem).__name__}
-    if os.environ.get("EXACTLINE_TRACEBACK"):
-        fields["traceback"] = traceback.format_exc()
-    return fields

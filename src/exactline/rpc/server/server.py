@@ -22,7 +22,8 @@ from .access import Access, Gate
 from .call import JobFailed, WorkerCall
 from .certificates import Certificates
 from .clients import ClientUsage
-from .descriptors import max_connections
+from .connections import Connections
+from .descriptors import possible_connections
 from .front import Front
 from .health import Health
 from .ipc import WorkerJob
@@ -174,7 +175,7 @@ class Server:
         await self.pool.start()
         await self._probe_device()
         self._server = self._create_grpc_server()
-        self.port = self._bind(self._server)
+        self.port = self.front.port = self._bind(self._server)
         await self._start_metrics()
         await self._server.start()
         self._supervisor = asyncio.create_task(self.front.supervise())
@@ -222,7 +223,9 @@ class Server:
             ) from problem
 
     def _create_grpc_server(self) -> grpc.aio.Server:
-        limits = self.settings.limits
+        limits, max_connections = self.settings.limits, self._max_connections()
+        if self._socket_file is None:
+            self.front.connections = Connections(max_connections)
         # above both limits, so that a message that exceeds one is refused with the name of the limit
         max_message_bytes = max(limits.message_bytes, limits.legacy_message_bytes) + MIB
         server = grpc.aio.server(
@@ -232,7 +235,7 @@ class Server:
                 ("grpc.max_receive_message_length", max_message_bytes),
                 ("grpc.max_send_message_length", max_message_bytes),
                 ("grpc.max_concurrent_streams", limits.calls_per_connection),
-                ("grpc.max_allowed_incoming_connections", self._max_connections()),
+                ("grpc.max_allowed_incoming_connections", max_connections),
                 ("grpc.server_handshake_timeout_ms", int(limits.first_message_seconds * 1000)),
                 ("grpc.http2.settings_timeout", int(limits.first_message_seconds * 1000)),
                 ("grpc.max_connection_age_ms", int(limits.connection_seconds * 1000)),
@@ -250,7 +253,7 @@ class Server:
     def _max_connections(self) -> int:
         """Return the number of connections that the server accepts, and log it if it is less than the limit."""
         wanted = self.settings.limits.connections
-        count = max_connections(wanted, self.pool.size)
+        count = possible_connections(wanted, self.pool.size)
         if count < wanted:
             self.log("connections", "warning", limit=wanted, possible=count, hint="Raise the limit of open files.")
         return count
