@@ -9,6 +9,8 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 
+from tests.numerics.mixed_graphs import make_mixed_graph
+
 
 @dataclass(frozen=True)
 class Case:
@@ -217,4 +219,5 @@ FAMILIES: dict[str, Callable[[torch.Generator], tuple[nn.Module, Tensor, Tensor]
     "scaled spike": _scaled_spike,
     "step": _step,
     "convolutional": _convolutional,
+    "mixed graph": make_mixed_graph,
 }

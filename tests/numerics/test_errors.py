@@ -32,7 +32,7 @@ def check(families: list[str], cases: int, engine: str) -> None:
 
 def test_a_sample_of_all_families():
     check([family for family in FAMILIES if family != "deep"], QUICK, "dense")
-    check(["convolutional"], QUICK, "patches")
+    check(["convolutional", "mixed graph"], QUICK, "patches")
 
 
 @pytest.mark.slow
@@ -42,8 +42,20 @@ def test_the_exact_function_is_never_further_away(family):
 
 
 @pytest.mark.slow
-def test_the_patch_engine_keeps_the_promise_too():
-    check(["convolutional"], CASES, "patches")
+@pytest.mark.parametrize("family", ["convolutional", "mixed graph"])
+def test_the_patch_engine_keeps_the_promise_too(family):
+    check([family], CASES, "patches")
+
+
+def test_falling_branches_keep_error_estimates():
+    model = nn.Sequential(nn.Linear(1, 2), nn.LeakyReLU(-0.5), nn.Linear(2, 1, bias=False)).double()
+    model[0].weight.data, model[0].bias.data = torch.tensor([[1.0], [2.0]]) / 3, torch.tensor([-4.0, -5.0]) / 3
+    model[2].weight.data = torch.tensor([[0.7, 0.0]]).double()
+    model.double()
+    line = xl.restrict(model, *UNIT_LINE)  # all units stay below 0, where their slope is negative
+    assert 0 < line.error < 1e-12
+    exact = xl.exact.restrict(model, *UNIT_LINE)
+    assert compare_at(line, exact.value, exact.alphas).violation <= 1
 
 
 @pytest.mark.parametrize("kind", ["relu", "abs", "clamp"])

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ..budget import block_bytes, check_deadline
 from ..tolerances import AMBIGUITY_SHARE, HUGE_LINE_SCALE, SUBTRACTION_GUARD, TIE_TOLERANCE
-from .base import Breaking, Crossings, ErrorBounds, KnotPasses, SnappedInput
+from .base import Breaking, Crossings, ErrorBounds, KnotPasses, SnappedInput, flatten_units
 
 Native = Callable[[Tensor], tuple[Tensor, Tensor]]
 MAX_GPU_WINDOW_ELEMENTS = 1 << 22  # elements of windows gathered at a time on a GPU
@@ -46,7 +46,7 @@ class Maximum(Breaking):
 
     def propagate_errors(self, low: Tensor, high: Tensor, errors: Tensor) -> Tensor:
         lowest, highest = (low, high) if self.sign > 0 else (-high, -low)
-        highest, errors = highest.reshape(len(high), -1), errors.flatten(2)
+        highest, errors = flatten_units(highest), errors.flatten(2)
         least, leader = self._leaders(self.sign * lowest)  # of the least possible maxima
         out = errors.gather(2, leader.clamp(min=0).expand(len(errors), -1, -1))
         max_windows = max_window_elements(errors) // max(len(errors) * self.table.shape[1], 1)  # times points
@@ -69,11 +69,11 @@ class Maximum(Breaking):
 
     def snap_to_knots(self, x: Tensor, errors: ErrorBounds) -> SnappedInput:
         best, leaders = self._leaders(x)
-        return SnappedInput(x, ambiguous=self._count_ambiguous(x.reshape(len(x), -1), best, errors), leaders=leaders)
+        return SnappedInput(x, ambiguous=self._count_ambiguous(flatten_units(x), best, errors), leaders=leaders)
 
     def crossings(self, snapped: SnappedInput, errors: ErrorBounds) -> Crossings:
         piece, window = torch.nonzero(_leader_differs(snapped, errors), as_tuple=True)
-        flat = snapped.x.reshape(len(snapped.x), -1)
+        flat = flatten_units(snapped.x)
         step = max(1, max_window_elements(flat) // max(self.table.shape[1], 1))
         parts = [
             crossing
@@ -87,7 +87,7 @@ class Maximum(Breaking):
     ) -> KnotPasses | None:
         if len(snapped.x) < 2:
             return None
-        flat, last, windows = snapped.x.reshape(len(snapped.x), -1), len(snapped.x) - 1, len(self.table)
+        flat, last, windows = flatten_units(snapped.x), len(snapped.x) - 1, len(self.table)
         differs, same_line = _leader_differs(snapped, errors), errors.same_line
         may_pass = torch.ones(len(flat), windows, dtype=torch.bool, device=flat.device)  # at both ends, all windows
         may_pass[1:-1] = (differs[:-1] | differs[1:]) & (same_line[:-1] & same_line[1:])[:, None]
@@ -160,7 +160,7 @@ class Maximum(Breaking):
 
     def activation_pattern(self, before: Tensor, after: Tensor) -> Tensor:
         # halves, because the sum of two huge values would overflow
-        middle = self.sign * (before / 2 + after / 2).reshape(len(before), -1)
+        middle = self.sign * flatten_units(before / 2 + after / 2)
         best, pattern = _window_maxima(middle, self.table)
         if self.floor:
             pattern = torch.where(best > 0, pattern, torch.full_like(pattern, self.table.shape[1]))
@@ -173,14 +173,14 @@ class Maximum(Breaking):
         return self._leaders(x)[1]
 
     def apply_affine(self, pattern: Tensor, x: Tensor) -> Tensor:
-        flat = x.reshape(len(x), -1)
+        flat = flatten_units(x)
         inside = pattern < self.table.shape[1]
         position = self.table.gather(1, (pattern * inside).T).T
         return (flat.gather(1, position) * inside).view(len(x), *self.shape)
 
     def other_side(self, before: Tensor, after: Tensor) -> Tensor | None:
         pattern = self.activation_pattern(before, after)
-        flats = [self.sign * end.reshape(len(end), -1) for end in (before, after)]
+        flats = [self.sign * flatten_units(end) for end in (before, after)]
         maxima = [_window_maxima(flat, self.table)[0] for flat in flats]
         maxima = [best.clamp(min=0) if self.floor else best for best in maxima]
         slacks = [TIE_TOLERANCE * best.abs() for best in maxima]
@@ -213,7 +213,7 @@ class Maximum(Breaking):
         if self.native is not None:
             values, position = self.native(x)
         else:
-            flat = self.sign * x.reshape(len(x), -1)
+            flat = self.sign * flatten_units(x)
             values, where = _window_maxima(flat, self.table)
             values, position = self.sign * values, self.table.gather(1, where.T).T
         if self.floor:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ..budget import check_deadline
 from ..tolerances import AMBIGUITY_SHARE, HUGE_VALUE_SCALE, OVERFLOW_GUARD, RANK_TIE_ROUNDINGS
-from .base import Breaking, Crossings, ErrorBounds, SnappedInput
+from .base import Breaking, Crossings, ErrorBounds, SnappedInput, flatten_units
 from .maximum import max_window_elements
 
 
@@ -40,7 +40,7 @@ class Order(Breaking):
         return len(self.table)
 
     def snap_to_knots(self, x: Tensor, errors: ErrorBounds) -> SnappedInput:
-        return SnappedInput(x.reshape(len(x), -1), ambiguous=self._count_ambiguous(x, errors))
+        return SnappedInput(flatten_units(x), ambiguous=self._count_ambiguous(x, errors))
 
     def crossings(self, snapped: SnappedInput, errors: ErrorBounds) -> Crossings:
         x = snapped.x
@@ -72,7 +72,7 @@ class Order(Breaking):
             yield first + torch.triu_indices(min(step, size - first), size - first, 1, device=like.device)
 
     def _window_values(self, x: Tensor) -> Tensor:
-        return x.reshape(len(x), -1)[:, self.table]  # (points, windows, size)
+        return flatten_units(x)[:, self.table]  # (points, windows, size)
 
     def _count_ambiguous(self, x: Tensor, errors: ErrorBounds) -> Tensor | None:
         """Windows per piece, (points - 1,), with two lines that are equal up to errors at both ends.

@@ -142,7 +142,7 @@ class Pointwise(Breaking):
     def knot_passes(
         self, snapped: SnappedInput, errors: ErrorBounds, *, with_switches: bool = False
     ) -> KnotPasses | None:
-        if all(below is None for _, below in snapped.sides):
+        if len(snapped.x) < 2 or all(below is None for _, below in snapped.sides):
             return None
         counts = torch.zeros(len(snapped.x), dtype=torch.int64, device=snapped.x.device)
         first, last, switches = [counts.new_zeros(0, 4)], [counts.new_zeros(0, 4)], [counts.new_zeros(0, 3)]
