@@ -339,7 +339,7 @@ def test_an_image_is_turned_as_its_camera_has_noted(tmp_path):
     image = pytest.importorskip("PIL.Image")
     image.fromarray(COLOURS).save(tmp_path / "a.png", exif=make_exif(image, 6))
     point = convert_point(str(tmp_path / "a.png"), (3, 5, 6), PointOptions(), "point")
-    assert point.conversions == ["turned by 90 degrees, as its EXIF orientation says", "divided by 255"]
+    assert point.conversions == ["rotated by 90 degrees, as its EXIF orientation says", "divided by 255"]
     assert np.array_equal(point.values * 255, np.moveaxis(np.rot90(COLOURS, -1), 2, 0))
 
 

@@ -34,7 +34,7 @@ FILE_PATTERN = re.compile(
 
 
 # how the conversions of an image begin that no option has asked for
-UNASKED_CONVERSIONS = ("recoloured", "turned", "mirrored", "taken from", "reduced", "made opaque")
+UNASKED_CONVERSIONS = ("recoloured", "rotated", "mirrored", "taken from", "reduced", "made opaque")
 
 
 class ConversionWarning(UserWarning):

@@ -43,12 +43,12 @@ COLOURS = {
 EXIF_ORIENTATION = 0x0112  # the number of the tag
 EXIF_TURNS = {
     2: "mirrored left to right",
-    3: "turned by 180 degrees",
+    3: "rotated by 180 degrees",
     4: "mirrored top to bottom",
-    5: "mirrored and turned by 90 degrees",
-    6: "turned by 90 degrees",
-    7: "mirrored and turned by 90 degrees",
-    8: "turned by 90 degrees",
+    5: "mirrored and rotated by 90 degrees",
+    6: "rotated by 90 degrees",
+    7: "mirrored and rotated by 90 degrees",
+    8: "rotated by 90 degrees",
 }
 HAS_ALPHA = ("LA", "PA", "RGBA")
 
