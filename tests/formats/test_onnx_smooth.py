@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import warnings
 
 import numpy as np
@@ -57,6 +58,8 @@ def test_exported_models_agree_with_onnxruntime(name: str, tmp_path) -> None:
     assert np.abs(curve.at(1.0).numpy() - expected[1]).max() < 1e-5
     points = x[0].double() + 0.3 * (x[1].double() - x[0].double())
     assert np.abs(curve.at(0.3).numpy() - network(points[None])[0].numpy()).max() <= curve.error
+    copied = pickle.loads(pickle.dumps(network))
+    assert torch.equal(copied(x), network(x))
     with pytest.raises(xl.UnsupportedError, match=r"exactline\.approximate"):
         xl.restrict(network, x[0], x[1])
 

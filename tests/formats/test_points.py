@@ -1,8 +1,10 @@
 """Points from the command line: what is read, and what is refused before it is opened."""
 
 import io
+import struct
 import sys
 import zipfile
+import zlib
 
 import numpy as np
 import pytest
@@ -324,3 +326,51 @@ def test_invalid_options_are_refused(options):
 )
 def test_far_ranges_are_noticed(one, other, is_far):
     assert bool(compare_ranges(one, other, ("one", "other"))) == is_far
+
+
+def make_exif(image, orientation):
+    exif = image.Exif()
+    exif[0x0112] = orientation
+    return exif
+
+
+def test_an_image_is_turned_as_its_camera_has_noted(tmp_path):
+    """Orientation 6: the first row of the file is the right side of the picture."""
+    image = pytest.importorskip("PIL.Image")
+    image.fromarray(COLOURS).save(tmp_path / "a.png", exif=make_exif(image, 6))
+    point = convert_point(str(tmp_path / "a.png"), (3, 5, 6), PointOptions(), "point")
+    assert point.conversions == ["rotated by 90 degrees, as its EXIF orientation says", "divided by 255"]
+    assert np.array_equal(point.values * 255, np.moveaxis(np.rot90(COLOURS, -1), 2, 0))
+
+
+def test_what_is_not_taken_of_an_image_is_listed(tmp_path):
+    image = pytest.importorskip("PIL.Image")
+    frames = [image.fromarray(COLOURS), image.fromarray(COLOURS[::-1].copy())]
+    frames[0].save(tmp_path / "moving.png", save_all=True, append_images=frames[1:])
+    frames[0].save(tmp_path / "holes.png", transparency=(1, 2, 3))
+    (tmp_path / "deep.png").write_bytes(make_png_of_16_bits(COLOURS.astype(">u2") * 257))
+    for name, expected in (
+        ("moving", "taken from the first of 2 frames"),
+        ("holes", "made opaque: its transparent colours are shown"),
+        ("deep", "reduced from 16 to 8 bits"),
+    ):
+        point = convert_point(str(tmp_path / f"{name}.png"), (3, 6, 5), PointOptions(), "point")
+        assert point.conversions == [expected, "divided by 255"]
+        assert np.array_equal(point.values * 255, np.moveaxis(COLOURS, 2, 0))
+
+
+def make_png_of_16_bits(pixels):  # (H, W, 3) of big-endian uint16
+    height, width, _ = pixels.shape
+    rows = zlib.compress(b"".join(b"\0" + row.tobytes() for row in pixels))
+    chunks = (b"IHDR", struct.pack(">IIBBBBB", width, height, 16, 2, 0, 0, 0)), (b"IDAT", rows), (b"IEND", b"")
+    return b"\x89PNG\r\n\x1a\n" + b"".join(
+        struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data)) for kind, data in chunks
+    )
+
+
+def test_integers_of_any_type_are_pixels_for_a_network_of_images(tmp_path):
+    file = saved(tmp_path / "pixels.npy", np.moveaxis(COLOURS, 2, 0).astype(np.int64))
+    with pytest.raises(LineError, match="these are pixels"):
+        read_point(file, (3, 6, 5))
+    assert read_point(file, (3, 6, 5), scale=255).max() <= 1
+    assert read_point(saved(tmp_path / "vector.npy", np.arange(90)), (90,)).max() == 89

@@ -33,6 +33,10 @@ FILE_PATTERN = re.compile(
 )
 
 
+# how the conversions of an image begin that no option has asked for
+UNASKED_CONVERSIONS = ("recoloured", "rotated", "mirrored", "taken from", "reduced", "made opaque")
+
+
 class ConversionWarning(UserWarning):
     """An image was resized or recoloured to fit a network without being asked for."""
 
@@ -77,7 +81,7 @@ def read_point(
     """
     options = PointOptions.check(resize=resize, layout=layout, scale=scale, mean=mean, std=std)
     point = convert_point(os.fspath(text), tuple(shape), options, where)
-    wanted = ("recoloured",) if resize else ("recoloured", "resized")
+    wanted = UNASKED_CONVERSIONS if resize else (*UNASKED_CONVERSIONS, "resized")
     for conversion in point.conversions:
         if conversion.startswith(wanted):
             warnings.warn(f"{os.fspath(text)}: {conversion}", ConversionWarning, stacklevel=2)

@@ -13,12 +13,14 @@ from numpy.typing import NDArray
 
 from ..errors import ArgumentError, LineError
 from ..humanize import count_noun
+from ..tolerances import MIN_RANGE_NUMBERS
 
 Shape: TypeAlias = tuple[int, ...]
 Array: TypeAlias = NDArray[Any]
 
 LAYOUTS = ("chw", "hwc", "flat")
 CHANNEL_COUNTS = (1, 3, 4)  # of images
+MAX_BYTE = 255  # the white of an image of 8 bits
 PIXEL_TYPES = ("uint8", "uint16")  # types of arrays that hold pixels rather than the numbers a network takes
 
 
@@ -82,8 +84,8 @@ def fit_array(values: Array, shape: Shape, options: PointOptions, where: str) ->
             where=where,
             hint="Give real numbers.",
         )
-    if options.scale is None and values.dtype.name in PIXEL_TYPES and values.max(initial=0) > 1:
-        largest = np.iinfo(values.dtype).max
+    largest = _find_white(values, shape)
+    if options.scale is None and largest is not None and values.max(initial=0) > 1:
         raise LineError(
             f"The array has type {values.dtype} and values up to {values.max()}: these are pixels of 0 to {largest}, "
             "and the range that the network takes is not known.",
@@ -98,6 +100,20 @@ def fit_array(values: Array, shape: Shape, options: PointOptions, where: str) ->
         point.conversions.append(f"divided by {options.scale:g}")
     normalize_point(point, shape, options, where)
     return point
+
+
+def _find_white(values: Array, shape: Shape) -> int | None:
+    """The largest value of the pixels that an array seems to hold; None where it holds other numbers.
+
+    Unsigned integers of 8 and 16 bits are pixels, and so are other integers from 0 to 255 for a network of images.
+    """
+    if values.dtype.name in PIXEL_TYPES:
+        return int(np.iinfo(values.dtype).max)
+    layout = find_image_layout(shape)
+    is_image = layout is not None and layout[0] != "hw" and values.size >= MIN_RANGE_NUMBERS
+    if is_image and values.dtype.kind in "iu" and values.min() >= 0 and values.max() <= MAX_BYTE:
+        return MAX_BYTE
+    return None
 
 
 def normalize_point(point: ConvertedPoint, shape: Shape, options: PointOptions, where: str) -> None:

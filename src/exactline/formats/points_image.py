@@ -15,6 +15,7 @@ from ..optional import require_package
 from . import limits
 from .open_file import read_file
 from .points_convert import (
+    MAX_BYTE,
     Array,
     ConvertedPoint,
     PointOptions,
@@ -26,7 +27,7 @@ from .points_convert import (
 )
 
 MAX_IMAGE_PIXELS = limits.MAX_VALUE_ELEMENTS  # of an image
-MAX_8_BIT, MAX_16_BIT = 255, 65535  # the white of an image
+MAX_16_BIT = 65535  # the white of an image of 16 bits
 MODES = {1: "L", 3: "RGB", 4: "RGBA"}  # Pillow's name of the colours, by the number of channels
 COLOURS = {
     "1": "black and white",
@@ -38,6 +39,16 @@ COLOURS = {
     "RGBA": "colour with alpha",
     "CMYK": "CMYK colour",
     "YCbCr": "YCbCr colour",
+}
+EXIF_ORIENTATION = 0x0112  # the number of the tag
+EXIF_TURNS = {
+    2: "mirrored left to right",
+    3: "rotated by 180 degrees",
+    4: "mirrored top to bottom",
+    5: "mirrored and rotated by 90 degrees",
+    6: "rotated by 90 degrees",
+    7: "mirrored and rotated by 90 degrees",
+    8: "rotated by 90 degrees",
 }
 HAS_ALPHA = ("LA", "PA", "RGBA")
 
@@ -62,7 +73,9 @@ def read_image(path: Path, shape: Shape, options: PointOptions) -> ConvertedPoin
             warnings.simplefilter("error", Image.DecompressionBombWarning)
             image = Image.open(io.BytesIO(data), formats=("PNG", "JPEG"))
         limits.check_limit(image.width * image.height, MAX_IMAGE_PIXELS, "pixels", str(path))
-        point = _convert_image(image, shape, options, str(path))
+        losses = _list_losses(image)
+        point = _convert_image(_turn_upright(image), shape, options, str(path))
+        point.conversions[:0] = losses
     except ExactlineError:
         raise
     except Exception as problem:  # Pillow's decoders raise many types of errors
@@ -71,6 +84,36 @@ def read_image(path: Path, shape: Shape, options: PointOptions) -> ConvertedPoin
         ) from problem
     normalize_point(point, shape, options, str(path))
     return point
+
+
+def _turn_upright(image: Any) -> Any:
+    """The image as viewers show it, where a camera has noted how it was held."""
+    from PIL import ImageOps
+
+    return ImageOps.exif_transpose(image)
+
+
+def _list_losses(image: Any) -> list[str]:
+    """What is not taken of a file, or not as it is stored: the pixels' order, further frames, bits and transparency."""
+    losses: list[str] = []
+    stored_mode = _read_stored_mode(image)  # before the EXIF data, which come after the pixels
+    turn = EXIF_TURNS.get(image.getexif().get(EXIF_ORIENTATION))
+    if turn:
+        losses.append(f"{turn}, as its EXIF orientation says")
+    frames = getattr(image, "n_frames", 1)
+    if frames > 1:
+        losses.append(f"taken from the first of {frames} frames")
+    if stored_mode.endswith(";16B") and not image.mode.startswith("I"):
+        losses.append("reduced from 16 to 8 bits")
+    if "transparency" in image.info:
+        losses.append("made opaque: its transparent colours are shown")
+    return losses
+
+
+def _read_stored_mode(image: Any) -> str:
+    """Pillow's name of the pixels in the file, such as RGB;16B."""
+    mode = image.tile[0][3] if image.tile else ""
+    return str(mode[0] if isinstance(mode, tuple) else mode)
 
 
 def _convert_image(image: Any, shape: Shape, options: PointOptions, where: str) -> ConvertedPoint:
@@ -85,7 +128,7 @@ def _convert_image(image: Any, shape: Shape, options: PointOptions, where: str) 
         pixels = resize_array(pixels, height, width)
     if (image.height, image.width) != (height, width):
         point.conversions.append(describe_resize((image.height, image.width), (height, width)))
-    scale = (MAX_16_BIT if is_16_bit else MAX_8_BIT) if options.scale is None else options.scale
+    scale = (MAX_16_BIT if is_16_bit else MAX_BYTE) if options.scale is None else options.scale
     if scale != 1:
         point.conversions.append(f"divided by {scale:g}")
     point.values = (np.moveaxis(pixels, 0, 2) if layout == "hwc" else pixels).reshape(shape) / scale

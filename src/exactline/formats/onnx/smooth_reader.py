@@ -18,10 +18,11 @@ from ...network.prefix import Prefix, select_prefix
 from ...network.smooth_network import SmoothNetwork
 from ...ops.base import Input
 from ...ops.smooth import Smooth
+from ..graph_builder import OperatorRecorder
 from .graph_reader import GraphReader
 from .inputs import InputShapes
 from .judge import ONNX_DOMAINS, depends_on_input
-from .smooth_operators import SMOOTH, SOMETIMES_SMOOTH, SmoothFunction
+from .smooth_operators import SMOOTH, SOMETIMES_SMOOTH
 from .values import DependentValue, OnnxNode, Value
 
 APPROXIMATE_HINT = "Use exactline.approximate, which follows any network along a line to a tolerance."
@@ -83,13 +84,13 @@ class SmoothReader(GraphReader):
     def _read_results(self, node: Any, onnx_node: OnnxNode, inputs: list[Value]) -> Sequence[Value]:
         known = node.domain in ONNX_DOMAINS and any(depends_on_input(v) for v in inputs)
         if known and node.op_type in SMOOTH:
-            return self._add_smooth(node, onnx_node, inputs, SMOOTH[node.op_type])
+            return self._add_smooth(node, onnx_node, inputs)
         try:
             return super()._read_results(node, onnx_node, inputs)
         except UnsupportedOperator:
             if not known or node.op_type not in SOMETIMES_SMOOTH:
                 raise
-            return self._add_smooth(node, onnx_node, inputs, SOMETIMES_SMOOTH[node.op_type])
+            return self._add_smooth(node, onnx_node, inputs)
 
     def _find_outputs(self) -> list[Value]:
         """The values that the network returns, without the batch dimension of one that the file declares."""
@@ -103,9 +104,7 @@ class SmoothReader(GraphReader):
                 self.values[output.name] = DependentValue(node.as_batched(value), value.shape, True)
         return super()._find_outputs()
 
-    def _add_smooth(
-        self, node: Any, onnx_node: OnnxNode, inputs: list[Value], function: SmoothFunction
-    ) -> Sequence[Value]:
+    def _add_smooth(self, node: Any, onnx_node: OnnxNode, inputs: list[Value]) -> Sequence[Value]:
         """Add a node for each output of a smooth operator."""
         if self.batch_size > 1:
             raise UnsupportedOperator(MIXES_BATCH)
@@ -114,7 +113,7 @@ class SmoothReader(GraphReader):
         sources = [onnx_node.as_node_output(v) for v in dependent]
         batched = any(v.has_batch_dim for v in dependent)
         shapes_in = tuple(v.shape if isinstance(v, DependentValue) else None for v in inputs)
-        apply = _PointFunction(onnx_node, function, shapes_in)
+        apply = _PointFunction(replace(onnx_node, recorder=OperatorRecorder(self.recorder.where)), shapes_in)
         constants = tuple(v for v in inputs if not isinstance(v, DependentValue))
         points = [torch.zeros(s.shape, dtype=torch.float64) for s in sources]
         with torch.no_grad():
@@ -142,15 +141,18 @@ class _Squeeze:
 
 @dataclass(frozen=True)
 class _PointFunction:
-    """A smooth operator on one point: inputs that depend on the network's input come first, then constants."""
+    """A smooth operator on one point: inputs that depend on the network's input come first, then constants.
 
-    node: OnnxNode
-    function: SmoothFunction
+    It is found by its name, so that the network can be pickled.
+    """
+
+    node: OnnxNode  # with an empty recorder
     shapes: tuple[tuple[int, ...] | None, ...]  # of each input in the file; None for a constant
 
     def __call__(self, *xs: Any) -> tuple[Tensor, ...]:
         count = sum(shape is not None for shape in self.shapes)
         points, constants = iter(xs[:count]), iter(xs[count:])
         args = [next(constants) if shape is None else next(points).reshape(shape) for shape in self.shapes]
-        found = self.function(self.node, *args)
+        table = SMOOTH if self.node.op_type in SMOOTH else SOMETIMES_SMOOTH
+        found = table[self.node.op_type](self.node, *args)
         return found if isinstance(found, tuple) else (found,)
