@@ -69,30 +69,48 @@ def _trace_module(model: nn.Module, points: Sequence[Tensor], until: str | None)
         program = export_module(model, points)
         state.restore()
         network = read_program(program, until)
-        with _silence_torch_export(), contextlib.redirect_stdout(io.StringIO()), torch.no_grad(), _disable_autocast():
-            _check_one_function(model, points, until, network, state)
+        check_one_function(
+            model,
+            points,
+            state,
+            lambda again: _is_same_network(network, read_program(again, until)),
+            lambda examples: until is not None or differs_on_single_points(model, network, examples),
+        )
     return network
 
 
-def _check_one_function(
-    model: nn.Module, points: Sequence[Tensor], until: str | None, network: Network, state: StateRecorder
+def check_one_function(
+    model: nn.Module,
+    points: Sequence[Tensor],
+    state: StateRecorder,
+    is_same: Callable[[ExportedProgram], bool],
+    differs_on_single: Callable[[Sequence[Tensor]], bool],
 ) -> None:
     """Raise CaptureError unless forward computes the same every time and at every batch size.
 
     Torch calls are compared first, which is quick. Where they differ, the answers decide: a module may fill a cache in
     its first forward pass, or have a shorter way for a single point.
+
+    Args:
+        model: the module.
+        points: one tensor (*in) for every input.
+        state: of the module before it was captured; it is restored after every forward pass.
+        is_same: whether a second capture is that of the same function.
+        differs_on_single: whether the module computes something else than its capture on single points; called with
+            one batch for every input.
     """
-    examples = [make_example_batch(model, point) for point in points]
-    differences = find_forward_differences(model, examples)
-    state.restore()
-    for passes in REPEATED_PASSES if differences.repeated else ():
-        for _ in range(passes):
-            model(*examples)
-        if not _is_same_network(network, read_program(export_module(model, points), until)):
-            raise_not_repeatable(differences.repeated)
+    with _silence_torch_export(), contextlib.redirect_stdout(io.StringIO()), torch.no_grad(), _disable_autocast():
+        examples = [make_example_batch(model, point) for point in points]
+        differences = find_forward_differences(model, examples)
         state.restore()
-    if differences.single and (until is not None or differs_on_single_points(model, network, examples)):
-        raise_reads_batch_size(differences.single)
+        for passes in REPEATED_PASSES if differences.repeated else ():
+            for _ in range(passes):
+                model(*examples)
+            if not is_same(export_module(model, points)):
+                raise_not_repeatable(differences.repeated)
+            state.restore()
+        if differences.single and differs_on_single(examples):
+            raise_reads_batch_size(differences.single)
 
 
 def _is_same_network(one: Network, two: Network) -> bool:

@@ -15,7 +15,6 @@ from torch.overrides import TorchFunctionMode
 from ..errors import CaptureError
 from ..tolerances import SINGLE_POINT_TOLERANCES
 from .aten.registry import iterate_leaves
-from .graph import Network
 
 SEVERAL_POINTS = 3  # in the larger of the two batches that are compared
 MAX_RUN_WEIGHTS = 1 << 22  # numbers in a module whose forward pass is run on data; `preserve_state` can restore them
@@ -179,12 +178,12 @@ def _same_tensors(one: Tensor, two: Tensor, points: Sequence[int]) -> bool:
     return True
 
 
-def differs_on_single_points(model: nn.Module, network: Network, examples: Sequence[Tensor]) -> bool:
+def differs_on_single_points(model: nn.Module, network: Callable[..., Any], examples: Sequence[Tensor]) -> bool:
     """Whether a module computes something else on a batch of one point than the network does.
 
     Args:
         model: the module.
-        network: captured from it.
+        network: captured from it; called with ``tail=True``, it returns the outputs of the whole model.
         examples: one batch for each input, for the shapes, precisions and devices.
     """
     generator = torch.Generator().manual_seed(0)
