@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from ..api import restrict_many
 from ..arrays import Floats
-from ..errors import ArgumentError, CaptureError, UnsupportedError
+from ..errors import ArgumentError, CaptureError, NumberError, UnsupportedError
 from ..fp_context import full_precision
 from ..lines import Lines
 from ..network import Network, SmoothNetwork
@@ -85,20 +85,31 @@ def smooth_groups(call: AttributionCall, model: ModelLike, prepare: PrepareFunct
 
 
 def _check_independence(model: SmoothModel, lines: Lines) -> None:
-    """Raise UnsupportedError for a model that mixes the points of a batch: others would change an attribution."""
+    """Raise an error for a model that is not a function of each point by itself: others would change an attribution."""
     points = [torch.cat([a[:2], b[:2]]) for a, b in zip(lines.starts, lines.ends, strict=True)]
     with full_precision(), torch.no_grad():
-        together = model.evaluate(points)
+        together, again = model.evaluate(points), model.evaluate(points)
         single = [model.evaluate([p[i : i + 1] for p in points]) for i in range(len(points[0]))]
     for k, values in enumerate(together):
-        alone = torch.cat([row[k] for row in single])
-        scale = float(values.abs().max()) if values.numel() else 0.0
-        if not bool(((values - alone).abs() <= INDEPENDENCE_TOLERANCE * scale).all()):
-            raise UnsupportedError(
-                "The model mixes the points of a batch.",
+        if not bool(values.isfinite().all()):
+            raise NumberError(
+                "An output is NaN or infinite at an input or a baseline.",
                 where="forward",
-                hint=BATCH_HINT,
+                hint="Choose points at which the model does not overflow.",
             )
+        if not _agree(values, again[k]):
+            raise CaptureError(
+                "The model returns different values for the same input.",
+                where="forward",
+                hint="Call model.eval(), and keep state and random numbers out of forward.",
+            )
+        if not _agree(values, torch.cat([row[k] for row in single])):
+            raise UnsupportedError("The model mixes the points of a batch.", where="forward", hint=BATCH_HINT)
+
+
+def _agree(one: Tensor, two: Tensor) -> bool:
+    scale = float(one.abs().max()) if one.numel() else 0.0
+    return bool(((one - two).abs() <= INDEPENDENCE_TOLERANCE * scale).all())
 
 
 def prepare_for(

@@ -73,41 +73,59 @@ def _trace_module(model: nn.Module, points: Sequence[Tensor], until: str | None)
         program = export_module(model, points)
         state.restore()
         network = read_program(program, until)
-        with _silence_torch_export(), contextlib.redirect_stdout(io.StringIO()), torch.no_grad(), _disable_autocast():
-            _check_one_function(model, points, until, network, program, state)
+        check_one_function(
+            model,
+            points,
+            state,
+            program,
+            None if until is not None else network,
+            lambda again: _is_same_network(network, read_program(again, until)),
+        )
     return network
 
 
-def _check_one_function(
+def check_one_function(
     model: nn.Module,
     points: Sequence[Tensor],
-    until: str | None,
-    network: Network,
-    program: ExportedProgram,
     state: StateRecorder,
+    program: ExportedProgram,
+    captured: Callable[..., Any] | None,
+    is_same: Callable[[ExportedProgram], bool],
 ) -> None:
     """Raise CaptureError unless forward computes the same every time, at every batch size and when it is not traced.
 
     Torch calls are compared first, which is quick. Where they differ, the answers decide: a module may fill a cache in
     its first forward pass, or have a shorter way for a single point.
+
+    Args:
+        model: the module.
+        points: one tensor (*in) for every input.
+        state: of the module before it was captured; it is restored after every forward pass.
+        program: what torch.export traced.
+        captured: the function that was read from the program, to be called with ``tail=True``; None if only a part of
+            the module was read, which has no forward pass to compare with.
+        is_same: whether a second program is that of the same function.
     """
-    examples = [make_example_batch(model, point) for point in points]
-    differences = find_forward_differences(model, examples)
-    draws_random_numbers = state.has_drawn_random_numbers()
-    state.restore()
-    if draws_random_numbers and (difference := find_random_difference(model, examples)):
-        raise_not_repeatable(difference)
-    state.restore()
-    for passes in REPEATED_PASSES if differences.repeated else ():
-        for _ in range(passes):
-            model(*examples)
-        if not _is_same_network(network, read_program(export_module(model, points), until)):
-            raise_not_repeatable(differences.repeated)
+    with _silence_torch_export(), contextlib.redirect_stdout(io.StringIO()), torch.no_grad(), _disable_autocast():
+        examples = [make_example_batch(model, point) for point in points]
+        differences = find_forward_differences(model, examples)
+        draws_random_numbers = state.has_drawn_random_numbers()
         state.restore()
-    if differences.single and (until is not None or differs_on_single_points(model, network, examples)):
-        raise_reads_batch_size(differences.single)
-    if until is None and is_small(model, examples) and differs_when_called(model, network, program, examples):
-        raise_traced_differently()
+        if draws_random_numbers and (difference := find_random_difference(model, examples)):
+            raise_not_repeatable(difference)
+        state.restore()
+        for passes in REPEATED_PASSES if differences.repeated else ():
+            for _ in range(passes):
+                model(*examples)
+            if not is_same(export_module(model, points)):
+                raise_not_repeatable(differences.repeated)
+            state.restore()
+        if differences.single and (captured is None or differs_on_single_points(model, captured, examples)):
+            raise_reads_batch_size(differences.single)
+        if captured is None or not is_small(model, examples):
+            return
+        if differs_when_called(model, captured, program, examples):
+            raise_traced_differently()
 
 
 def _is_same_network(one: Network, two: Network) -> bool:

@@ -18,7 +18,6 @@ from torch.overrides import TorchFunctionMode
 from ..errors import CaptureError
 from ..tolerances import SINGLE_POINT_TOLERANCES
 from .aten.registry import iterate_leaves
-from .graph import Network
 
 SEVERAL_POINTS = 3  # in the larger of the two batches that are compared
 RANDOM_PASSES = 48  # forward passes that are compared where they draw random numbers: a rare branch shows
@@ -218,12 +217,12 @@ def _same_tensors(one: Tensor, two: Tensor, points: Sequence[int]) -> bool:
     return True
 
 
-def differs_on_single_points(model: nn.Module, network: Network, examples: Sequence[Tensor]) -> bool:
+def differs_on_single_points(model: nn.Module, network: Callable[..., Any], examples: Sequence[Tensor]) -> bool:
     """Whether a module computes something else on a batch of one point than the network does.
 
     Args:
         model: the module.
-        network: captured from it.
+        network: captured from it; called with ``tail=True``, it returns the outputs of the whole model.
         examples: one batch for each input, for the shapes, precisions and devices.
     """
     points = _draw_points(examples, VALUE_TRIALS)
@@ -234,7 +233,9 @@ def differs_on_single_points(model: nn.Module, network: Network, examples: Seque
         )
 
 
-def differs_when_called(model: nn.Module, network: Network, program: ExportedProgram, examples: list[Tensor]) -> bool:
+def differs_when_called(
+    model: nn.Module, network: Callable[..., Any], program: ExportedProgram, examples: Sequence[Tensor]
+) -> bool:
     """Whether a module computes something else when it is called, with gradients, than torch.export has traced.
 
     The network computes in double precision, so a module that loses much to rounding may differ from it: the traced
@@ -261,7 +262,8 @@ def differs_in_value(model: nn.Module, other: Callable[..., Any], batch: Sequenc
         expected = value.detach().to("cpu", torch.float64).flatten()
         if expected.numel() != mine.numel():
             return True
-        scale = float(expected.abs().max()) if expected.numel() else 0.0
+        finite = expected[expected.isfinite()]
+        scale = float(finite.abs().max()) if finite.numel() else 0.0
         found = mine.detach().to("cpu", torch.float64).flatten()
         if not torch.allclose(found, expected, rtol=tolerance, atol=tolerance * scale, equal_nan=True):
             return True

@@ -28,7 +28,8 @@ def chebyshev_points(degree: int) -> Floats:  # (degree + 1,)
 def _transform(degree: int) -> Floats:  # (degree + 1, degree + 1)
     """The matrix that takes values at `chebyshev_points` to coefficients."""
     k = np.arange(degree + 1)
-    matrix = np.cos(np.pi * np.outer(k, k[::-1]) / degree) * (2 / degree)
+    turns = np.outer(k, k[::-1]) % (2 * degree)  # in half turns of pi / degree, reduced exactly
+    matrix = np.cos(np.pi * np.minimum(turns, 2 * degree - turns) / degree) * (2 / degree)
     matrix[:, [0, -1]] /= 2
     matrix[[0, -1]] /= 2
     return matrix

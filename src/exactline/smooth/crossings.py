@@ -161,7 +161,7 @@ def locate_kinks(function: LineFunction, brackets: Brackets) -> Floats:
         width = right[active] - left[active]
         resolution = ALPHA_RESOLUTION * np.maximum(guess, ALPHA_RESOLUTION)
         active = active[(value != 0) & (width > resolution) & ((moved > resolution / 2) | (step < 2))]
-        if not len(active):
+        if not len(active) or function.spare_evaluations < len(active):
             break
     return roots
 

@@ -15,6 +15,7 @@ from .kinks import Watched
 from .line_function import LineFunction
 from .tolerances import BEND_CHANGE, GRADING_RATIO, MAX_GRADED_CUTS, MIN_CUT_RESOLUTIONS
 
+LOCATION_EVALUATIONS = 48  # of the model, roughly, to locate a feature and to follow one more piece
 MAX_LOCATED = 4096  # features that are located at a time; with more the interval is halved instead
 
 
@@ -33,6 +34,14 @@ class Features:
 
     def __len__(self) -> int:
         return len(self.brackets) + len(self.dips) + self.is_coarse
+
+    def take(self, count: float) -> Features:
+        """At most so many features: those that are left out are not worth more evaluations than there are."""
+        if len(self) <= count:
+            return self
+        first = np.arange(max(0, int(count)))
+        brackets = self.brackets.select(first[: len(self.brackets)])
+        return Features(brackets, self.dips.select(first[: max(0, len(first) - len(self.brackets))]))
 
 
 @dataclass(frozen=True)
@@ -88,6 +97,7 @@ def cut_at_features(
         graded: cut beside bends and peaks too, at distances that fall to their width, so that a quadrature rule
             without nodes at the ends of an interval sees them.
     """
+    features = features.take(function.spare_evaluations / LOCATION_EVALUATIONS)
     brackets, dips = features.brackets, features.dips
     roots = locate_kinks(function, brackets) if len(brackets) else np.zeros(0)
     rows, minima = locate_dips(function, dips) if len(dips) else (np.zeros(0, np.int64), np.zeros(0))

@@ -165,7 +165,7 @@ def locate_dips(function: LineFunction, dips: Dips) -> tuple[Ints, Floats]:
         is_found = matters[active] & (part.is_kink | (gain <= CONVERGED_DROP * np.maximum(part.change, lowest)))
         is_hopeless = ~matters[active] & ~_may_matter(part, before)
         active = active[~(is_narrow | is_found | is_hopeless)]
-        if not len(active):
+        if not len(active) or function.spare_evaluations < len(active):
             break
     rows = np.flatnonzero(matters)
     return rows, state.alphas[rows, 1]

@@ -19,7 +19,7 @@ from .cuts import Features, cut_at_features, find_features
 from .gauss_kronrod import KRONROD_NODES, gauss_kronrod
 from .gradients import GRADIENT_MEMORY_FACTOR, Integrand, watch_units
 from .kinks import Watched, enclose_points
-from .line_function import LineFunction
+from .line_function import Limits, LineFunction
 from .rounding import RoundingNoise
 
 WORST_SHARE = 0.25  # of the largest error of a line's panels: panels above it are cut together
@@ -142,6 +142,8 @@ class PanelQueue:
         points = min(points, max(1, self.memory // (8 * KEPT_MEMORY_SHARE * max(1, self.weights.shape[1]))))
         step, split = max(1, points // KRONROD_NODES), list[Panel]()
         for first in range(0, len(panels), step):
+            if time.monotonic() > self.deadline:
+                self.stopped = "seconds"  # every panel is integrated once, but not cut any more
             split += self._evaluate_batch(panels[first : first + step])
             self._release_panels()
         return split
@@ -195,7 +197,8 @@ class PanelQueue:
     def _line_function(self, line: int) -> LineFunction:
         lines = self.integrand.lines
         one = Lines(*(tuple(t[line : line + 1] for t in side) for side in (lines.starts, lines.ends)))
-        return LineFunction(self.integrand.model, one, self.memory, self.integrand.inspection)
+        limits = Limits(self.max_gradients - int(self.gradients[line]), self.deadline)
+        return LineFunction(self.integrand.model, one, self.memory, self.integrand.inspection, limits)
 
     def _refine(self) -> list[Panel]:
         """Cut the worst panels of every line that has not reached the tolerance."""

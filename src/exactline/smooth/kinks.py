@@ -123,7 +123,7 @@ class TraceRecorder(TorchDispatchMode):
                 self.trace.jumps.append((describe_running_node(name), tuple(first.shape)))
             elif _is_watched(name):
                 self.trace.shapes.append(tuple(first.shape))
-        if torch.Tag.nondeterministic_seeded in func.tags and _draws(name, func, args, kwargs):
+        if draws_random_numbers(func, args, kwargs):
             self.trace.random.append(describe_running_node(name))
         out = func(*args, **kwargs)
         self.trace.elements += sum(t.numel() for t in _tensors(out))
@@ -207,8 +207,10 @@ def _rounds(func: Any, x: Tensor, kwargs: Any) -> bool:
     return not dtype.is_floating_point or torch.finfo(dtype).eps > torch.finfo(torch.float32).eps
 
 
-def _draws(name: str, func: Any, args: Any, kwargs: Any) -> bool:
-    """Whether a call of an operator that can draw random numbers does so: dropout in evaluation mode does not."""
+def draws_random_numbers(func: Any, args: Any, kwargs: Any) -> bool:
+    """Whether a call of an operator draws random numbers: dropout in evaluation mode does not."""
+    if torch.Tag.nondeterministic_seeded not in func.tags:
+        return False
     bound = bind_arguments(func, args, kwargs)
     if "train" in bound:
         return bool(bound["train"]) and bound.get("p", 1.0) > 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -102,6 +103,14 @@ def _check_repeatable(values: list[Floats]) -> None:
         )
 
 
+@dataclass(frozen=True)
+class Limits:
+    """When to stop."""
+
+    max_evaluations: float = float("inf")
+    deadline: float = float("inf")  # of ``time.monotonic``
+
+
 class LineFunction:
     """The outputs of a model along a line, (n, outputs) at n alphas, all output tensors flattened into one row.
 
@@ -110,16 +119,31 @@ class LineFunction:
         lines: a single line.
         memory: bytes that the results of all operators may take together.
         inspection: of the model, if it was inspected before.
+        limits: when to stop searching for kinks.
 
     Raises CaptureError for a model that is not a function of its input, UnsupportedError for one with jumps.
     """
 
-    def __init__(self, model: SmoothModel, lines: Lines, memory: int, inspection: Inspection | None = None) -> None:
-        self.model, self.lines = model, lines
+    def __init__(
+        self,
+        model: SmoothModel,
+        lines: Lines,
+        memory: int,
+        inspection: Inspection | None = None,
+        limits: Limits | None = None,
+    ) -> None:
+        self.model, self.lines, self.limits = model, lines, limits or Limits()
         self.evaluations = 0 if inspection else sum((2, 3, 3))
         self.inspection = inspection or inspect_model(model, lines)
         self.shapes, self.has_kinks = self.inspection.shapes, self.inspection.has_kinks
         self.batch_points = self.inspection.batch_points(memory)
+
+    @property
+    def spare_evaluations(self) -> float:
+        """How many evaluations the limits still allow."""
+        if time.monotonic() > self.limits.deadline:
+            return 0.0
+        return self.limits.max_evaluations - self.evaluations
 
     def _points(self, alphas: Floats) -> list[Tensor]:
         return self.lines.at_alphas(torch.from_numpy(alphas))[0]

@@ -18,12 +18,15 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from ..errors import ArgumentError, CaptureError, ExactlineError, TrainingModeError
 from ..fp_context import full_precision, settings_lock
 from ..network import Network, unwrap_model
-from ..network.capture import check_eval_mode, decompose_unknown, export_module
+from ..network.capture import check_eval_mode, check_one_function, decompose_unknown, export_module
 from ..network.fingerprint import Fingerprint, fingerprint_module
 from ..network.prefix import Prefix, read_prefix
 from ..network.preserve import preserve_state
 from ..network.smooth_network import SmoothNetwork
-from .program import ProgramRunner, as_batches
+from ..network.traced_node import is_overload
+from .kinks import draws_random_numbers
+from .program import ProgramRunner, as_batches, flatten_outputs
+from .tolerances import REPEAT_TOLERANCE
 
 NO_PREFIX = Prefix(None, is_whole=False)
 MAX_CACHED_MODELS = 8  # captures of one module: one for each input shape and device
@@ -150,14 +153,54 @@ def prepare_model(
 
 
 def _capture(module: nn.Module, points: Sequence[Tensor], device: torch.device) -> SmoothModel:
+    with preserve_state(module) as state:
+        program = _try_export(module, points)
+        if isinstance(program, ExportedProgram) and not _draws(program):  # an inspection names the node that draws
+            state.restore()
+            runner = ProgramRunner(program, device)
+            check_one_function(
+                module,
+                points,
+                state,
+                program,
+                runner.evaluate_widened,
+                lambda again: _is_same_function(runner, ProgramRunner(again, device), points),
+            )
+    if isinstance(program, CaptureError):
+        return _as_black_box(module, device, None, program)
     try:
-        with preserve_state(module):
-            program = export_module(module, points)
         return _from_program(program, device, None)
     except TrainingModeError:
         raise
     except CaptureError as problem:
         return _as_black_box(module, device, None, problem)
+
+
+def _try_export(module: nn.Module, points: Sequence[Tensor]) -> ExportedProgram | CaptureError:
+    try:
+        return export_module(module, points)
+    except TrainingModeError:
+        raise
+    except CaptureError as problem:
+        return problem
+
+
+def _draws(program: ExportedProgram) -> bool:
+    """Whether a node of a program draws random numbers."""
+    calls = [n for n in program.graph.nodes if n.op == "call_function" and is_overload(n.target)]
+    return any(draws_random_numbers(n.target, n.args, n.kwargs) for n in calls)
+
+
+def _is_same_function(one: ProgramRunner, two: ProgramRunner, points: Sequence[Tensor]) -> bool:
+    """Whether two captures of a module agree at a random point."""
+    generator = torch.Generator().manual_seed(0)
+    batches = [torch.randn(2, *p.shape, generator=generator, dtype=torch.float64).to(one.device) for p in points]
+    with torch.no_grad():
+        values = [flatten_outputs(runner(*batches)) for runner in (one, two)]
+    return len(values[0]) == len(values[1]) and all(
+        a.shape == b.shape and torch.allclose(a, b, rtol=REPEAT_TOLERANCE, atol=0.0, equal_nan=True)
+        for a, b in zip(*values, strict=True)
+    )
 
 
 def _from_program(program: ExportedProgram, device: torch.device, output: str | int | None) -> SmoothModel:

@@ -39,6 +39,7 @@ from .tolerances import (
 )
 
 FIRST_DEGREE, FIRST_DEGREE_OF_MANY, MAX_DEGREE = 16, 8, 128
+MAX_SPARE = 1 << 40  # evaluations: as good as no limit
 MANY_PIECES = 64  # with more pieces of the exact prefix, each starts with the lower degree
 FRESH_COUNT = len(FRESH_POSITIONS) + 2
 EXTRA_EVALUATIONS = 2 * FRESH_COUNT + 2  # of each piece, to measure its error: with and without noise, and both ends
@@ -81,17 +82,13 @@ class AdaptiveInterpolation:
     """Pieces in work: splits at kinks, doubles degrees while coefficients fall, and halves pieces otherwise.
 
     Args:
-        function: the model on the line.
+        function: the model on the line, with its limits.
         tol: the largest error of an accepted piece.
-        max_evaluations: stop after about so many evaluations of the model.
-        deadline: stop at this time, of ``time.monotonic``.
         report: called with the share of the line that is done, and the number of pieces.
     """
 
     function: LineFunction
     tol: float
-    max_evaluations: int
-    deadline: float
     report: ProgressCallback | None = None
     done: list[ChebyshevPiece] = field(default_factory=list[ChebyshevPiece])
     kinks: list[float] = field(default_factory=list[float])
@@ -103,11 +100,12 @@ class AdaptiveInterpolation:
         degree = FIRST_DEGREE if len(breakpoints) <= MANY_PIECES else FIRST_DEGREE_OF_MANY
         pending = [ChebyshevPiece(a, b, degree) for a, b in pairwise(breakpoints.tolist())]
         while pending:
-            spare = self.max_evaluations - self.function.evaluations - _count_evaluations(pending)
+            spare = self.function.limits.max_evaluations - self.function.evaluations - _count_evaluations(pending)
             self._check_limits(spare)
             count = max(1, self.function.batch_points // (MAX_DEGREE if self.stopped else 2 * FIRST_DEGREE))
             if not self.stopped:
-                count = max(1, min(count, spare // (2 * _count_evaluations([ChebyshevPiece(0.0, 1.0, FIRST_DEGREE)]))))
+                affordable = int(min(spare, MAX_SPARE)) // (2 * (FIRST_DEGREE + 1 + EXTRA_EVALUATIONS))
+                count = max(1, min(count, affordable))
             batch, pending = pending[:count], pending[count:]
             pending = [*self._advance(batch), *pending]
             if self.report is not None:
@@ -126,18 +124,14 @@ class AdaptiveInterpolation:
         for piece, error in zip(self.done, raised, strict=True):
             piece.error = error
 
-    def _check_limits(self, spare: int) -> None:
+    def _check_limits(self, spare: float) -> None:
         """Stop while there are enough evaluations left to finish the pending pieces."""
         if self.stopped:
             return
         if spare <= 0:
             self.stopped = "max_evaluations"
-        elif time.monotonic() > self.deadline:
+        elif time.monotonic() > self.function.limits.deadline:
             self.stopped = "seconds"
-
-    def _is_over(self) -> bool:
-        """Whether a limit is reached already, so that kinks are not located any more."""
-        return self.function.evaluations >= self.max_evaluations or time.monotonic() > self.deadline
 
     def _advance(self, batch: list[ChebyshevPiece]) -> list[ChebyshevPiece]:
         """Sample pieces at new points; returns the pieces that need more work."""
@@ -169,7 +163,7 @@ class AdaptiveInterpolation:
             values = self.function.values(flat)
         split: dict[int, list[ChebyshevPiece]] = {}
         for number, (piece, span) in enumerate(zip(batch, spans, strict=True)):
-            if features is not None and len(features[number]) and not self._is_over():
+            if features is not None and len(features[number]) and self.function.spare_evaluations > 0:
                 children = self._split(piece, features[number])
                 if children:
                     split[id(piece)] = children
@@ -220,7 +214,8 @@ class AdaptiveInterpolation:
             truncation = TRUNCATION_FACTOR * estimate_truncation(coeffs) + RESIDUAL_FACTOR * residual
             piece.end_rounding = max(ROUNDING_FACTOR * end_noise - piece.rounding, 0.0)
             piece.error = truncation + piece.rounding + SMALLEST_NORMAL
-            if max(estimate_truncation(coeffs), residual) <= PLATEAU_FACTOR * noise:
+            own = float(evaluation_rounding(coeffs).max())  # that of the interpolant
+            if max(estimate_truncation(coeffs), residual) <= PLATEAU_FACTOR * (noise + own):
                 piece.rounding = piece.error
 
     def _break_rounding(self, piece: ChebyshevPiece) -> float:

@@ -49,6 +49,15 @@ class ProgramRunner:
         flat = [outputs[i] for i in self.user_outputs]
         return flat if self.spec is None else pytree.tree_unflatten(flat, self.spec)
 
+    def evaluate_widened(self, *xs: Tensor, tail: bool) -> tuple[Tensor, ...]:
+        """Evaluate batches of any precision; returns the outputs on the CPU, as a `Network` does with ``tail=True``."""
+        return tuple(y.cpu() for y in flatten_outputs(self(*(x.to(self.device, torch.float64) for x in xs))))
+
+
+def flatten_outputs(outputs: Any) -> list[Tensor]:
+    """All tensors that a model returns, widened to float64."""
+    return [y.detach().to(torch.float64) for y in pytree.tree_leaves(outputs) if isinstance(y, Tensor)]
+
 
 class _Float64Interpreter(fx.Interpreter):
     """Runs a graph node by node; casts and new tensors that ask for float32 give float64."""
