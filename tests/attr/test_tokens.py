@@ -60,7 +60,8 @@ def test_ids_stay_integers_up_to_the_layer(masked: bool):
     assert torch.allclose(
         delta, their_delta, atol=TOLERANCE
     )  # not 0 with a mask: it is that of the ids, not the reference
-    assert masked or float(delta.abs().max()) < 1e-12
+    rounding = float(ours.abs().sum((1, 2)).max()) * torch.finfo(torch.float32).eps  # of what is returned
+    assert masked or float(delta.abs().max()) <= rounding
     assert method.report.status == "exact"
     if not masked:
         with torch.no_grad():

@@ -215,6 +215,7 @@ def test_it_has_the_hooks_of_a_lightning_callback():
         _ = monitor.does_not_exist
 
 
+@pytest.mark.filterwarnings("ignore::FutureWarning")  # of Lightning's own use of torch
 def test_lightning_trains_the_same_network_with_it():
     lightning = pytest.importorskip("lightning")
 

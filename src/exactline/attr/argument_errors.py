@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..errors import ArgumentError, LineError
+from ..errors import ArgumentError, CaptureError, LineError
 
 
 class AttributionArgumentError(ArgumentError, AssertionError):
@@ -32,4 +32,20 @@ class AttributionLineError(LineError, AssertionError):
     A baseline has shape (3, 2), its input (1, 2).
       where: argument baselines
       try:   Give a number, or a tensor of shape (1, 2) or (1, 2).
+    """
+
+
+class AttributionCaptureError(CaptureError, AssertionError):
+    """A `CaptureError` of a model whose ``forward`` raises an AssertionError, which captum passes on.
+
+    >>> import torch
+    >>> from exactline.attr import IntegratedGradients
+    >>> def forward(x):
+    ...     assert x.shape[1] == 3, "three features are needed"
+    ...     return x
+    >>> try:
+    ...     IntegratedGradients(forward).attribute(torch.ones(1, 2), target=0)
+    ... except AssertionError as error:
+    ...     print("three features are needed" in str(error))
+    True
     """

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias
 
@@ -28,6 +28,7 @@ from .inputs import (
     single_output_shape,
 )
 from .outputs import choose_output, select_output
+from .refusals import explain_captures
 from .report import AttributionReport
 from .to_tolerance import (
     SmoothGroup,
@@ -82,7 +83,7 @@ class Attribution(CaptumInterface):
         """Compute the sum of the attributions minus the change of the output, (n,).
 
         Args:
-            attributions: The result of ``attribute``, (n, *shape), or a tuple.
+            attributions: The result of ``attribute``, (n, *shape), or a tuple, or a list of both for several layers.
             start_point: The baselines.
             end_point: The inputs, (n, *in), or a tuple.
             target: The target, as for ``attribute``.
@@ -92,7 +93,7 @@ class Attribution(CaptumInterface):
         Raises ArgumentError if the attributions or the target do not fit.
         """
         call, target = self._parse(end_point, start_point, additional_forward_args, None, target, output)
-        tensors = as_points(attributions if isinstance(attributions, tuple) else (attributions,), "attributions")
+        tensors = as_points(tuple(iterate_tensors(attributions)), "attributions")
         count = len(call.lines)
         if any(not a.dim() or len(a) != count for a in tensors):
             raise AttributionArgumentError(
@@ -105,9 +106,9 @@ class Attribution(CaptumInterface):
     def _compute_delta(
         self, call: AttributionCall, attributions: Sequence[Tensor], target: Any, groups: Groups | None = None
     ) -> Tensor:  # (n,)
-        """The sum of the attributions, (n, *shape) each, minus the change of the output."""
-        sums = [a.reshape(len(a), a.shape[1:].numel()).sum(1).cpu() for a in attributions]
-        total = torch.stack(sums).sum(0).to(torch.float64)
+        """The sum of the attributions as they are returned, (n, *shape) each, minus the change of the output."""
+        sums = [a.detach().double().reshape(len(a), a.shape[1:].numel()).sum(1).cpu() for a in attributions]
+        total = torch.stack(sums).sum(0)
         change = output_change(call, target) if has_integers(call) else None
         return total - (self._output_change(call, target, groups) if change is None else change)
 
@@ -146,7 +147,8 @@ class Attribution(CaptumInterface):
         """The groups of examples if attributions are computed to a tolerance; None if they are exact."""
         if self.tol is None or not len(call.lines) or isinstance(call.model, Network):
             return None
-        groups = list(smooth_groups(call, call.model, prepare_for(call, call.output)))
+        with explain_captures():
+            groups = list(smooth_groups(call, call.model, prepare_for(call, call.output)))
         return None if all(is_exact(group.model) for group in groups) else groups
 
     def _find_groups(self, call: AttributionCall) -> Groups:
@@ -164,6 +166,16 @@ class Attribution(CaptumInterface):
             if groups is None:
                 raise
             return groups, []
+
+
+def iterate_tensors(attributions: Any) -> Iterator[Any]:
+    """The tensors of a result of ``attribute``: one, a tuple, or a list of them for several layers."""
+    if not isinstance(attributions, (tuple, list)):
+        yield attributions
+        return
+    parts: Sequence[Any] = attributions
+    for part in parts:
+        yield from iterate_tensors(part)
 
 
 def capture_output(output: str | int | None) -> CaptureFunction:

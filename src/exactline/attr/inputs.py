@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias, TypedDict
 
@@ -156,10 +157,8 @@ def parse_call(inputs: Any, baselines: Any, extra: Any, device: torch.device | s
     """
     single_input = not isinstance(inputs, tuple)
     given: tuple[Any, ...] = (inputs,) if single_input else inputs
-    try:
+    with _line_errors():
         tensors = tuple(x if isinstance(x, Tensor) else as_points((x,), "inputs")[0] for x in given)
-    except LineError as error:
-        raise AttributionLineError(error.problem, where=error.where, hint=error.hint) from None
     if not tensors or any(x.dim() == 0 for x in tensors) or len({len(x) for x in tensors}) > 1:
         raise AttributionLineError(
             "The number of examples is missing or differs between inputs.",
@@ -188,8 +187,18 @@ def parse_call(inputs: Any, baselines: Any, extra: Any, device: torch.device | s
     )
 
 
+@contextmanager
+def _line_errors() -> Generator[None]:
+    """Raise LineErrors of points as AssertionErrors too."""
+    try:
+        yield
+    except LineError as error:
+        raise AttributionLineError(error.problem, where=error.where, hint=error.hint) from None
+
+
 def _parse_baseline(baseline: Any, x: Tensor) -> Tensor:  # (n, *in)
-    (point,) = as_points((0.0 if baseline is None else baseline,), "baselines")
+    with _line_errors():
+        (point,) = as_points((0.0 if baseline is None else baseline,), "baselines")
     if point.dim() and tuple(point.shape) not in (tuple(x.shape), (1, *x.shape[1:])):
         raise AttributionLineError(
             f"A baseline has shape {tuple(point.shape)}, its input {tuple(x.shape)}.",

@@ -13,7 +13,7 @@ from ..errors import ArgumentError
 from ..lines import Lines
 from ..network import Network
 from ..progress import ProgressCallback, progress_reporter
-from .attribution import Attribution
+from .attribution import Attribution, iterate_tensors
 from .captum_classes import counterpart_of
 from .captum_interface import expose_wrapped
 from .inputs import AttributionKeywords, AttributionOptions, ModelLike, Tensors, flatten_targets, single_output_shape
@@ -169,7 +169,8 @@ class IntegratedGradients(Attribution):
         attributions = call.shape_like_inputs(gradients)
         if not return_convergence_delta:
             return attributions
-        return attributions, call.cast_like_input(self._compute_delta(call, gradients, target, groups))
+        returned = list(iterate_tensors(attributions))
+        return attributions, call.cast_like_input(self._compute_delta(call, returned, target, groups))
 
 
 def integrate_output(

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from ..network import unwrap_model
 from .inputs import ModelLike
+from .layer_hook import replace_tensors
 
 
 class RestAfterLastCall(nn.Module):
@@ -37,12 +38,10 @@ class RestAfterLastCall(nn.Module):
             return calls == self.calls
 
         def before(_: nn.Module, given: Any) -> Any:
-            return tuple(substitutes) if is_last() else None
+            return replace_tensors(given, substitutes) if is_last() else None
 
         def after(_: nn.Module, given: Any, output: Any) -> Any:
-            if not is_last():
-                return None
-            return type(output)(substitutes) if isinstance(output, (tuple, list)) else substitutes[0]
+            return replace_tensors(output, substitutes) if is_last() else None
 
         hook = layer.register_forward_pre_hook(before) if self.at_input else layer.register_forward_hook(after)
         try:

@@ -84,20 +84,18 @@ class _LayerRecord:
     def pass_on(self, value: Any) -> Any:
         """Record the tensors of one call; return what the model continues with, None for no change."""
         self.calls += 1
-        tensors: list[Any] = list(value) if isinstance(value, (tuple, list)) else [value]
-        if not all(isinstance(t, Tensor) for t in tensors):
+        items: list[Any] = list(value) if isinstance(value, (tuple, list)) else [value]
+        tensors = [item for item in items if isinstance(item, Tensor)]
+        if not tensors:
             side = "input" if self.at_input else "output"
-            raise layer_error(f"The {side} of the layer is not a tensor or a tuple of tensors")
+            raise layer_error(f"The {side} of the layer is not a tensor or a tuple with tensors")
         if not self.substitutes and self.at_input:
             self.values = [t.clone() for t in tensors]  # in-place operators may overwrite them later
             return None
         # multiplying by one makes a node of its own, even for a layer that changes nothing
         passed = [t * 1.0 for t in (self.substitutes or tensors)]
         self.values = [t.clone() for t in passed]
-        if not isinstance(value, (tuple, list)):
-            return passed[0]
-        make: Callable[[list[Tensor]], Any] = getattr(value, "_make", type(value))  # for named tuples
-        return make(passed)
+        return replace_tensors(value, passed)
 
     @contextmanager
     def hook(self, layer: nn.Module) -> Generator[None]:
@@ -115,6 +113,16 @@ class _LayerRecord:
             yield
         finally:
             handle.remove()
+
+
+def replace_tensors(value: Any, tensors: Sequence[Tensor]) -> Any:
+    """A layer's value with other tensors, in order; whatever else a tuple holds, such as None, stays."""
+    if not isinstance(value, (tuple, list)):
+        return tensors[0]
+    rest = iter(tensors)
+    items: list[Any] = [next(rest) if isinstance(item, Tensor) else item for item in value]
+    make: Callable[[list[Any]], Any] = getattr(value, "_make", type(value))  # for named tuples
+    return make(items)
 
 
 def split_by_counts(tensors: Sequence[Tensor], counts: Sequence[int]) -> list[Sequence[Tensor]]:

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from ..engines.layer_hooks import LayerIntegral
 from ..errors import UnsupportedError
 from ..network import Network, as_network, unwrap_model
-from .attribution import Attribution
+from .attribution import Attribution, iterate_tensors
 from .captum_interface import expose_wrapped
 from .inputs import (
     AttributionCall,
@@ -323,7 +323,8 @@ class CompleteLayerAttribution(LayerAttribution, ABC):
         attributions = self._shape_like_layer(call, found)
         if not return_convergence_delta:
             return attributions
-        return attributions, call.cast_like_input(self._compute_delta(call, found.tensors, target))
+        returned = list(iterate_tensors(attributions))
+        return attributions, call.cast_like_input(self._compute_delta(call, returned, target))
 
     @abstractmethod
     def _attribute_to_layer(

@@ -53,6 +53,7 @@ UNINITIALIZED_FACTORIES = ("empty", "empty_like", "new_empty", "empty_strided", 
 CONSTANT_LIKE = ("zeros_like", "ones_like", "full_like", "empty_like", "new_zeros", "new_ones", "new_full", "new_empty")
 EXACT_DTYPES = (torch.float32, torch.float64)  # casts to these count as exact
 PRODUCT_OPERATORS = ("mul", "div", "matmul", "bmm", "mm", "mv", "einsum")
+DICT_PROBLEM = "The model returns a dict."
 SMOOTH_OPERATORS = ("softmax", "_softmax", "log_softmax", "_log_softmax", "sigmoid", "tanh")
 
 
@@ -385,7 +386,7 @@ class ProgramReader:
         values = [self.values.get(name) for name in self._user_output_names()]
         if spec is not None and (nested := _find_dict_key(spec)) is not None:
             raise CaptureError(
-                "The model returns a dict.",
+                DICT_PROBLEM,
                 where="forward",
                 hint=f"Wrap it in a module that returns one tensor or a tuple, e.g. out[{nested!r}].",
             )
