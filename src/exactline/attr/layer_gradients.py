@@ -118,7 +118,7 @@ class LayerIntegratedGradients(CompleteLayerAttribution):
         lines = Lines((*starts, *group.lines.ends), (*ends, *group.lines.ends))
         rest = self._hook_model(group.model, hooked.at_input, hooked.trace.counts)
         with full_precision(kernels=False), explain_refusals():
-            return lines, as_network(rest, example_points(lines), rewrite=False, device=device)
+            return lines, as_network(rest, example_points(lines), device=device)
 
     def _attribute_from_layer(
         self, call: AttributionCall, ends: LayerEnds, target: Any, at_input: bool, options: AttributionOptions

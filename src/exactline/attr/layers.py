@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from ..engines.layer_hooks import LayerIntegral
 from ..errors import UnsupportedError
 from ..network import Network, as_network, unwrap_model
+from ..network.simplify import fuse_relu_with_maximum, remove_dead_nodes
 from .attribution import Attribution, iterate_tensors
 from .captum_interface import expose_wrapped
 from .inputs import (
@@ -42,7 +43,7 @@ from .to_tolerance import (
 )
 
 LayerGroup: TypeAlias = tuple[ExampleGroup, list[int], HookedModel]  # with the nodes of the layer's tensors
-_first_output_networks: weakref.WeakKeyDictionary[Network, Network] = weakref.WeakKeyDictionary()
+_fused_networks: weakref.WeakKeyDictionary[Network, tuple[Network, list[int]]] = weakref.WeakKeyDictionary()
 
 
 @dataclass(frozen=True)
@@ -129,9 +130,8 @@ class InternalAttribution(Attribution):
                     where="argument layer",
                     hint="Attribute to its input, with attribute_to_layer_input=True.",
                 )
-            if network not in _first_output_networks:
-                _first_output_networks[network] = select_first_output(network)
-            yield replace(group, network=_first_output_networks[network]), list(network.outputs[1:]), hooked
+            fused, nodes = _fuse_around_layer(network)
+            yield replace(group, network=fused), nodes, hooked
 
     def _find_layer_groups(self, call: AttributionCall, at_input: bool) -> tuple[list[SmoothLayer], list[LayerGroup]]:
         """The groups of examples to compute to a tolerance, opened at the layer, and those with exact attributions.
@@ -148,6 +148,17 @@ class InternalAttribution(Attribution):
                 if smooth is None:
                     raise
         return [open_at_layer(g, HookedModel(g.source, layers, at_input), call.device) for g in smooth], []
+
+
+def _fuse_around_layer(network: Network) -> tuple[Network, list[int]]:
+    """Fuse ReLUs and maxima before and behind a layer, whose tensors are the outputs from the second on.
+
+    Returns the network with its first output only, and the nodes of the layer's tensors.
+    """
+    if network not in _fused_networks:
+        fused = remove_dead_nodes(fuse_relu_with_maximum(network, passes_outputs=False))
+        _fused_networks[network] = select_first_output(fused), list(fused.outputs[1:])
+    return _fused_networks[network]
 
 
 class LayerAttribution(InternalAttribution):

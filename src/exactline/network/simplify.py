@@ -33,10 +33,15 @@ def remove_dead_nodes(network: Network) -> Network:
     return replace(network, nodes=nodes, outputs=tuple(new_index[i] for i in network.outputs))
 
 
-def fuse_relu_with_maximum(network: Network) -> Network:
+def fuse_relu_with_maximum(network: Network, passes_outputs: bool = True) -> Network:
     """Turn max(relu(..)) and relu(max(..)) into one maximum in which the constant 0 takes part.
 
     Operators that only move elements, such as permute and reshape, may stand between the two.
+
+    Args:
+        network: The network.
+        passes_outputs: Whether a maximum may read the inputs of an operator whose result is also an output. Otherwise
+            whatever reads an output still reads it, so that gradients at outputs stay the same.
     """
     nodes = list(network.nodes)
     for i in range(len(nodes)):
@@ -45,10 +50,11 @@ def fuse_relu_with_maximum(network: Network) -> Network:
             _fuse_preceding_relu(nodes, i, _list_readers(nodes, network.outputs))
         elif isinstance(node.op, Pointwise) and node.op.is_relu:
             _fuse_preceding_maximum(nodes, i, _list_readers(nodes, network.outputs))
-    return _compose_maxima(_bypass_shared_relus(replace(network, nodes=tuple(nodes))))
+    kept = frozenset[int]() if passes_outputs else frozenset(network.outputs)
+    return _compose_maxima(_bypass_shared_relus(replace(network, nodes=tuple(nodes)), kept), passes_outputs)
 
 
-def _compose_maxima(network: Network) -> Network:
+def _compose_maxima(network: Network, passes_outputs: bool) -> Network:
     """Let a maximum of maxima read the elements of the inner windows, of which neighbouring ones share some.
 
     Otherwise two members of an outer window tie wherever the inner ones have the same leader.
@@ -57,6 +63,8 @@ def _compose_maxima(network: Network) -> Network:
     for i, node in enumerate(nodes):
         inner = nodes[node.inputs[0]] if node.inputs else node
         if not isinstance(node.op, Maximum) or not isinstance(inner.op, Maximum) or node.op.sign != inner.op.sign:
+            continue
+        if not passes_outputs and node.inputs[0] in network.outputs:
             continue
         table = _distinct_members(inner.op.table[node.op.table].flatten(1))
         if table.shape[1] <= MAX_COMPOSED_WINDOW:
@@ -77,10 +85,10 @@ def _distinct_members(table: Tensor) -> Tensor:
     return distinct[:, : int((~repeated).sum(1).max())].contiguous()
 
 
-def _bypass_shared_relus(network: Network) -> Network:
+def _bypass_shared_relus(network: Network, kept: frozenset[int]) -> Network:
     """Let a maximum of ReLUs that other nodes read as well read the inputs of these ReLUs, and the constant 0.
 
-    Otherwise all units that are off would tie in its windows.
+    Otherwise all units that are off would tie in its windows. The nodes in ``kept`` are not passed by.
     """
     nodes, new_index = list[Node](), dict[int, int]()
 
@@ -102,7 +110,7 @@ def _bypass_shared_relus(network: Network) -> Network:
     for i, node in enumerate(network.nodes):
         inputs = tuple(new_index[j] for j in node.inputs)
         if isinstance(node.op, Maximum) and node.op.sign > 0 and not node.op.floor:
-            is_rectified = _find_rectified(list(network.nodes), None, node.inputs[0], i, set())
+            is_rectified = _find_rectified(list(network.nodes), None, node.inputs[0], i, set(), kept)
             if bool(is_rectified[node.op.table].any(1).all()):
                 node, inputs = replace(node, op=replace(node.op, floor=True)), (copy_before_relus(node.inputs[0]),)
         new_index[i] = add(replace(node, inputs=inputs))
@@ -156,20 +164,21 @@ def _find_rectified(
     source: int,
     reader: int,
     relus: set[tuple[int, int]],  # gets the ReLUs that were found
+    kept: frozenset[int] = frozenset(),
 ) -> Tensor:
     """Which elements of a node's output, (elements,), come from a ReLU through operators that only move elements.
 
-    With ``readers``, only nodes that no other node reads count.
+    With ``readers``, only nodes that no other node reads count; the nodes in ``kept`` do not.
     """
     node = nodes[source]
-    if readers is None or set(readers[source]) == {reader}:
+    if source not in kept and (readers is None or set(readers[source]) == {reader}):
         if isinstance(node.op, Pointwise) and node.op.is_relu:
             relus.add((source, reader))
             return torch.ones(torch.Size(node.shape).numel(), dtype=torch.bool)
         if isinstance(node.op, Reshape):
-            return _find_rectified(nodes, readers, node.inputs[0], source, relus)
+            return _find_rectified(nodes, readers, node.inputs[0], source, relus, kept)
         if isinstance(node.op, Rearrange):
-            parts = [_find_rectified(nodes, readers, j, source, relus) for j in node.inputs]
+            parts = [_find_rectified(nodes, readers, j, source, relus, kept) for j in node.inputs]
             index = node.op.index.flatten()
             return (index >= 0) & torch.cat(parts)[index.clamp(min=0)]
     return torch.zeros(torch.Size(node.shape).numel(), dtype=torch.bool)
