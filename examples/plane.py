@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import exactline as xl
+from exactline.paper.acas import advisor
 from exactline.plot.figure import save_picture
 from exactline.zoo.encounter import ADVISORIES, encounter_network
 
@@ -27,6 +28,10 @@ print("  {:.0f} ft, {:.3f} radians".format(*smallest.rings[0].mean(0).tolist()))
 
 if len(sys.argv) > 1:
     folder = Path(sys.argv[1])
-    save_picture(plane.plot(), folder / "regions.png")
-    save_picture(plane.plot(style="decisions", order="min", labels=ADVISORIES), folder / "advice.png")
-    plane.to_html(folder / "plane.html", style="decisions", order="min", labels=ADVISORIES, title="advice")
+    features = ["distance (ft)", "bearing (rad)", "heading (rad)", "own speed (ft/s)", "intruder's speed (ft/s)"]
+    save_picture(plane.plot(features=features), folder / "regions.png")
+    colours = [advisory.colour for advisory in advisor.ADVISORIES]  # as in the study of ACAS Xu
+    advice_map = plane.plot(style="decisions", order="min", labels=ADVISORIES, colors=colours, features=features)
+    save_picture(advice_map, folder / "advice.png")
+    page = {"title": "advice", "labels": ADVISORIES, "colors": colours, "features": features}
+    plane.to_html(folder / "plane.html", style="decisions", order="min", **page)

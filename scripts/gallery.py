@@ -67,9 +67,8 @@ ENTRIES = (
         "From a 4 to a 3",
         "digit.py",
         "digits_line.png",
-        "Ten outputs along a line, the class that leads, and the breaks of three layers",
-        "One image fades into another: the outputs, the class that leads, and every break by layer. "
-        "[Quickstart](quickstart.md).",
+        "Ten outputs along a line, and the breaks of three layers",
+        "One image fades into another: the outputs, and every break by layer. [Quickstart](quickstart.md).",
     ),
     Entry(
         "Heat map of a digit",

@@ -15,7 +15,7 @@ from exactline.demo.report import format_number
 from exactline.errors import FileError
 
 PNG = b"\x89PNG\r\n\x1a\n"
-VOID = {"meta", "link", "img", "br"}
+VOID = {"meta", "link", "img", "br", "source"}
 
 
 class PageParser(HTMLParser):
@@ -82,9 +82,12 @@ def test_links_have_targets(demo_output, page):
 
 
 def test_pictures_are_embedded_and_have_descriptions(demo_output, page):
-    names = ("loan", "digits", "gradients", "errors", "encounter", "plane")
+    names = ("digits", "encounter", "gradients", "errors", "plane", "loan")
     images = page.all("img")
     assert len(images) == len(names)
+    for source, name in zip(page.all("source"), names, strict=True):
+        assert source["media"] == "screen and (prefers-color-scheme: dark)"
+        assert base64.b64decode(source["srcset"].split(",")[1]) == (demo_output[0] / f"{name}-dark.png").read_bytes()
     for image, name in zip(images, names, strict=True):
         kind, data = image["src"].split(",")
         assert kind == "data:image/png;base64"

@@ -84,8 +84,9 @@ def test_blocks_are_formatted(tmp_path):
 
 def test_every_picture_of_the_documentation_is_shown_somewhere():
     shown = "".join(page.read_text() for page in PAGES)
-    for picture in (ROOT / "docs" / "images").iterdir():
-        assert f"images/{picture.name}" in shown, picture.name
+    folder = ROOT / "docs" / "images"
+    for picture in folder.rglob("*.*"):
+        assert f"images/{picture.relative_to(folder).as_posix()}" in shown, picture.name
 
 
 def test_no_page_speaks_of_places_on_somebody_s_machine():

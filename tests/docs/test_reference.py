@@ -78,3 +78,8 @@ def test_promises_are_listed_on_one_page():
     row = re.compile(r"^\|.*\| (?:`make (?:test-all|bench)`|`tests/[a-z_/]+\.py`|by hand) \|$", re.MULTILINE)
     pages = [page for page in PAGES if row.search(page.read_text())]
     assert pages == [ROOT / "docs" / "promises.md"]
+
+
+def test_the_gallery_shows_the_code_of_the_examples():
+    made = run_path(str(ROOT / "scripts" / "gallery.py"))
+    assert made["PAGE"].read_text() == made["page"](), "run python scripts/gallery.py --page"

@@ -1,5 +1,6 @@
 """The site is built without a warning, holds every page, asks nobody for anything, and is quiet in a browser."""
 
+import json
 import os
 import re
 import subprocess
@@ -32,6 +33,40 @@ def site(tmp_path_factory):
 def test_every_page_is_there(site):
     for page in PAGES[1:]:
         assert (site / page.relative_to(ROOT / "docs")).with_suffix(".html").is_file(), page.name
+
+
+@pytest.mark.parametrize(
+    ("words", "page"),
+    [
+        ("heatmap", "attribution.html"),
+        ("saliency", "attribution.html"),
+        ("decision boundary", "tutorial-moons.html"),
+        ("linear regions", "planes.html"),
+        ("activation pattern", "quickstart.html"),
+        ("sklearn", "recipes.html"),
+        ("Keras", "recipes.html"),
+        ("attribution", "attribution.html"),
+        ("Lipschitz", "metrics.html"),
+        ("robustness", "verification.html"),
+        ("dead units", "metrics.html"),
+    ],
+)
+def test_the_search_finds_the_words_of_users(site, words, page):
+    entries = json.loads((site / "search" / "search_index.json").read_text())["docs"]
+    found = {entry["location"].split("#")[0] for entry in entries if words.lower() in entry["text"].lower()}
+    assert page in found
+
+
+def test_every_page_says_which_kind_it_is(site):
+    """Pages of the four kinds have a line above their title; the entrances, which belong to none, have not."""
+    without = {page.name for page in site.rglob("*.html") if 'class="page-kind"' not in page.read_text()}
+    assert without == {"index.html", "gallery.html", "404.html"}
+
+
+def test_notebooks_are_files_of_the_site(site):
+    linked = re.findall(r'href="(examples/\w+\.ipynb)"', (site / "gallery.html").read_text())
+    assert len(linked) == len(list((ROOT / "examples").glob("*.ipynb")))
+    assert all((site / name).is_file() for name in linked)
 
 
 def test_pages_ask_nobody_for_anything(site):

@@ -25,11 +25,11 @@ from .report import Chapter, write_report
 DemoProgress = Callable[[float, str], None]  # share of the work done, what comes next
 REPORT_FILE = "index.html"
 CHAPTERS: dict[str, Callable[[], Chapter]] = {
-    "the loan example": loan_chapter,
     "a line between two digits": digits_chapter,
-    "integrated gradients": gradients_chapter,
     "a map around an aircraft": encounter_chapter,
+    "integrated gradients": gradients_chapter,
     "a plane between three digits": plane_chapter,
+    "the loan example": loan_chapter,
 }
 
 

@@ -37,6 +37,7 @@ def digits_chapter() -> Chapter:
         texts=(
             f"A small convolutional network reads 8 x 8 digits. One image fades into another, from a {first} to a "
             f"{last}. What does the network read along the way? {_format_classes(classes)}.",
+            "Alpha is the share of the way, from 0 to 1. "
             f"On this line the network is affine on {count_noun(len(line), 'piece')}. The breaks between them are "
             "computed, not searched for: the boundaries of the classes are exact, and none can hide between two "
             f"samples. Compared with the network itself at {check.points:,} points, the largest error is "

@@ -74,7 +74,7 @@ def encounter_chapter() -> Chapter:
             "ACAS Xu, but has the same inputs and the same five advisories). Sampling "
             f"{len(study.grid):,} positions of the intruder gives the left map of the picture. What does it miss?",
             _describe_unsampled(unsampled),
-            f"The {len(study.lines):,} exact lines and arcs of the paper's figure have {intervals:,} intervals of "
+            f"The {len(study.lines):,} exact lines and arcs around the aircraft have {intervals:,} intervals of "
             f"constant advice. {len(study.missed):,} of them lie between the {geometry.samples} samples of their line, "
             f"and {off_grid} of those are not shown by the nearest samples of the grid either.",
         ),

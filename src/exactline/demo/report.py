@@ -18,6 +18,7 @@ from ..files import write_atomically
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+DARK_SCREEN = "screen and (prefers-color-scheme: dark)"  # paper stays light
 PICTURE_SCALE = 0.66  # of a picture on the page: its text is then as large as the text around it
 TEMPLATE = """<!doctype html>
 <html lang="en">
@@ -158,11 +159,12 @@ def _text_html(text: str) -> str:
 
 
 def _picture_html(picture: ChapterPicture, folder: Path) -> str:
-    data = (folder / f"{picture.name}.png").read_bytes()
+    data, dark = ((folder / f"{picture.name}{suffix}.png").read_bytes() for suffix in ("", "-dark"))
     wide, high = (int.from_bytes(data[at : at + 4], "big") for at in (16, 20))  # from the PNG header
-    source = f"data:image/png;base64,{base64.b64encode(data).decode()}"
+    source, dark_source = (f"data:image/png;base64,{base64.b64encode(image).decode()}" for image in (data, dark))
     size = f'width="{round(wide * PICTURE_SCALE)}" height="{round(high * PICTURE_SCALE)}"'
     image = f'<img src="{source}" alt="{escape(picture.alt)}" {size}>'
+    image = f'<picture><source media="{DARK_SCREEN}" srcset="{dark_source}">{image}</picture>'
     vector = f'<a href="{picture.name}.svg">as SVG</a>'
     return f"<figure>{image}<figcaption>{_text_html(picture.caption)} {vector}</figcaption></figure>"
 
