@@ -127,6 +127,21 @@ def test_smooth_models_without_a_tolerance_are_refused() -> None:
         xl.attr.IntegratedGradients(SMOOTH).attribute(INPUTS, target=0)
 
 
+@pytest.mark.parametrize(
+    ("model", "kind", "word"),
+    [
+        (lambda x: torch.tanh(x) + torch.randn_like(x), xl.CaptureError, "different values"),
+        (lambda x: torch.exp(torch.exp(100 * x)), xl.NumberError, "infinite"),
+        (lambda x: torch.tanh(x - x.mean(0)), xl.CaptureError, "batch"),
+    ],
+    ids=["random", "overflow", "batch"],
+)
+def test_the_error_says_what_is_wrong_with_the_model(model, kind, word: str) -> None:
+    points = torch.tensor([[1.0, 2.0], [3.0, 5.0]], dtype=torch.float64)
+    with pytest.raises(kind, match=word):
+        IntegratedGradients(model, tol=1e-6).attribute(points, target=0)
+
+
 def test_limits_warn_and_say_what_was_reached() -> None:
     method = xl.attr.IntegratedGradients(lambda x: torch.sin(3000 * x), tol=1e-12)
     with pytest.warns(xl.ToleranceWarning, match="max_gradients was reached"):

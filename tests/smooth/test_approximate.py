@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import random
+import sys
 
 import numpy as np
 import pytest
@@ -183,6 +185,56 @@ def test_random_models_are_refused() -> None:
         xl.approximate(nn.Sequential(nn.GELU(), nn.Dropout()), [0.0], [1.0])
     with pytest.raises(xl.CaptureError, match="random"):
         xl.approximate(lambda x: x.exp() + torch.rand_like(x), [0.0], [1.0])
+
+
+class Counting(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls = 0
+
+    def forward(self, x):
+        self.calls += 1
+        return torch.tanh(x) * self.calls
+
+
+class BatchDependent(nn.Module):
+    def forward(self, x):
+        return torch.tanh(x) if x.shape[0] > 1 else torch.sigmoid(x)
+
+
+@pytest.mark.parametrize("model", [Counting(), lambda x: torch.tanh(x) + random.random(), BatchDependent()])
+def test_models_that_are_not_one_function_are_refused(model) -> None:
+    with pytest.raises(xl.CaptureError):
+        xl.approximate(model, [0.0], [1.0])
+
+
+class Overridden:
+    __slots__ = ("value",)
+
+    def __init__(self) -> None:
+        object.__setattr__(self, "value", 0.5)
+
+
+class ReadOnly(Overridden):
+    value = property(lambda self: 0.5)  # hides the slot, and cannot be set
+
+    def __init__(self) -> None:
+        pass
+
+
+SETTINGS = ReadOnly()
+
+
+class ReadsOthers(nn.Module):
+    def forward(self, x):
+        return torch.tanh(x) * SETTINGS.value * float(len(sys.modules) > 0)
+
+
+def test_objects_that_forward_reads_are_left_alone() -> None:
+    modules = set(sys.modules)
+    curve = xl.approximate(ReadsOthers(), [0.0], [1.0])
+    assert float(curve.at(1.0)) == pytest.approx(0.5 * np.tanh(1.0))
+    assert modules <= set(sys.modules)
 
 
 def test_a_model_that_mixes_a_batch_is_refused() -> None:

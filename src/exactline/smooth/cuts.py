@@ -76,7 +76,32 @@ def find_features(
     """The features of each interval."""
     dips, brackets = find_dips(alphas, intervals, watched), find_brackets(alphas, intervals, watched)
     coarse = [any(_is_coarse(w, span) for w in watched) for span in intervals]
-    return [Features(*found) for found in zip(brackets, dips, coarse, strict=True)]
+    return [
+        Features(_keep_steepest_bends(b), _keep_deepest_dips(d), c)
+        for b, d, c in zip(brackets, dips, coarse, strict=True)
+    ]
+
+
+def _keep_steepest_bends(found: Brackets) -> Brackets:
+    """All kinks, and one bend in each gap: the parts beside it show the others to their own samples, or need cuts."""
+    bends = np.flatnonzero(~found.is_kink)
+    change = np.abs(found.at_right[bends] - found.at_left[bends])
+    kept = _largest_of_groups(found.left[bends], change)
+    return found.select(np.sort(np.concatenate([np.flatnonzero(found.is_kink), bends[kept]])))
+
+
+def _keep_deepest_dips(found: Dips) -> Dips:
+    """All dips towards kinks, and one of the others in each gap."""
+    others = np.flatnonzero(~found.is_kink)
+    fall = found.heights[others][:, [0, 2]].sum(1) - 2 * found.heights[others, 1]
+    kept = _largest_of_groups(found.alphas[others, 1], fall)
+    return found.select(np.sort(np.concatenate([np.flatnonzero(found.is_kink), others[kept]])))
+
+
+def _largest_of_groups(groups: Floats, sizes: Floats) -> Ints:
+    """The row with the largest size of each group."""
+    order = np.lexsort((-sizes, groups))
+    return order[np.unique(groups[order], return_index=True)[1]]
 
 
 def _is_coarse(watched: Watched, span: slice) -> bool:
