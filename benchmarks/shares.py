@@ -1,6 +1,6 @@
 """Published architectures end to end: the cost of a restriction, and the share of it that error estimates take.
 
-    python benchmarks/shares.py [NAME ...] [--statistics random|batch|both] [--lines short|long|both] [--seconds 120]
+    python benchmarks/shares.py [NAME ...] [--statistics random|batch|both] [--lines short|long|both] [--seconds 1200]
 
 A short line moves every pixel by 0.001 of noise; a long one connects two images of noise and is ended after 600 breaks.
 Processor time of one thread, without the capture. "forwards" is the ratio to the model itself in float64, in batches of
@@ -132,7 +132,7 @@ def main() -> None:
     parser.add_argument("names", nargs="*", default=list(ARCHITECTURES), metavar="NAME")
     parser.add_argument("--statistics", choices=("random", "batch", "both"), default="both")
     parser.add_argument("--lines", choices=("short", "long", "both"), default="both")
-    parser.add_argument("--seconds", type=float, default=120.0)
+    parser.add_argument("--seconds", type=float, default=1200.0)
     options = parser.parse_args()
     torch.set_num_threads(1)
     print(f"| {' | '.join(HEAD)} |\n|{'---|' * len(HEAD)}", flush=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import Protocol
 
 import torch
@@ -18,6 +19,10 @@ MIN_UNEVEN_DEPTH = 8  # entries per pixel: shallower blocks may mix pixels of an
 
 MAX_FLAT_SUM = 2048  # terms: longer cumulative sums are computed in two levels
 SUM_STRIDE = 256  # terms summed at the lower level
+MIN_ROW_NUMBERS = 1 << 11  # numbers from which on adding one row to the next costs less than torch's cumulative sum
+# Distance of rows, in numbers, whose multiples fall into few sets of a CPU's cache: torch's cumulative sums, which go
+# from row to row, then take up to twenty times as long.
+COLLIDING_STRIDE = 1 << 8
 
 # (alphas, elements, partners or -1, knot) -> (differences, error bounds), (k,) each: refined differences at the input
 # of a breaking node, exactly zero where the error hides their sign. May raise `NeedsDenseFallback`.
@@ -243,15 +248,26 @@ def cumulative_sum(x: Tensor) -> Tensor:
     """Cumulative sums along dim 1, in place where it is short; otherwise in two levels, for speed and accuracy."""
     depth = x.shape[1]
     if depth <= MAX_FLAT_SUM:
-        return torch.cumsum(x, 1, out=x)
+        return _add_up(x, 1)
     count = -(-depth // SUM_STRIDE)
     padded = x.new_zeros(len(x), count * SUM_STRIDE, *x.shape[2:])
     padded[:, :depth] = x
     parts = padded.view(len(x), count, SUM_STRIDE, *x.shape[2:])
-    torch.cumsum(parts, 2, out=parts)
+    _add_up(parts, 2)
     before = cumulative_sum(parts[:, :-1, -1].contiguous())
     parts[:, 1:] += before[:, :, None]
     return padded[:, :depth]
+
+
+def _add_up(x: Tensor, dim: int) -> Tensor:
+    """Cumulative sums along a dim, in place: row by row where that is faster than torch's kernel, to the same bits."""
+    collides = x.stride(dim) % COLLIDING_STRIDE == 0
+    is_long = x.numel() >= (COLLIDING_STRIDE if collides else MIN_ROW_NUMBERS) * x.shape[dim]
+    if x.is_cuda or x.dtype != torch.float64 or not is_long:
+        return torch.cumsum(x, dim, out=x)
+    for before, row in pairwise(x.unbind(dim)):
+        row.add_(before)
+    return x
 
 
 def values_at_entries(
