@@ -1,4 +1,4 @@
-"""One model gives one answer: engines and budgets find equal breaks, origins and counts, those of the oracle."""
+"""Both engines and all memory budgets give one answer: equal breaks, origins and counts, those of the oracle."""
 
 from __future__ import annotations
 

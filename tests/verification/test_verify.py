@@ -221,7 +221,7 @@ def test_boxes_on_one_plane_share_one_part():
 
 def test_out_of_time_is_unknown_with_the_reason():
     found = xl.verify(TENT, at_least(1.5, [0.0], [2.0]), seconds=0)
-    assert (found.result, found.proof) == ("unknown", None)
+    assert (found.result, found.proof, found.decided) == ("unknown", None, 0)
     assert "time" in found.reason
 
 

@@ -39,7 +39,7 @@ class VerificationResult:
     disjunct: int | None  # index of the disjunct that holds at x
     exact_point: tuple[Fraction, ...] | None  # (inputs,) where a disjunct holds in rationals, if no replay confirms it
     replayed_by: str  # the program that evaluated points; "" if there were none to confirm
-    decided: int  # disjuncts on boxes with at most two free inputs
+    decided: int  # disjuncts on boxes with at most two free inputs; if the time was over, those decided before
     searched: int  # disjuncts on larger boxes, which the falsifier searched
     pieces: int  # of lines
     cells: int  # of planes
@@ -129,6 +129,7 @@ class _Verification:
     deadline: float
     seed: int
     reasons: list[str] = field(default_factory=list[str])
+    decided: int = 0  # disjuncts so far
 
     def run(self) -> VerificationResult:
         prop = self.subject.prop
@@ -142,10 +143,12 @@ class _Verification:
         try:
             witness = search.look(groups, solver.holds_at) or self._decide(solver, search, groups)
         except OutOfTime:
+            draft = replace(draft, decided=self.decided)
             self.reasons.append("the time is over before every piece is decided")
         except (NetworkTooLarge, MemoryError):
             self.reasons.append("the network is too large for exact arithmetic")
             large = sorted([*large, *(index for group in groups for index in group.disjuncts)])
+            draft = replace(draft, decided=0, searched=len(large))
         draft = replace(draft, pieces=solver.piece_count, cells=solver.cell_count, replayed_by=search.replayed_by)
         if witness is not None:
             return self._make_sat(draft, witness)
@@ -171,6 +174,7 @@ class _Verification:
                 witness = search.replay_region(group, region)
                 if witness is not None or search.is_exhausted:
                     return witness
+            self.decided += len(group.disjuncts)
         return None
 
     def _draft(self, decided: int, searched: int) -> VerificationResult:
