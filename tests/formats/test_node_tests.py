@@ -44,6 +44,7 @@ UNREAD: dict[str, tuple[int, str]] = {
     "LpPool": (8, NORM),
     "MeanVarianceNormalization": (3, NORM),
     "ReduceL2": (16, NORM),
+    "Cast": (3, "rounds to 16 bits in these tests"),
     "Ceil": (2, JUMPS),
     "Floor": (2, JUMPS),
     "Round": (1, JUMPS),
@@ -60,7 +61,7 @@ UNREAD: dict[str, tuple[int, str]] = {
     "Bernoulli": (6, RANDOM),
     "Dropout": (4, RANDOM),
 }
-ALL, WITHOUT_REAL_TENSORS, READ = 1884, 585, 954  # in onnx 1.23
+ALL, WITHOUT_REAL_TENSORS, READ = 1884, 585, 951  # in onnx 1.23
 
 
 def find_test(name: str) -> NodeTest:

@@ -256,3 +256,29 @@ def test_weights_smaller_than_a_byte_are_read(data_type: int, packed: list[int],
     model = make_model(nodes, (1, 3), opset=21, s=np.float32(0.5))
     model.graph.initializer.append(tensor)
     assert read(model)(torch.ones(1, 3)).tolist() == [[n / 2 for n in numbers]]  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(("kind", "name"), [(TensorProto.FLOAT16, "float16"), (TensorProto.BFLOAT16, "bfloat16")])
+def test_rounding_to_fewer_bits_is_refused_as_in_a_module(kind: int, name: str):
+    nodes = [node("Cast", "x", "h", to=kind), node("Cast", "h", "y", to=TensorProto.FLOAT)]
+    assert refuse(make_model(nodes)) == ["h: Cast"]
+    with pytest.raises(xl.UnsupportedError, match=f"rounds its input to {name}"):
+        read(make_model(nodes))
+
+
+def test_a_file_with_weights_of_16_bits_is_read_in_real_numbers():
+    """What converters make of a file: the weights in float16, the inputs and outputs in float32."""
+    nodes = [
+        node("Cast", "x", "h", to=TensorProto.FLOAT16),
+        node("MatMul", "h w", "p"),
+        node("Cast", "p", "y", to=TensorProto.FLOAT),
+    ]
+    network = read(make_model(nodes, w=np.full((4, 1), 0.5, np.float16)))
+    assert network(torch.full((1, 4), 1 / 3, dtype=torch.float64)).item() == pytest.approx(2 / 3, rel=1e-15)
+    assert "h: a cast to a floating-point type is treated as exact" in network.notes
+
+
+def test_a_constant_is_rounded_as_the_file_says():
+    nodes = [node("Cast", "w", "h", to=TensorProto.FLOAT16), node("Mul", "x h", "y")]
+    network = read(make_model(nodes, w=np.float32(1 / 3)))
+    assert network(torch.ones(1, 4, dtype=torch.float64))[0, 0] == float(np.float16(1 / 3))

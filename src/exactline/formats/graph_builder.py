@@ -56,6 +56,7 @@ class OperatorRecorder:
         self.graph = GraphBuilder()
         self.rejections: dict[str, None] = {}  # unsupported operators, in order and each once
         self.reshaped: dict[tuple[int, tuple[int, ...]], NodeOutput] = {}  # by node and shape
+        self.float_types: frozenset[int] = frozenset()  # of the inputs and weights of an ONNX file
         self.has_rows = False  # whether an operator that expects a batch was applied to several rows of a point
         self._counted_nodes, self._table_entries = 0, 0
 

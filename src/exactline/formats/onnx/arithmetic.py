@@ -15,7 +15,7 @@ from ...network.builder import NodeOutput, UnsupportedOperator
 from ...network.scalar_functions import ScalarFunction
 from ...ops.affine import Scale
 from ...ops.pointwise import Pointwise
-from .tensors import FLOAT, FLOAT_TYPES
+from .tensors import BFLOAT16, FLOAT, FLOAT16, FLOAT_TYPES
 from .unsupported import explain_unsupported
 from .values import DependentValue, OnnxNode, Value, drop_equal_rows, get_input, operator
 
@@ -37,6 +37,7 @@ CONSTANT_OPERATORS = (
 )
 BOOL, INT64 = 9, 7  # TensorProto.DataType
 INTEGER_TYPES = (2, 3, 4, 5, 6, INT64, 12, 13)
+SHORT_TYPES = {FLOAT16: torch.float16, BFLOAT16: torch.bfloat16}
 LEGACY_TYPE_NAMES = {"FLOAT": FLOAT, "DOUBLE": 11, "FLOAT16": 10, "INT32": 6, "INT64": INT64, "BOOL": BOOL}
 
 
@@ -248,10 +249,12 @@ def cast(node: OnnxNode, inputs: list[Value]) -> Value:
     if isinstance(value, DependentValue):
         if data_type not in FLOAT_TYPES:
             raise UnsupportedOperator("rounds its input to integers or booleans")
+        if data_type in SHORT_TYPES and data_type not in node.recorder.float_types:
+            raise UnsupportedOperator(f"rounds its input to {str(SHORT_TYPES[data_type]).removeprefix('torch.')}")
         node.recorder.graph.notes.append(f"{node.name}: a cast to a floating-point type is treated as exact")
         return value
     if data_type in FLOAT_TYPES:
-        return value.to(torch.float64)
+        return value.to(SHORT_TYPES.get(data_type, torch.float64)).to(torch.float64)
     if data_type == BOOL:
         return value != 0
     if data_type in INTEGER_TYPES:

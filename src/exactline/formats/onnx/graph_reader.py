@@ -28,7 +28,7 @@ from .control_flow import CONTROL_FLOW, GRAPH_ATTRIBUTE, iterate_read_names, rea
 from .functions import MAX_DEPTH, FunctionBody, find_function, is_function_in
 from .inputs import InputShapes
 from .judge import ONNX_DOMAINS, TAIL_OPERATORS, TAKES_SMOOTH, Judge, depends_on_input, shorten_name
-from .tensors import FLOAT_TYPES, TensorReader, make_damaged_error
+from .tensors import FLOAT_TYPES, TensorReader, list_float_types, make_damaged_error
 from .unsupported import UNSUPPORTED_REASONS, explain_unsupported
 from .values import OPERATORS, ConstantData, DependentValue, OnnxNode, OperatorReader, Value
 
@@ -45,6 +45,7 @@ class GraphReader:
     def __init__(self, model: Any, where: str, folder: Path | None, inputs: InputShapes) -> None:
         self.graph, self.where, self.input_shapes = model.graph, where, inputs.shapes
         self.recorder, self.tensors = OperatorRecorder(where), TensorReader(where, folder)
+        self.recorder.float_types = list_float_types(model)
         self.batch_size = inputs.batch_size
         self.judge = Judge(self.recorder, self.batch_size)
         if self.batch_size > 1:

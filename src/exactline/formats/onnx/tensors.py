@@ -58,6 +58,15 @@ FLOAT4_NUMBERS = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)  # by code; the fourth
 DATA_FIELDS = {FLOAT: "float_data", 7: "int64_data", DOUBLE: "double_data", 12: "uint64_data", 13: "uint64_data"}
 
 
+def list_float_types(model: Any) -> frozenset[int]:
+    """The types of the real inputs, weights and constants of a file: it computes in these."""
+    nodes = [node for part in (model.graph, *model.functions) for node in part.node if node.op_type == "Constant"]
+    types = {info.type.tensor_type.elem_type for info in model.graph.input}
+    types |= {tensor.data_type for tensor in model.graph.initializer}
+    types |= {attribute.t.data_type for node in nodes for attribute in node.attribute}
+    return frozenset(types & set(FLOAT_TYPES))
+
+
 @dataclass
 class TensorReader:
     """Reads the tensors of one model, and limits how many numbers they hold together."""
