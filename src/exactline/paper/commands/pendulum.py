@@ -62,9 +62,9 @@ def pendulum(
         document = {"safe": study.is_safe, "counterexample": counterexample, "steps": rows}
         print_json(document | {"files": [str(path) for path in written]})
     else:
-        last = rows[-1]
+        last, after = rows[-1], count_noun(len(rows), "step")
         print_rich(
             describe_verdict(study),
-            f"after {count_noun(last['step'], 'step')}: {last['regions']:,} regions, largest angle {last['largest angle']:.4g}",
+            f"after {after}: {last['regions']:,} regions, largest angle {last['largest angle']:.4g}",
         )
         print_files(folder, [path.name for path in written])

@@ -20,9 +20,9 @@ def describe_verdict(study: ReachStudy) -> str:
     """Whether the limit holds, in one sentence."""
     found = study.counterexample
     if found is None:
-        return (
-            f"Safe: after each of {count_noun(len(study.reached), 'step')} every angle is at most {study.limit:g} rad."
-        )
+        steps = count_noun(len(study.reached), "step")
+        after = steps if len(study.reached) == 1 else f"each of {steps}"
+        return f"Safe: after {after} every angle is at most {study.limit:g} rad."
     step, (angle, velocity) = found
     after = count_noun(step, "step")
     return f"Not safe: from angle {angle:.6g} and velocity {velocity:.6g} the limit is exceeded after {after}."
