@@ -11,6 +11,7 @@ from ...console.options import AsJsonTables, DrawPictures, ShowProgress, StudyFo
 from ...console.output import make_folder, print_files, print_json, print_rich, require_matplotlib
 from ...console.progress_bar import show_study_progress
 from ...errors import ArgumentError
+from ...humanize import count_noun
 
 
 def pendulum(
@@ -61,9 +62,9 @@ def pendulum(
         document = {"safe": study.is_safe, "counterexample": counterexample, "steps": rows}
         print_json(document | {"files": [str(path) for path in written]})
     else:
-        last = rows[-1]
+        last, after = rows[-1], count_noun(len(rows), "step")
         print_rich(
             describe_verdict(study),
-            f"after {last['step']} steps: {last['regions']:,} regions, largest angle {last['largest angle']:.4g}",
+            f"after {after}: {last['regions']:,} regions, largest angle {last['largest angle']:.4g}",
         )
         print_files(folder, [path.name for path in written])

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from .reach import Reached, ReachStudy
 
-SHOWN_STEPS = (1, 2, 4, 7, 11, 20)  # whose sets of states are drawn, as far as there are so many
+SHOWN_STEPS = (1, 2, 4, 7, 11)  # whose sets of states are drawn, as far as there are so many, and the last step
 COLOURS = ("#D55E00", "#E69F00", "#F0E442", "#009E73", "#56B4E9", "#0072B2")
 EDGE_COLOUR = "#333333"
 STYLE = {"font.size": 9.0, "axes.spines.top": False, "axes.spines.right": False}
@@ -26,8 +26,7 @@ def draw_study(study: ReachStudy) -> Figure:
     left, right = figure.subplots(1, 2)
     (low, high), (slow, fast) = study.box
     left.plot([low, high, high, low, low], [slow, slow, fast, fast, slow], color=EDGE_COLOUR, label="start")
-    shown = [r for r in study.reached if r.steps in SHOWN_STEPS]
-    for reached, colour in zip(shown, COLOURS, strict=False):
+    for reached, colour in zip(_select_shown(study), COLOURS, strict=False):
         _draw_states(left, reached, colour)
     left.set(xlabel="angle (rad)", ylabel="velocity (rad/s)", title=study.name)
     left.legend(frameon=False, fontsize="small", loc="upper left", bbox_to_anchor=(1.0, 1.0))
@@ -35,10 +34,18 @@ def draw_study(study: ReachStudy) -> Figure:
     largest = [r.largest_angle for r in study.reached]
     right.plot(steps, largest, color=COLOURS[-1], marker=".")
     right.axhline(study.limit, color=COLOURS[0], linestyle="--")
-    right.annotate("limit", (steps[-1], study.limit), (0, 3), textcoords="offset points", ha="right", color=COLOURS[0])
+    offset, side = ((0, -3), "top") if largest[-1] > study.limit else ((0, 3), "bottom")  # away from the curve
+    text = {"textcoords": "offset points", "ha": "right", "va": side, "color": COLOURS[0]}
+    right.annotate("limit", (steps[-1], study.limit), offset, **text)
     right.set(xlabel="steps", ylabel="largest angle (rad)", ylim=(0, 1.1 * max(study.limit, *largest)))
     right.xaxis.get_major_locator().set_params(integer=True)
     return figure
+
+
+def _select_shown(study: ReachStudy) -> list[Reached]:
+    """The steps whose states are drawn; the last one is always among them."""
+    *earlier, last = study.reached
+    return [*(r for r in earlier if r.steps in SHOWN_STEPS), last]
 
 
 def _draw_states(ax: Axes, reached: Reached, colour: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from ...humanize import count_noun
 from ..text_files import format_csv, format_markdown_table, write_texts
 from .reach import ReachStudy
 
@@ -19,9 +20,12 @@ def describe_verdict(study: ReachStudy) -> str:
     """Whether the limit holds, in one sentence."""
     found = study.counterexample
     if found is None:
-        return f"Safe: after each of {len(study.reached)} steps every angle is at most {study.limit:g} rad."
+        steps = count_noun(len(study.reached), "step")
+        after = steps if len(study.reached) == 1 else f"each of {steps}"
+        return f"Safe: after {after} every angle is at most {study.limit:g} rad."
     step, (angle, velocity) = found
-    return f"Not safe: from angle {angle:.6g} and velocity {velocity:.6g} the limit is exceeded after {step} steps."
+    after = count_noun(step, "step")
+    return f"Not safe: from angle {angle:.6g} and velocity {velocity:.6g} the limit is exceeded after {after}."
 
 
 def write_report(study: ReachStudy, folder: Path) -> list[Path]:
