@@ -378,7 +378,7 @@ def test_queue_length(tight: ServerProcess):
 
 @pytest.mark.slow
 def test_call_seconds(tight: ServerProcess):
-    """The server ends a call whose worker hangs, and one whose client sends nothing, and names the limit."""
+    """The server ends a call whose worker hangs, and one whose client sends nothing more, and names the limit."""
     found: dict[str, tuple[float, object]] = {}
 
     def hang() -> None:
@@ -392,7 +392,8 @@ def test_call_seconds(tight: ServerProcess):
     def silence() -> None:
         began = time.monotonic()
         with grpc.insecure_channel(tight.address) as channel:
-            call = channel.stream_stream(wire.METHOD)(iter(threading.Event().wait, None))
+            layers = itertools.chain([wire.layer(wire.relu())], iter(threading.Event().wait, None))
+            call = channel.stream_stream(wire.METHOD)(layers)
             with contextlib.suppress(grpc.RpcError):
                 next(call)
             found["silent"] = time.monotonic() - began, f"{call.code()} {call.details()}"
