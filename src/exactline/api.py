@@ -223,12 +223,14 @@ def grid(
 def _restrict(model: Any, lines: Lines, options: RestrictOptions) -> Restrictions:
     began = time.perf_counter()
     network, choice, lines = _prepare(model, lines, options)
+    ready = time.perf_counter()
     assembler = _assembler(network, lines, options, choice)
     with progress_reporter(options.progress) as report, full_precision():
         table = assembler.collect(_report_progress(_sweep(choice, lines, options), report, len(lines)))
         if choice.recorder is not None:
             table = replace(table, layers=_count_layers(choice, lines, options, table))
-    return _make_restrictions(table, lines, network, time.perf_counter() - began, options, choice)
+    found = _make_restrictions(table, lines, network, time.perf_counter() - ready, options, choice)
+    return replace(found, setup_seconds=ready - began)
 
 
 def _stream(model: Any, lines: Lines, options: RestrictOptions) -> Iterator[Restriction]:
@@ -376,14 +378,16 @@ def _restrict_polygon(model: Any, polygon: PolygonInput, options: RestrictOption
             points = [p[0] for p in points]
         check_polygon_shapes(polygon.corners, [network.nodes[i].shape for i in network.inputs])
         swept = _move(network, model, points, options)
+        # the mesh is in host memory, whatever the device of the network
+        memory = free_memory(torch.device("cpu")) if options.memory is None else options.memory
+        max_points = sweep_plan(swept).max_points(memory)
+    ready = time.perf_counter()
     # in units of the extent; dividing before subtracting, because the last bit depends on the order
     extent = float(np.ptp(polygon.coordinates, axis=0).max())
     coordinates = polygon.coordinates / extent - polygon.coordinates[0] / extent
     frame = PlaneFrame(tuple(c.to(options.device, options.dtype) for c in polygon.corners), coordinates)
     assembler = PlaneAssembler(network, options.values)
-    # the mesh is in host memory, whatever the device of the network
-    memory = free_memory(torch.device("cpu")) if options.memory is None else options.memory
-    max_corners = max(MIN_PART_CORNERS, sweep_plan(swept).max_points(memory))
+    max_corners = max(MIN_PART_CORNERS, max_points)
     deadline = nullcontext() if options.seconds is None else enforce_budget(Budget(time.monotonic() + options.seconds))
     with progress_reporter(options.progress, "area", "polygons") as report, full_precision(), deadline:
         monitor = PlaneMonitor(len(swept.nodes), options.seconds, options.max_polygons, report)
@@ -402,7 +406,8 @@ def _restrict_polygon(model: Any, polygon: PolygonInput, options: RestrictOption
         several_inputs=network.several_inputs,
         several_outputs=network.several_outputs,
         dtype=options.dtype,
-        seconds=time.perf_counter() - began,
+        seconds=time.perf_counter() - ready,
+        setup_seconds=ready - began,
         ambiguous=cells.ambiguous,
         rewrite=options.rewrite,
         until=options.until,

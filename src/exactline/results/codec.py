@@ -68,6 +68,7 @@ _SHARED_FACTS = (
     Fact("several_inputs", "several_inputs", (bool,)),
     Fact("several_outputs", "several_outputs", (bool,)),
     Fact("seconds", "seconds", (int, float)),
+    Fact("setup_seconds", "setup_seconds", (int, float)),
     Fact("rewrite", "rewrite", (bool,)),
     Fact("until", "until", (str, type(None))),
     Fact("dtype", "dtype", (torch.dtype,)),
@@ -190,7 +191,8 @@ def _encode_facts(result: Any, facts: tuple[Fact, ...]) -> dict[str, Any]:
 
 def _decode_facts(facts: Mapping[str, Any], fields: tuple[Fact, ...]) -> dict[str, Any]:
     convert: dict[str, Callable[[Any], Any]] = {"names": tuple, "dtype": DTYPES.__getitem__}
-    return {field.attribute: convert.get(field.name, _identity)(facts[field.name]) for field in fields}
+    known = {"setup_seconds": 0.0, **facts}  # older files do not have it
+    return {field.attribute: convert.get(field.name, _identity)(known[field.name]) for field in fields}
 
 
 def _identity(value: Any) -> Any:

@@ -67,6 +67,7 @@ class PlaneRestriction:
     several_outputs: bool = False  # whether values are tuples of tensors
     dtype: torch.dtype = torch.float64  # precision of the sweep
     seconds: float = 0.0  # duration of the sweep
+    setup_seconds: float = field(default=0.0, kw_only=True)  # before it: capturing the model and planning
     ambiguous: int = 0  # pairs of a polygon and a unit whose side of a knot rounding hides on it
     rewrite: bool = True  # option of the sweep
     until: str | None = None  # option of the sweep
@@ -417,7 +418,7 @@ class PlaneRestriction:
                 count_noun(len(self), "polygon"),
                 f"{len(self.weights):,} corners",
                 format_units(self.units),
-                format_seconds(self.seconds),
+                format_seconds(self.seconds, self.setup_seconds),
                 f"{self.ambiguous:,} ambiguous",
             ]
         )

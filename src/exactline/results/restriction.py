@@ -62,6 +62,7 @@ class Restriction:
     several_outputs: bool = False  # whether values are tuples of tensors
     dtype: torch.dtype = torch.float64  # precision of the sweep
     seconds: float = 0.0  # duration of the sweep
+    setup_seconds: float = field(default=0.0, kw_only=True)  # before it: capturing the model and planning
     stopped: str = ""  # the option that stopped the sweep early: "max_breaks", "seconds" or ""
     is_minimal: bool = False  # whether `minimal` removed breaks
     stored_errors: Tensor | None = None  # (breaks,) `errors`, where the network is not known
@@ -470,7 +471,7 @@ class Restriction:
         parts = [
             f"{count_noun(len(self), 'piece')}{' (minimal)' if self.is_minimal else ''}",
             format_units(self.units),
-            format_seconds(self.seconds),
+            format_seconds(self.seconds, self.setup_seconds),
             f"estimated value error {self.error:.0e}",
             f"{self.ambiguous:,} ambiguous",
         ]

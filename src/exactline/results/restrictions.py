@@ -12,6 +12,7 @@ from torch import Tensor
 
 from ..engines.assemble import BreakTable
 from ..fp_context import full_precision
+from ..humanize import format_seconds
 from ..lines import Lines
 from ..network.graph import Network
 from . import methods
@@ -41,6 +42,7 @@ class Restrictions(Sequence[Restriction]):
     rewrite: bool = True  # option of the sweep
     until: str | None = None  # option of the sweep
     engine: str = "dense"  # the engine that ran, and why
+    setup_seconds: float = 0.0  # before the sweep: capturing the model and planning
 
     @property
     def status(self) -> Literal["exact"]:
@@ -148,6 +150,7 @@ class Restrictions(Sequence[Restriction]):
             until=self.until,
             engine=self.engine,
             seconds=self.seconds / max(len(self), 1),
+            setup_seconds=self.setup_seconds / max(len(self), 1),
             stopped="" if is_complete else self.breaks.stopped,
             layers=None if self.breaks.layers is None or stop - start < 2 else self.breaks.layers.line(index),
         )
@@ -158,7 +161,8 @@ class Restrictions(Sequence[Restriction]):
     def __repr__(self) -> str:
         pieces = int(self.pieces.sum())
         stopped = f", stopped by {self.breaks.stopped}" if self.breaks.stopped else ""
-        return f"<Restrictions: {len(self):,} lines, {pieces:,} pieces, {self.seconds * 1000:.0f} ms{stopped}>"
+        duration = format_seconds(self.seconds, self.setup_seconds)
+        return f"<Restrictions: {len(self):,} lines, {pieces:,} pieces, {duration}{stopped}>"
 
     def _repr_html_(self) -> str:
         return methods.lines_html(self)
