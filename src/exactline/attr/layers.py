@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -14,7 +13,6 @@ from torch import Tensor, nn
 from ..engines.layer_hooks import LayerIntegral
 from ..errors import UnsupportedError
 from ..network import Network, as_network, unwrap_model
-from ..network.simplify import fuse_relu_with_maximum, remove_dead_nodes
 from .attribution import Attribution, iterate_tensors
 from .captum_interface import expose_wrapped
 from .inputs import (
@@ -25,11 +23,11 @@ from .inputs import (
     ModelLike,
     PartialModel,
     flatten_targets,
-    select_first_output,
     single_output_shape,
 )
 from .integrated_gradients import integrate_output
 from .layer_hook import HookedModel, Layers, LayerTensors, arrange_by_layers, layer_error
+from .layer_networks import fuse_around_layer, watch_before_relus
 from .report import ReportTotals
 from .sampling_options import ignore_sampling
 from .to_tolerance import (
@@ -43,7 +41,6 @@ from .to_tolerance import (
 )
 
 LayerGroup: TypeAlias = tuple[ExampleGroup, list[int], HookedModel]  # with the nodes of the layer's tensors
-_fused_networks: weakref.WeakKeyDictionary[Network, tuple[Network, list[int]]] = weakref.WeakKeyDictionary()
 
 
 @dataclass(frozen=True)
@@ -130,7 +127,7 @@ class InternalAttribution(Attribution):
                     where="argument layer",
                     hint="Attribute to its input, with attribute_to_layer_input=True.",
                 )
-            fused, nodes = _fuse_around_layer(network)
+            fused, nodes = fuse_around_layer(network, network.outputs[1:])
             yield replace(group, network=fused), nodes, hooked
 
     def _find_layer_groups(self, call: AttributionCall, at_input: bool) -> tuple[list[SmoothLayer], list[LayerGroup]]:
@@ -148,17 +145,6 @@ class InternalAttribution(Attribution):
                 if smooth is None:
                     raise
         return [open_at_layer(g, HookedModel(g.source, layers, at_input), call.device) for g in smooth], []
-
-
-def _fuse_around_layer(network: Network) -> tuple[Network, list[int]]:
-    """Fuse ReLUs and maxima before and behind a layer, whose tensors are the outputs from the second on.
-
-    Returns the network with its first output only, and the nodes of the layer's tensors.
-    """
-    if network not in _fused_networks:
-        fused = remove_dead_nodes(fuse_relu_with_maximum(network, passes_outputs=False))
-        _fused_networks[network] = select_first_output(fused), list(fused.outputs[1:])
-    return _fused_networks[network]
 
 
 class LayerAttribution(InternalAttribution):
@@ -228,6 +214,8 @@ class LayerAttribution(InternalAttribution):
         report_totals = ReportTotals.for_examples(count)
         for group, nodes, hooked in groups:
             network = group.network
+            if over_values:
+                network, nodes = watch_before_relus(network, nodes)
             targets = flatten_targets(target, single_output_shape(network), count)[group.rows]
             totals, other_side = (
                 {

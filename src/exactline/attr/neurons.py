@@ -24,6 +24,7 @@ from .inputs import (
 )
 from .integrated_gradients import IntegratedGradients, attribution_range, integrate_output
 from .layer_hook import HookedModel, layer_error
+from .layer_networks import watch_before_relus
 from .layers import InternalAttribution
 from .neuron_selector import NeuronSelector, select_neuron, unit_weights
 from .report import ReportTotals
@@ -178,8 +179,11 @@ class NeuronConductance(InternalAttribution):
             targets = flatten_targets(target, single_output_shape(group.network), count)[group.rows]
             shapes = [group.network.nodes[i].shape for i in nodes]
             tensor, weights = _find_unit(neuron_selector, shapes)
-            hooks: dict[int, LayerHook] = {nodes[tensor]: UnitSelection(weights)}
-            integral = integrate_output(group.network, group.lines, targets, settings, hooks)
+            network, watched = group.network, nodes[tensor : tensor + 1]
+            if int(weights.count_nonzero()) == 1:
+                network, watched = watch_before_relus(network, watched)
+            hooks: dict[int, LayerHook] = {watched[0]: UnitSelection(weights)}
+            integral = integrate_output(network, group.lines, targets, settings, hooks)
             totals.add(integral, group.rows, attribution_range(integral, group.lines))
             for total, gradient in zip(gradients, integral.gradients, strict=False):
                 total[group.rows] = gradient.to(total.device)

@@ -47,6 +47,7 @@ def build_document(
         "units": plane.units,
         "ambiguous": plane.ambiguous,
         "seconds": plane.seconds,
+        "setup_seconds": plane.setup_seconds,
     }
 
 

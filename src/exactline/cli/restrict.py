@@ -202,6 +202,7 @@ def _build_document(file: str, line: Restriction) -> dict[str, Any]:
         "ambiguous": line.ambiguous,
         "error": line.error if isfinite(line.error) else None,
         "seconds": line.seconds,
+        "setup_seconds": line.setup_seconds,
         "engine": line.engine,
         "units": line.units,
         "alphas": line.alphas.tolist(),

@@ -1,0 +1,89 @@
+"""Layers between ReLUs and max pools: the same flow as the sum over the pieces of the model itself, and no ties."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import exactline as xl
+from exactline.attr import LayerConductance, NeuronConductance
+from exactline.network import as_network
+from exactline.network.simplify import fuse_relu_with_maximum
+from exactline.ops.maximum import Maximum
+
+TARGET = 1
+
+
+class Pooled(nn.Module):
+    """Two pools behind ReLUs; the first ReLU is read by its pool alone, or by a second path as well."""
+
+    def __init__(self, is_shared: bool) -> None:
+        super().__init__()
+        self.first, self.second = nn.Conv2d(1, 3, 3, padding=1), nn.Conv2d(3, 4, 3, padding=1)
+        self.relu, self.last_relu, self.pool = nn.ReLU(), nn.ReLU(), nn.MaxPool2d(2)
+        self.head, self.is_shared = nn.Linear(16, 3), is_shared
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.relu(self.first(x))
+        pooled = self.pool(y) + y[:, :, ::2, ::2] if self.is_shared else self.pool(y)
+        return self.head(self.pool(self.last_relu(self.second(pooled))).flatten(1))
+
+
+def make_model(is_shared: bool) -> tuple[Pooled, Tensor, Tensor]:
+    torch.manual_seed(3)
+    model = Pooled(is_shared).double().eval()
+    baseline, x = torch.randn(2, 1, 8, 8, dtype=torch.float64)
+    return model, baseline, x
+
+
+def sum_flow(model: Pooled, layer: nn.Module, baseline: Tensor, x: Tensor) -> Tensor:
+    """The gradient at a layer in the middle of each piece of the model, times the layer's change along it."""
+    line = xl.restrict(model, baseline, x, rewrite=False)
+    middles = (line.alphas[1:] + line.alphas[:-1]) / 2
+    taken = list[Tensor]()
+    handle = layer.register_forward_hook(lambda _, __, out: taken.append(out))
+    out = model(torch.lerp(baseline, x, middles.view(-1, 1, 1, 1)))
+    model(torch.lerp(baseline, x, line.alphas.view(-1, 1, 1, 1)))
+    handle.remove()
+    (gradients,) = torch.autograd.grad(out[:, TARGET].sum(), taken[0])
+    return (gradients * taken[1].detach().diff(dim=0)).sum(0, keepdim=True)
+
+
+@pytest.mark.parametrize("is_shared", [False, True], ids=["read once", "read twice"])
+@pytest.mark.parametrize("name", ["relu", "last_relu", "second"])
+def test_conductance_is_the_sum_over_all_pieces(name, is_shared):
+    model, baseline, x = make_model(is_shared)
+    layer = getattr(model, name)
+    expected = sum_flow(model, layer, baseline, x)
+    method = LayerConductance(model, layer)
+    found = method.attribute(x[None], baseline[None], target=TARGET)
+    assert torch.allclose(found, expected, rtol=0, atol=1e-12 * float(expected.abs().max()))
+    if not is_shared:
+        assert method.report.ambiguous == 0  # units that are off do not tie
+
+
+@pytest.mark.parametrize("is_shared", [False, True], ids=["read once", "read twice"])
+def test_the_conductance_of_a_neuron_adds_up_to_that_of_its_layer(is_shared):
+    model, baseline, x = make_model(is_shared)
+    layer = LayerConductance(model, model.relu).attribute(x[None], baseline[None], target=TARGET)
+    unit = tuple(int(k) for k in torch.unravel_index(layer[0].abs().argmax(), layer.shape[1:]))
+    found = NeuronConductance(model, model.relu).attribute(x[None], unit, baseline[None], target=TARGET)
+    assert float(layer[0][unit]) != 0
+    assert float(found.sum()) == pytest.approx(float(layer[0][unit]), rel=1e-11)
+
+
+def test_a_maximum_still_reads_an_output():
+    def forward(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        y = torch.relu(x)
+        pooled = nn.functional.max_pool1d(y, 2)
+        return nn.functional.max_pool1d(pooled, 2), y, pooled
+
+    network = as_network(forward, [torch.zeros(1, 8)], rewrite=False)
+    fused = fuse_relu_with_maximum(network, passes_outputs=False)
+    last, y, pooled = fused.outputs
+    assert fused.nodes[pooled].inputs == (y,)
+    assert fused.nodes[last].inputs == (pooled,)
+    passed = fuse_relu_with_maximum(network)
+    assert isinstance(passed.nodes[passed.outputs[0]].op, Maximum)
+    assert not {passed.outputs[1], passed.outputs[2]} & set(passed.nodes[passed.outputs[0]].inputs)
