@@ -10,6 +10,7 @@ from __future__ import annotations
 import io
 import math
 import sys
+from itertools import pairwise
 from pathlib import Path
 
 import torch
@@ -37,14 +38,16 @@ def spirals(each: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:  # 
 
 
 def draw_frame(plane: xl.PlaneRestriction, points: Tensor, labels: Tensor, epoch: int) -> Image.Image:
-    """All regions of the square, coloured by the class of their centre."""
+    """All regions of the square, on a background of the class that the network gives every point."""
     figure = Figure(figsize=(4.2, 4.4), dpi=100, layout="constrained")
     ax = figure.subplots()
+    decided = plane.decisions().polygons
+    ends = decided.offsets.tolist()
+    classes = [decided.corners[decided.rings[i:j]].numpy() for i, j in pairwise(ends)]
+    colours = [CLASS_COLOURS[label] for label in decided.labels.tolist()]
+    ax.add_collection(PolyCollection(classes, facecolors=colours, edgecolors="face", linewidths=0.3))
     polygons = [polygon.corners.numpy() for polygon in plane]
-    centres = plane.at(torch.stack([polygon.centre for polygon in plane]))
-    classes = (centres[0] if isinstance(centres, tuple) else centres).argmax(1).tolist()
-    colours = [CLASS_COLOURS[c] for c in classes]
-    ax.add_collection(PolyCollection(polygons, facecolors=colours, edgecolors="#444444", linewidths=0.3))
+    ax.add_collection(PolyCollection(polygons, facecolors="none", edgecolors="#444444", linewidths=0.3))
     ax.scatter(*points.T, s=3, c=[POINT_COLOURS[i] for i in labels.tolist()], linewidths=0)
     ax.set(xlim=BOX[0], ylim=BOX[1], aspect="equal", xticks=[], yticks=[])
     ax.set_title(f"epoch {epoch}: {len(plane):,} linear regions", fontsize=10)
