@@ -87,6 +87,18 @@ def test_hints_of_captures_name_what_attribute_takes():
     assert 'output="logits"' in error.value.hint
 
 
+def test_the_hint_for_a_loss_leads_to_its_attributions():
+    def loss(x: Tensor) -> Tensor:
+        return nn.functional.cross_entropy(MODEL(x), torch.ones(x.shape[0], dtype=torch.long), reduction="none")
+
+    with pytest.raises(xl.UnsupportedError) as error:
+        xl.attr.IntegratedGradients(loss).attribute(X)
+    assert "tol=1e-6" in error.value.hint
+    found = xl.attr.IntegratedGradients(loss, tol=1e-8).attribute(X)
+    change = (loss(X) - loss(torch.zeros_like(X))).detach()
+    assert torch.allclose(found.sum(1), change, atol=1e-6)
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_the_delta_is_that_of_the_returned_attributions(dtype: torch.dtype):
     inputs, baselines = X.to(dtype), X.flip(0).to(dtype)

@@ -12,10 +12,11 @@ from .argument_errors import AttributionArgumentError, AttributionCaptureError
 
 TOLERANCE_HINT = "Give the constructor tol=1e-6: any differentiable model is then integrated to that tolerance."
 BATCH_HINT = "Compute each point of a batch independently of the others."
+LOSS_HINT = 'Give the loss reduction="none", and the constructor tol=1e-6.'
 DICT_HINT = 'Name the output first in the target, target=("logits", 3), or give attribute output="logits".'
 FORWARD_HINT = (
     "Call the model on these inputs to see its own error. forward must accept any batch size and must not branch on"
-    " values; for token ids use LayerIntegratedGradients(model, model.embedding)."
+    " values, unless the constructor has tol=1e-6; token ids need LayerIntegratedGradients(model, model.embedding)."
 )
 
 
@@ -26,10 +27,11 @@ def explain_refusals() -> Generator[None]:
         with explain_captures():
             yield
     except UnsupportedError as error:
-        mixes = any(line.endswith(BATCH_REASONS) for line in error.nodes)
-        raise UnsupportedError(
-            error.problem, nodes=error.nodes, where=error.where, hint=BATCH_HINT if mixes else TOLERANCE_HINT
-        ) from error
+        mixing = [line for line in error.nodes if line.endswith(BATCH_REASONS)]
+        hint = TOLERANCE_HINT
+        if mixing:  # torch reduces a loss to one number by default
+            hint = LOSS_HINT if all("_loss" in line for line in mixing) else BATCH_HINT
+        raise UnsupportedError(error.problem, nodes=error.nodes, where=error.where, hint=hint) from error
 
 
 @contextmanager
