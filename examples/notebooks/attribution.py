@@ -5,7 +5,7 @@
 # %% [markdown]
 # # Integrated gradients without the question "how many steps?"
 #
-# For whoever calls captum's `IntegratedGradients` today. Captum adds up gradients at samples of the line from a
+# For users of captum's `IntegratedGradients`. Captum adds up gradients at samples of the line from a
 # baseline to the input. A network of convolutions, ReLUs and max-poolings has only finitely many gradients on that
 # line, one for each of its pieces. exactline finds all pieces, so the integral is a finite sum: there is nothing left
 # to choose.

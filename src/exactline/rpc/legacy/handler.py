@@ -122,7 +122,7 @@ class _Session:
 
     async def _send_messages(self, worker_call: WorkerCall) -> None:
         """Send the layers again, then messages as they come; tells the worker when it has nothing left to do."""
-        with contextlib.suppress(WorkerLost):  # whoever receives from the worker notices
+        with contextlib.suppress(WorkerLost):  # the receiver of its answers notices
             for layer in self.layers:
                 await worker_call.send_input(layer)
             while self._unsent or not self._ended:

@@ -21,7 +21,7 @@ CLOSE_SECONDS = 2.0  # for the last lines to be written
 
 
 class Log:
-    """Writes lines of JSON to standard error without ever waiting for whoever reads them.
+    """Writes lines of JSON to standard error without ever waiting for the program that reads them.
 
     Lines are written by a thread. If nobody reads them, they are dropped, and the next line that is written tells how
     many there were.

@@ -102,7 +102,7 @@ class WorkerProcess(asyncio.Protocol):
         self.lost = True
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Note that the process has ended, and wake whoever waits for it.
+        """Note that the process has ended, and wake the threads that wait for it.
 
         A Unix socket reports an error instead of the end of file if its other end was closed with unread input.
         """
