@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 OPERATOR_TITLES = {"relu": "ReLU", "leaky_relu": "LeakyReLU", "relu6": "ReLU6", "prelu": "PReLU", "rrelu": "RReLU"}
-MIN_SHOWN_SETUP = 1e-3  # seconds
 
 
 def count_noun(count: int, noun: str) -> str:
@@ -17,14 +16,13 @@ def count_noun(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
-def format_seconds(seconds: float, setup_seconds: float = 0.0) -> str:
-    """A duration in milliseconds or seconds, and what preceded it, unless that is less than a millisecond.
+def format_seconds(seconds: float) -> str:
+    """A duration in milliseconds or seconds.
 
-    >>> format_seconds(0.0123), format_seconds(1.26), format_seconds(0.05, 1.26)
-    ('12 ms', '1.3 s', '50 ms after 1.3 s of set-up')
+    >>> format_seconds(0.0123), format_seconds(1.26)
+    ('12 ms', '1.3 s')
     """
-    text = f"{seconds * 1000:.0f} ms" if seconds < 1 else f"{seconds:.1f} s"
-    return text if setup_seconds < MIN_SHOWN_SETUP else f"{text} after {format_seconds(setup_seconds)} of set-up"
+    return f"{seconds * 1000:.0f} ms" if seconds < 1 else f"{seconds:.1f} s"
 
 
 def format_bytes(count: int) -> str:

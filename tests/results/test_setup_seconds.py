@@ -21,7 +21,7 @@ class SlowToTrace(nn.Module):
         return torch.relu(x)
 
 
-def test_a_line_and_a_plane_report_their_setup(tmp_path):
+def test_a_line_and_a_plane_report_their_setup():
     for make in (
         lambda model: xl.restrict(model, [-1.0, 2.0], [1.0, 2.0]),
         lambda model: xl.restrict_many(model, [[-1.0, 2.0]], [[1.0, 2.0]]),
@@ -34,7 +34,6 @@ def test_a_line_and_a_plane_report_their_setup(tmp_path):
         assert first.setup_seconds >= CAPTURE_SECONDS
         assert first.seconds > 0
         assert first.setup_seconds + first.seconds <= taken
-        assert "of set-up" in repr(first)
 
 
 def test_the_setup_of_many_lines_is_shared_among_them():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
-from ..humanize import count_noun
+from ..humanize import count_noun, format_seconds
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -56,6 +56,7 @@ def build_report(plane: PlaneRestriction, regions: Regions | None, names: list[s
     smallest = int(plane.shares.argmin())
     parts: list[Any] = [
         str(plane),
+        f"  set-up           {format_seconds(plane.setup_seconds)}",
         f"  area             {plane.area:.10g}",
         f"  largest polygon  {float(plane.areas.max()):.6g}",
         f"  smallest polygon {float(plane.areas[smallest]):.6g} (polygon {smallest:,})",

@@ -31,6 +31,7 @@ from ..console.options import (
 from ..console.output import PICTURE_SUFFIXES, check_output_files, print_json, print_note, print_rich
 from ..console.progress_bar import show_bar
 from ..errors import ArgumentError
+from ..humanize import format_seconds
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -124,7 +125,8 @@ def restrict(
 
         shown = [] if names is None else [_build_ends_table(line, names)]
         proofs = [] if proof is None else [str(proof)]
-        print_rich(str(line), origins_table(line, max_rows=MAX_TABLE_ROWS), *shown, *proofs)
+        setup = f"set-up {format_seconds(line.setup_seconds)}, {line.engine}"
+        print_rich(str(line), setup, origins_table(line, max_rows=MAX_TABLE_ROWS), *shown, *proofs)
 
 
 def _parse_piece_count(text: str | None) -> int | None:

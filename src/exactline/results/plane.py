@@ -418,7 +418,7 @@ class PlaneRestriction:
                 count_noun(len(self), "polygon"),
                 f"{len(self.weights):,} corners",
                 format_units(self.units),
-                format_seconds(self.seconds, self.setup_seconds),
+                format_seconds(self.seconds),
                 f"{self.ambiguous:,} ambiguous",
             ]
         )

@@ -471,7 +471,7 @@ class Restriction:
         parts = [
             f"{count_noun(len(self), 'piece')}{' (minimal)' if self.is_minimal else ''}",
             format_units(self.units),
-            format_seconds(self.seconds, self.setup_seconds),
+            format_seconds(self.seconds),
             f"estimated value error {self.error:.0e}",
             f"{self.ambiguous:,} ambiguous",
         ]

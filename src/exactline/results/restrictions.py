@@ -12,7 +12,6 @@ from torch import Tensor
 
 from ..engines.assemble import BreakTable
 from ..fp_context import full_precision
-from ..humanize import format_seconds
 from ..lines import Lines
 from ..network.graph import Network
 from . import methods
@@ -161,8 +160,7 @@ class Restrictions(Sequence[Restriction]):
     def __repr__(self) -> str:
         pieces = int(self.pieces.sum())
         stopped = f", stopped by {self.breaks.stopped}" if self.breaks.stopped else ""
-        duration = format_seconds(self.seconds, self.setup_seconds)
-        return f"<Restrictions: {len(self):,} lines, {pieces:,} pieces, {duration}{stopped}>"
+        return f"<Restrictions: {len(self):,} lines, {pieces:,} pieces, {self.seconds * 1000:.0f} ms{stopped}>"
 
     def _repr_html_(self) -> str:
         return methods.lines_html(self)
