@@ -15,7 +15,7 @@ from exactline.network import as_network
 from exactline.ops.base import Breaking
 from tests.numerics.mixed_graphs import TIED_WEIGHTS, make_mixed_graph
 
-CASES = int(os.environ.get("EXACTLINE_NUMERICS_CASES", "120"))  # in the slow tests
+CASES = int(os.environ.get("EXACTLINE_NUMERICS_CASES", "60"))  # in the slow tests
 SMALL_MEMORY = 1 << 17
 MAX_AMBIGUOUS_SHARE = 0.05  # of networks on which the engines may count ambiguous units differently
 
