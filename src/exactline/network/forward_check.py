@@ -251,14 +251,18 @@ def differs_when_called(
 def differs_in_value(model: nn.Module, other: Callable[..., Any], batch: Sequence[Tensor]) -> bool:
     """Whether a module computes something else on a batch than another function does.
 
-    A module that fails on the batch has no other function there.
+    A module that fails on the batch has no other function there; another function that fails differs.
     """
     tolerance = SINGLE_POINT_TOLERANCES.get(batch[0].dtype, SINGLE_POINT_TOLERANCES[torch.float32])
     try:
         theirs = _list_tensors(model(*[t.clone() for t in batch]))
     except Exception:  # noqa: BLE001
         return False
-    for mine, value in zip(_list_tensors(other(*[t.clone() for t in batch])), theirs, strict=False):
+    try:
+        ours = _list_tensors(other(*[t.clone() for t in batch]))
+    except Exception:  # noqa: BLE001  such as a traced program whose constants have been replaced
+        return True
+    for mine, value in zip(ours, theirs, strict=False):
         expected = value.detach().to("cpu", torch.float64).flatten()
         if expected.numel() != mine.numel():
             return True
