@@ -21,16 +21,18 @@ from .gradients import GRADIENT_MEMORY_FACTOR, Integrand, watch_units
 from .kinks import Watched, enclose_points
 from .line_function import Limits, LineFunction
 from .rounding import RoundingNoise
+from .tolerances import (
+    GRADIENT_ROUNDING_FACTOR,
+    MAX_STALLED,
+    MIN_CUT_SHARE,
+    NEGLIGIBLE_SHARE,
+    PANEL_ROUNDINGS,
+    ROUNDING_PANELS,
+    SMALLEST_ALPHA,
+    STALLED_SHARE,
+    WORST_SHARE,
+)
 
-WORST_SHARE = 0.25  # of the largest error of a line's panels: panels above it are cut together
-MIN_CUT_SHARE = 1 / 4  # of a panel's width; the part beside it then has an integral to about ten digits
-NEGLIGIBLE_SHARE = 0.05  # of the tolerance: an error of a part that needs no more work
-SMALLEST_ALPHA = 1e-290  # positions closer to the start of a line are not told from it
-MAX_STALLED = 3  # generations in which cutting does not reduce the error: it is rounding
-STALLED_SHARE = 0.3  # of a panel's error that each part keeps if cutting does not help
-ROUNDING_PANELS = 6  # of each line, whose gradients are computed again with noise
-ROUNDING_FACTOR = 4.0  # for what these samples miss
-PANEL_ROUNDINGS = 64.0  # roundings of the mean size of an integrand: a panel's error cannot fall below them
 KEPT_MEMORY_SHARE = 2  # panels may keep half of the memory; the rest is for evaluations
 
 
@@ -266,4 +268,6 @@ class PanelQueue:
         weight = self.weights[line]
         change, size = (((noisy - exact) * weight).abs().sum(1), (exact * weight).abs().sum(1))
         share = float((change / size.clamp(min=torch.finfo(torch.float64).tiny)).max())
-        return ROUNDING_FACTOR * share * sum(p.size for p in self.panels[line]) / norm + FLOAT64_EPS * len(panels)
+        return GRADIENT_ROUNDING_FACTOR * share * sum(p.size for p in self.panels[line]) / norm + FLOAT64_EPS * len(
+            panels
+        )

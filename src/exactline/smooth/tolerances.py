@@ -66,3 +66,14 @@ UNRESOLVED_WIDTH = 1e-12
 UNRESOLVED_START = 1e-25
 ROOT_IMAGINARY_PART = 1e-7  # of the eigenvalues that count as real; double roots are off by the root of an ulp
 REPEAT_TOLERANCE = 1e-6  # relative difference of two evaluations that rounding may explain
+
+# --- integrals --------------------------------------------------------------------------------------------------------
+WORST_SHARE = 0.25  # of the largest error of a line's panels: panels above it are cut together
+MIN_CUT_SHARE = 1 / 4  # of a panel's width; the part beside it then has an integral to about ten digits
+NEGLIGIBLE_SHARE = 0.05  # of the tolerance: an error of a part that needs no more work
+SMALLEST_ALPHA = 1e-290  # positions closer to the start of a line are not told from it
+MAX_STALLED = 3  # generations in which cutting does not reduce the error: it is rounding
+STALLED_SHARE = 0.3  # of a panel's error that each part keeps if cutting does not help
+ROUNDING_PANELS = 6  # of each line, whose gradients are computed again with noise
+GRADIENT_ROUNDING_FACTOR = 4.0  # for what these samples miss
+PANEL_ROUNDINGS = 64.0  # roundings of the mean size of an integrand: a panel's error cannot fall below them
