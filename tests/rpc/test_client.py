@@ -239,7 +239,8 @@ def test_methods_that_need_no_network_work(client, network, tmp_path):
     ours, theirs = client.restrict("plain", starts[0], ends[0]), xl.restrict(net, starts[0], ends[0])
     assert_same_tensor(ours.at([0.1, 0.7]), theirs.at([0.1, 0.7]))
     assert_same_tensor(ours.points, theirs.points)
-    assert str(ours).split(", ")[:2] == str(theirs).split(", ")[:2]
+    alike = replace(theirs, seconds=ours.seconds)  # which the text shows
+    assert str(ours).split(", ")[:2] == str(alike).split(", ")[:2]
     assert ours.decisions().labels == theirs.decisions().labels
     ours.save(tmp_path / "line.safetensors")
     again = xl.Restriction.load(tmp_path / "line.safetensors", net)
