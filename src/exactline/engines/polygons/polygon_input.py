@@ -45,7 +45,7 @@ def check_polygon(vertices: Any) -> PolygonInput:
     shifted = flat / scale - flat[0] / scale
     extent = float(np.abs(shifted).max(initial=0.0))
     where = "argument vertices"
-    if _min_distance(shifted) == 0:
+    if len(np.unique(shifted + 0.0, axis=0)) < len(shifted):  # -0.0 + 0.0 is 0.0
         raise PlaneError("Two corners are the same point.", where=where, hint="Give each corner once.")
     first = shifted[1] / np.linalg.norm(shifted[1])
     across = shifted - np.outer(shifted @ first, first)
@@ -108,14 +108,6 @@ def check_polygon_shapes(corners: Sequence[Tensor], shapes: Sequence[tuple[int, 
             where="argument vertices",
             hint="Give one row for each corner; a tuple of tensors for several inputs.",
         )
-
-
-def _min_distance(points: Floats) -> float:
-    """The smallest distance between two of the points (k, n), in the maximum norm."""
-    smallest = np.inf
-    for i in range(1, len(points)):
-        smallest = min(smallest, float(np.abs(points[:i] - points[i]).max(1).min()))
-    return smallest
 
 
 def _signed_area(coordinates: Floats) -> float:
