@@ -8,28 +8,17 @@ Absolute values are compared as integers: the bits of a float64 without its sign
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from ...arrays import Floats, Ints
+from ..jit import compile_loop
 from .points import COUNT, LINE, NODE, UNIT
 
 MAGNITUDE_BITS = 0x7FFFFFFFFFFFFFFF  # all bits but the sign
 
 
-def _compile(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Compile a function with an on-disk cache, or without one where none can be written."""
-    try:
-        return njit(cache=True, nogil=True)(function)
-    except RuntimeError:
-        return njit(nogil=True)(function)
-
-
-@_compile
+@compile_loop
 def scan_signs(
     bits: Ints,  # (n, w) the bits of float64 values at n points
     line: Ints,  # (n,)
@@ -51,7 +40,7 @@ def scan_signs(
     return low, high
 
 
-@_compile
+@compile_loop
 def insert_sign_changes(
     x: Floats,  # (n, w) values without zeros
     integers: Ints,  # (n, 5) columns of the point table
@@ -114,7 +103,7 @@ def insert_sign_changes(
     return True
 
 
-@_compile
+@compile_loop
 def place_sign_changes(
     x: Floats,  # (n, w) values without zeros
     integers: Ints,  # (n, 5) columns of the point table
@@ -203,7 +192,7 @@ def place_sign_changes(
     return shrunken
 
 
-@_compile
+@compile_loop
 def interpolate_products(
     z: Floats,  # (n, v) the affine layer after the ReLU, at old points
     columns: Floats,  # (w, v) its weights, one row for each unit of the ReLU
@@ -239,7 +228,7 @@ def interpolate_products(
         row = last
 
 
-@_compile
+@compile_loop
 def relu_at_new_points(
     x: Floats,  # (n, w)
     counts: Ints,  # (n,) from `scan_signs`
@@ -267,7 +256,7 @@ def relu_at_new_points(
             found += 1
 
 
-@_compile
+@compile_loop
 def record_pattern(
     x: Floats,  # (n, w)
     counts: Ints,  # (n,) from `scan_signs`

@@ -11,9 +11,9 @@ import numpy as np
 
 from ...arrays import Floats, Ints
 from ...tolerances import MIN_RELATIVE_WIDTH
+from ..jit import compile_loop
 from .corners import CornerArrays
 from .growable import Signs
-from .jit import compile_loop
 from .kernels import Crossings, Cuts, are_apart, edge_length, insert_sorted, write_corner, write_edges, write_side
 from .mesh import MeshArrays
 

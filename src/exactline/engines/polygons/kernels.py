@@ -14,9 +14,9 @@ import numpy as np
 
 from ...arrays import Floats, Ints
 from ...tolerances import ALPHA_RESOLUTION, CORNER_RESOLUTION
+from ..jit import compile_loop
 from .corners import CornerArrays
 from .growable import Signs
-from .jit import compile_loop
 from .mesh import MeshArrays
 
 

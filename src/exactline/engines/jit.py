@@ -1,0 +1,36 @@
+"""Compilation of loops by numba, if the extra `fast` is installed."""
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportMissingTypeStubs=false
+# pyright: reportUnknownArgumentType=false, reportMissingModuleSource=false, reportMissingImports=false
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from typing import Any
+
+from numba import njit
+from numba.core.caching import FunctionCache
+
+
+class OptionalCache(FunctionCache):
+    """Compiled code on disk, which is left out where it cannot be read or written.
+
+    Workers of the server may write no files, disks are full, and folders belong to somebody else.
+    """
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        with contextlib.suppress(OSError):
+            return super().load_overload(sig, target_context)
+        return None
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        with contextlib.suppress(OSError):
+            super().save_overload(sig, data)
+
+
+def compile_loop(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Compile a function at its first call, with an on-disk cache where there is a place for one."""
+    loop = njit(nogil=True, error_model="numpy")(function)
+    with contextlib.suppress(RuntimeError):  # no folder to cache in
+        loop._cache = OptionalCache(function)  # pyright: ignore[reportAttributeAccessIssue]
+    return loop
