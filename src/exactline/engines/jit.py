@@ -15,13 +15,19 @@ from numba.core.caching import FunctionCache
 class OptionalCache(FunctionCache):
     """Compiled code on disk, which is left out where it cannot be read or written.
 
-    Workers of the server may write no files, disks are full, and folders belong to somebody else.
+    Workers of the server may write no files, disks are full, and folders belong to somebody else. An index that another
+    version of this package has written may name classes that are gone; numba reads it before it compares versions.
     """
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        with contextlib.suppress(OSError):
+        try:
             return super().load_overload(sig, target_context)
-        return None
+        except OSError:
+            return None
+        except Exception:  # noqa: BLE001  whatever unpickling raises
+            with contextlib.suppress(OSError):
+                self.flush()
+            return None
 
     def save_overload(self, sig: Any, data: Any) -> None:
         with contextlib.suppress(OSError):

@@ -26,7 +26,7 @@ from ..results.restriction import Restriction
 from .approximation import Approximation
 from .batch_dimension import drop_batch_dimension
 from .certified import NetworkModule, certify_curve
-from .line_function import Limits, LineFunction
+from .line_function import LineFunction, SamplingLimits
 from .model import SmoothModel
 from .pieces import AdaptiveInterpolation, ChebyshevPiece
 from .tolerances import UNRESOLVED_START, UNRESOLVED_WIDTH
@@ -172,7 +172,7 @@ def _approximate(model: Any, lines: Lines, options: ApproximateOptions) -> Appro
                         seconds=options.seconds, progress=options.progress)  # fmt: skip
         return replace(_from_restriction(line, options.tol), seconds=time.perf_counter() - began)
     memory = free_memory(device) if options.memory is None else options.memory
-    limits = Limits(options.max_evaluations or float("inf"), deadline)
+    limits = SamplingLimits(options.max_evaluations or float("inf"), deadline)
     function = LineFunction(prepared, lines, memory, limits=limits)
     breaks = find_prefix_breaks(prepared, lines, options.memory)
     with progress_reporter(options.progress) as report, full_precision():

@@ -45,7 +45,7 @@ class Features:
 
 
 @dataclass(frozen=True)
-class Cuts:
+class FeatureCuts:
     """The parts of an interval."""
 
     ends: list[float]  # ascending from the left to the right end of the interval
@@ -112,7 +112,7 @@ def _is_coarse(watched: Watched, span: slice) -> bool:
 
 def cut_at_features(
     function: LineFunction, left: float, right: float, features: Features, graded: bool = False
-) -> Cuts:
+) -> FeatureCuts:
     """Cut an interval at its features; only its own two ends remain if none lies inside.
 
     Args:
@@ -138,7 +138,7 @@ def cut_at_features(
         if alpha - ends[-1] > margin and right - alpha > margin:
             ends.append(alpha)
     kinks = set(roots[brackets.is_kink].tolist())
-    return Cuts([*ends, right], [alpha for alpha in ends[1:] if alpha in kinks])
+    return FeatureCuts([*ends, right], [alpha for alpha in ends[1:] if alpha in kinks])
 
 
 def _join(units: Brackets | Dips, alphas: Floats, change: Floats, kept: Bools) -> _Centers:

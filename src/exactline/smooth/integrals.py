@@ -19,7 +19,7 @@ from .cuts import Features, cut_at_features, find_features
 from .gauss_kronrod import KRONROD_NODES, gauss_kronrod
 from .gradients import GRADIENT_MEMORY_FACTOR, Integrand, watch_units
 from .kinks import Watched, enclose_points
-from .line_function import Limits, LineFunction
+from .line_function import LineFunction, SamplingLimits
 from .rounding import RoundingNoise
 from .tolerances import (
     GRADIENT_ROUNDING_FACTOR,
@@ -199,7 +199,7 @@ class PanelQueue:
     def _line_function(self, line: int) -> LineFunction:
         lines = self.integrand.lines
         one = Lines(*(tuple(t[line : line + 1] for t in side) for side in (lines.starts, lines.ends)))
-        limits = Limits(self.max_gradients - int(self.gradients[line]), self.deadline)
+        limits = SamplingLimits(self.max_gradients - int(self.gradients[line]), self.deadline)
         return LineFunction(self.integrand.model, one, self.memory, self.integrand.inspection, limits)
 
     def _refine(self) -> list[Panel]:

@@ -104,7 +104,7 @@ def _check_repeatable(values: list[Floats]) -> None:
 
 
 @dataclass(frozen=True)
-class Limits:
+class SamplingLimits:
     """When to stop."""
 
     max_evaluations: float = float("inf")
@@ -130,9 +130,9 @@ class LineFunction:
         lines: Lines,
         memory: int,
         inspection: Inspection | None = None,
-        limits: Limits | None = None,
+        limits: SamplingLimits | None = None,
     ) -> None:
-        self.model, self.lines, self.limits = model, lines, limits or Limits()
+        self.model, self.lines, self.limits = model, lines, limits or SamplingLimits()
         self.evaluations = 0 if inspection else sum((2, 3, 3))
         self.inspection = inspection or inspect_model(model, lines)
         self.shapes, self.has_kinks = self.inspection.shapes, self.inspection.has_kinks

@@ -41,7 +41,7 @@ class ActivationNode:
 
 
 @dataclass(frozen=True, eq=False)
-class _Switches:
+class _PartChanges:
     """From an alpha on, an input element has a larger or smaller part in an output element."""
 
     alpha: Tensor  # (s,)
@@ -51,9 +51,9 @@ class _Switches:
     step: Tensor  # (s,) change of the derivative of the output by the input
     row: Tensor  # (s,) of the new break
 
-    def select(self, mask: Tensor) -> _Switches:
+    def select(self, mask: Tensor) -> _PartChanges:
         """Some of the switches."""
-        return _Switches(
+        return _PartChanges(
             *(t[mask] for t in (self.alpha, self.input_pixel, self.output_pixel, self.channel, self.step, self.row))
         )
 
@@ -70,7 +70,7 @@ def pointwise_adjoint(node: ActivationNode, base: Tensor, adjoint: Adjoints) -> 
     switches = None
     if new is not None:
         row = torch.arange(len(new.alpha), device=new.pixel.device)
-        switches = _Switches(new.alpha, new.pixel, new.pixel, new.channel, new.slope_change.to(base.dtype), row)
+        switches = _PartChanges(new.alpha, new.pixel, new.pixel, new.channel, new.slope_change.to(base.dtype), row)
     slopes = torch.cat([node.pattern.to(base.dtype), base.new_zeros(1, base.shape[1])])  # the last row: outside
     new_adjoint = _new_adjoint(node, adjoint)
     results: Adjoints = {}
@@ -116,17 +116,17 @@ def maximum_adjoint(node: ActivationNode, base: Tensor, adjoint: Adjoints) -> tu
     return total[:-1], results
 
 
-def _leader_switches(new: NewPatchBreaks, source_shape: MapShape) -> _Switches:
+def _leader_switches(new: NewPatchBreaks, source_shape: MapShape) -> _PartChanges:
     """Where leaders change: the new leader gains what the old one loses; the constant 0 does neither."""
     row = torch.arange(len(new.alpha), device=new.pixel.device)
     has_old, has_new = new.partner >= 0, new.slope_change >= 0
     is_fall = ~has_old & ~has_new  # to the constant 0
     gains = torch.where(is_fall, -1.0, 1.0).to(torch.float64)
-    first = _Switches(new.alpha, new.element % source_shape.pixels, new.pixel, new.channel, gains, row)
+    first = _PartChanges(new.alpha, new.element % source_shape.pixels, new.pixel, new.channel, gains, row)
     losers = new.partner.clamp(min=0) % source_shape.pixels
-    second = _Switches(new.alpha, losers, new.pixel, new.channel, -torch.ones_like(gains), row).select(has_old)
+    second = _PartChanges(new.alpha, losers, new.pixel, new.channel, -torch.ones_like(gains), row).select(has_old)
     columns = ("alpha", "input_pixel", "output_pixel", "channel", "step", "row")
-    return _Switches(*(torch.cat([getattr(first, name), getattr(second, name)]) for name in columns))
+    return _PartChanges(*(torch.cat([getattr(first, name), getattr(second, name)]) for name in columns))
 
 
 def _new_adjoint(node: ActivationNode, adjoint: Adjoints) -> Tensor:
@@ -192,7 +192,7 @@ def _scatter_to_leaders(
 
 def _add_switches(
     node: ActivationNode,
-    switches: _Switches,
+    switches: _PartChanges,
     new_adjoint: Tensor,  # (new breaks,)
     alphas: Tensor,  # (n,) of the group's breaks
     positions: GroupPositions,  # of the input

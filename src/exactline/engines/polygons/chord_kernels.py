@@ -14,7 +14,16 @@ from ...tolerances import MIN_RELATIVE_WIDTH
 from ..jit import compile_loop
 from .corners import CornerArrays
 from .growable import Signs
-from .kernels import Crossings, Cuts, are_apart, edge_length, insert_sorted, write_corner, write_edges, write_side
+from .kernels import (
+    CrossingArrays,
+    CutArrays,
+    are_apart,
+    edge_length,
+    insert_sorted,
+    write_corner,
+    write_edges,
+    write_side,
+)
 from .mesh import MeshArrays
 
 THIN_MARGIN = 4.0  # times the least width: NumPy decides on parts thinner than that
@@ -28,7 +37,7 @@ class Pairs(NamedTuple):
     start: Ints  # (polygons that are cut + 1,) the first pair of each
 
 
-class Chords(NamedTuple):
+class ChordArrays(NamedTuple):
     """One chord for each polygon that is cut."""
 
     first: Ints  # (n,) ring position of its first corner
@@ -49,7 +58,7 @@ def find_starts(polygon: Ints) -> Ints:  # pragma: no cover - compiled
 
 @compile_loop
 def _find_run(
-    mesh: MeshArrays, cuts: Cuts, polygon: int, column: int
+    mesh: MeshArrays, cuts: CutArrays, polygon: int, column: int
 ) -> tuple[int, int]:  # pragma: no cover - compiled
     """The ring positions before and after the run of negative corners; -1 if there are several runs."""
     start, size = mesh.ring_start[polygon], mesh.ring_size[polygon]
@@ -102,13 +111,13 @@ def _is_wide(
 @compile_loop
 def find_chords(
     mesh: MeshArrays,
-    cuts: Cuts,
+    cuts: CutArrays,
     corners: CornerArrays,
     frame: Floats,  # (k, 2) plane coordinates of the vertices
     extent: float,
     pairs: Pairs,
-    chords: Chords,  # written
-    found: Crossings,  # written: crossings of each chord with the other differences of its polygon
+    chords: ChordArrays,  # written
+    found: CrossingArrays,  # written: crossings of each chord with the other differences of its polygon
 ) -> int:  # pragma: no cover - compiled
     """Find the chord of the middle difference of each polygon, and its crossings; their number, -1 if ambiguous."""
     limit = THIN_MARGIN * MIN_RELATIVE_WIDTH * extent
@@ -138,11 +147,11 @@ def find_chords(
 @compile_loop
 def split_polygons(
     mesh: MeshArrays,
-    cuts: Cuts,
+    cuts: CutArrays,
     corners: CornerArrays,
     pairs: Pairs,
-    chords: Chords,
-    found: Crossings,
+    chords: ChordArrays,
+    found: CrossingArrays,
     sizes: tuple[int, int, int, int],  # corners, edges, polygons and ring entries before the round
 ) -> tuple[Ints, Ints, int]:  # pragma: no cover - compiled
     """Split polygons along their chords; returns the pairs that are still cut, in order, and where the pools end."""

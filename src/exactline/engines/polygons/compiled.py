@@ -86,12 +86,12 @@ class CompiledSubdivision(Subdivision):
         """The differences at all corners, for the loops."""
         units = self.units[self.columns]
         origin = self.state.node, self.number, self.threshold
-        return self.loops.Cuts(self.differences.array, self.signs.array, self.columns, units, *origin)
+        return self.loops.CutArrays(self.differences.array, self.signs.array, self.columns, units, *origin)
 
     def _crossings_of(self, counts: Ints, total: int) -> Any:
         """Space for so many crossings."""
         column, first, second = (np.empty(total, dtype=np.int64) for _ in range(3))
-        return self.loops.Crossings(counts, column, np.empty(total), np.empty(total), first, second)
+        return self.loops.CrossingArrays(counts, column, np.empty(total), np.empty(total), first, second)
 
     def _extend_corners(self, found: Any) -> int:
         """Append a corner for every crossing, to be written; returns the number of the first."""
@@ -124,7 +124,7 @@ class CompiledSubdivision(Subdivision):
         mesh, corners, frame = self.state.mesh, self.state.corners, self.state.frame.coordinates
         pairs = self.loops.Pairs(polygon, column, self.loops.find_starts(polygon))
         count = len(pairs.start) - 1
-        chords = self.loops.Chords(np.empty(count, dtype=np.int64), np.empty(count, dtype=np.int64))
+        chords = self.loops.ChordArrays(np.empty(count, dtype=np.int64), np.empty(count, dtype=np.int64))
         found = self._crossings_of(np.empty(count, dtype=np.int64), len(polygon))
         extent = float(np.ptp(frame, axis=0).max())
         found_chords = self.loops.find_chords(
@@ -132,7 +132,7 @@ class CompiledSubdivision(Subdivision):
         )
         if found_chords < 0:
             return super()._split_round(polygon, column)
-        found = self.loops.Crossings(found.counts, *(array[:found_chords] for array in found[1:]))
+        found = self.loops.CrossingArrays(found.counts, *(array[:found_chords] for array in found[1:]))
         sizes = len(corners), len(mesh.edge_ends), len(mesh), len(mesh.ring_corners)
         self._extend_corners(found)
         entries = int(mesh.ring_size[polygon[pairs.start[:-1]]].sum()) + 2 * (count + found_chords)

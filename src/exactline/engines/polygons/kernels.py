@@ -20,7 +20,7 @@ from .growable import Signs
 from .mesh import MeshArrays
 
 
-class Cuts(NamedTuple):
+class CutArrays(NamedTuple):
     """One separator's differences at every corner, and how exact they are."""
 
     differences: Floats  # (corners, m)
@@ -32,7 +32,7 @@ class Cuts(NamedTuple):
     threshold: float  # differences further than this from zero are unambiguous
 
 
-class Crossings(NamedTuple):
+class CrossingArrays(NamedTuple):
     """New corners in order: edge after edge, and on each edge from its first end to the second."""
 
     counts: Ints  # (edges,) how many corners each edge gets
@@ -107,7 +107,7 @@ def edge_length(weights: Floats, one: int, two: int) -> float:  # pragma: no cov
 
 @compile_loop
 def insert_sorted(
-    found: Crossings, start: int, stop: int, before: float, after: float, column: int
+    found: CrossingArrays, start: int, stop: int, before: float, after: float, column: int
 ) -> None:  # pragma: no cover - compiled
     """Insert a crossing into those from ``start`` to ``stop``, which are in order."""
     before, after = abs(before), abs(after)
@@ -124,7 +124,7 @@ def insert_sorted(
 
 @compile_loop
 def are_apart(
-    found: Crossings, start: int, stop: int, corners: CornerArrays, one: int, two: int, threshold: float
+    found: CrossingArrays, start: int, stop: int, corners: CornerArrays, one: int, two: int, threshold: float
 ) -> bool:  # pragma: no cover - compiled
     """Whether the crossings of an edge are certainly apart from each other and from its ends."""
     length = edge_length(corners.weights, one, two)
@@ -141,7 +141,7 @@ def are_apart(
 
 @compile_loop
 def find_edge_crossings(
-    edge_ends: Ints, cuts: Cuts, corners: CornerArrays, found: Crossings
+    edge_ends: Ints, cuts: CutArrays, corners: CornerArrays, found: CrossingArrays
 ) -> bool:  # pragma: no cover - compiled
     """Find the crossings of all edges, whose counts are known; False if some are ambiguous."""
     m = cuts.signs.shape[1]
@@ -168,8 +168,8 @@ def write_corner(
     one: int,
     two: int,
     length: float,
-    found: Crossings,
-    cuts: Cuts,
+    found: CrossingArrays,
+    cuts: CutArrays,
     corners: CornerArrays,
 ) -> None:  # pragma: no cover - compiled
     """Write a new corner on the edge between two others."""
@@ -212,9 +212,9 @@ def write_edges(
 @compile_loop
 def split_edges(
     mesh: MeshArrays,
-    cuts: Cuts,
+    cuts: CutArrays,
     corners: CornerArrays,
-    found: Crossings,
+    found: CrossingArrays,
     first_corner: int,  # the first new corner
     first_part: Ints,  # (old edges,) scratch
     pool: int,  # where new rings start in the pools
