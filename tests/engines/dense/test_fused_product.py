@@ -24,9 +24,9 @@ def interpolated(monkeypatch) -> list[tuple[int, int]]:
     counts: list[tuple[int, int]] = []
     interpolate = kernels.interpolate_products
 
-    def counting_interpolate(z, columns, sign_changes, integers, hats, out):
+    def counting_interpolate(z, columns, first_output, column, sign_changes, hats, out):
         counts.append((len(out) - len(z), int((hats[:, 0] < 0).sum())))
-        interpolate(z, columns, sign_changes, integers, hats, out)
+        interpolate(z, columns, first_output, column, sign_changes, hats, out)
 
     fused_relu._compiled_loops()
     monkeypatch.setattr(kernels, "interpolate_products", counting_interpolate)
@@ -89,6 +89,29 @@ def test_the_answer_of_the_general_path(memory, interpolated, monkeypatch):
     bound = lines.errors + expected.errors
     for one, two in zip(lines.breaks.values or (), expected.breaks.values or (), strict=True):
         assert bool(((one - two).abs().amax(1) <= bound).all())
+
+
+def test_columns_gathered_in_blocks_give_the_same_bits(interpolated, monkeypatch):
+    """Layers that are too large to be kept transposed: a few columns and a few outputs at a time."""
+    model = build_mlp(10, 150, 150, 150, 5)
+    starts, ends = torch.randn(2, 4, 10, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    expected, uses = xl.restrict_many(model, starts, ends), len(interpolated)
+    column_blocks, sizes = fused_product._column_blocks, list[int]()
+
+    def measured_blocks(product, units):
+        for first, columns, column in column_blocks(product, units):
+            sizes.append(columns.numel() * columns.element_size())
+            yield first, columns, column
+
+    monkeypatch.setattr(fused_product, "_column_blocks", measured_blocks)
+    monkeypatch.setattr(fused_product, "_kept_columns", {})
+    monkeypatch.setattr(fused_product, "MAX_KEPT_COLUMNS", 0)
+    monkeypatch.setattr(fused_product, "block_bytes", lambda divisor: 1 << 14)
+    lines = xl.restrict_many(model, starts, ends)
+    assert len(sizes) > 2 * uses > 0  # several blocks each
+    assert max(sizes) <= 1 << 14  # of 176 KiB
+    for one, two in zip(lines.breaks.values or (), expected.breaks.values or (), strict=True):
+        assert torch.equal(one, two)
 
 
 def test_layers_that_others_read_keep_their_values(interpolated):

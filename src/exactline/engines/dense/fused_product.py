@@ -14,13 +14,16 @@ that error estimates of single points hold.
 from __future__ import annotations
 
 import weakref
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
+import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from ...arrays import Ints
+from ...budget import block_bytes
 from ...numerics.plan import SweepPlan
 from ...numerics.static_filter import Magnitude
 from ...ops.affine import Product
@@ -33,6 +36,8 @@ MIN_WEIGHTS = 1 << 13  # of the linear layer: products with smaller ones cost le
 MIN_UNITS = 128  # of the ReLU
 MAX_PRODUCT_SHARE = 0.5  # of the new points that may need the product: with more, nothing is gained
 MAX_KEPT_COLUMNS = 1 << 24  # weights of all layers that are kept transposed: 128 MiB of float64
+KEPT_DIVISOR = 8  # kept columns may take one part in so many of the memory
+GATHER_DIVISOR = 32  # columns that are gathered at a time may do so, twice while they are transposed
 _kept_columns: weakref.WeakKeyDictionary[Product, Tensor] = weakref.WeakKeyDictionary()
 
 
@@ -71,7 +76,8 @@ def insert_product_breaks(
     if not 0 <= shrunken <= MAX_PRODUCT_SHARE * (rows - len(x)):
         return None
     z, out = product.evaluate(x.relu()), empty((rows, width), x)
-    kernels.interpolate_products(z.numpy(), _columns(product).numpy(), counts, new.integers, hats, out.numpy())
+    for first, columns, column in _column_blocks(product, np.where(new.node == i, new.unit, 0)):
+        kernels.interpolate_products(z.numpy(), columns.numpy(), first, column, counts, hats, out.numpy())
     if shrunken:
         h, at = empty((shrunken, x.shape[1]), x), np.empty(shrunken, dtype=np.int64)
         kernels.relu_at_new_points(values, counts, new.integers, hats, at, h.numpy())
@@ -81,11 +87,26 @@ def insert_product_breaks(
     )
 
 
-def _columns(product: Product) -> Tensor:
-    """The weights of a linear layer, (inputs, outputs); kept for later sweeps as long as all of them are few."""
+def _column_blocks(product: Product, units: Ints) -> Iterator[tuple[int, Tensor, Ints]]:
+    """The weights of the units of points (m,), a few outputs at a time.
+
+    Yields the first output of a block, its weights (columns, outputs) and the column (m,) of each point. A layer whose
+    columns are not kept is never copied as a whole: it may be larger than the memory.
+    """
     columns = _kept_columns.get(product)
-    if columns is None:
-        columns = product.weight.T.contiguous()
-        if sum(t.numel() for t in _kept_columns.values()) + columns.numel() <= MAX_KEPT_COLUMNS:
-            _kept_columns[product] = columns
-    return columns
+    if columns is None and _may_be_kept(product):
+        columns = _kept_columns[product] = product.weight.T.contiguous()
+    if columns is not None:
+        yield 0, columns, units
+        return
+    some, column = np.unique(units, return_inverse=True)
+    step = max(1, block_bytes(GATHER_DIVISOR) // (product.weight.element_size() * max(1, len(some))))
+    for first in range(0, len(product.weight), step):
+        block = product.weight[first : first + step].index_select(1, torch.from_numpy(some))
+        yield first, block.T.contiguous(), column
+
+
+def _may_be_kept(product: Product) -> bool:
+    """Whether the columns of a linear layer fit into the memory beside those that are kept already."""
+    numbers = product.weight.numel() + sum(t.numel() for t in _kept_columns.values())
+    return numbers <= min(MAX_KEPT_COLUMNS, block_bytes(KEPT_DIVISOR) // product.weight.element_size())

@@ -195,35 +195,37 @@ def place_sign_changes(
 @compile_loop
 def interpolate_products(
     z: Floats,  # (n, v) the affine layer after the ReLU, at old points
-    columns: Floats,  # (w, v) its weights, one row for each unit of the ReLU
+    columns: Floats,  # (c, b) its weights to a block of outputs, one row for each of some units of the ReLU
+    first_output: int,  # of the block
+    column: Ints,  # (m,) the row of `columns` for the unit of each new point
     counts: Ints,  # (n,) from `scan_signs`
-    new_integers: Ints,  # (m, 5) columns of the new point table
     hats: Floats,  # (m, 3) from `place_sign_changes`
-    out: Floats,  # (m, v) written: the affine layer at old and new points
+    out: Floats,  # (m, v) written in the block: the affine layer at old and new points
 ) -> None:  # pragma: no cover - compiled
     """Values of the layer after a ReLU: its chord over the piece less the hat of every unit that crosses there."""
-    n, v = z.shape
+    n, v = len(z), columns.shape[1]
+    start, stop = first_output, first_output + v
     running = np.empty(v)
     row = -1
     for i in range(n):
         row += 1
-        out[row] = z[i]
+        out[row, start:stop] = z[i, start:stop]
         if counts[i] == 0:
             continue
         first, last = row + 1, row + counts[i]
-        out[last] = 0.0
+        out[last, start:stop] = 0.0
         for k in range(last, first, -1):  # what crossings to the right of a point subtract there
-            weight, column, target, source = hats[k, 2], columns[new_integers[k, UNIT]], out[k - 1], out[k]
+            weight, weights, target, source = hats[k, 2], columns[column[k]], out[k - 1, start:stop], out[k, start:stop]
             for j in range(v):
-                target[j] = source[j] + weight * column[j]
+                target[j] = source[j] + weight * weights[j]
         running[:] = 0.0
-        left, right = z[i], z[i + 1]
+        left, right = z[i, start:stop], z[i + 1, start:stop]
         for k in range(first, last + 1):
-            weight, column, target = hats[k, 1], columns[new_integers[k, UNIT]], out[k]
+            weight, weights, target = hats[k, 1], columns[column[k]], out[k, start:stop]
             fraction = abs(hats[k, 0])
             rest = 1.0 - fraction
             for j in range(v):
-                running[j] += weight * column[j]
+                running[j] += weight * weights[j]
                 target[j] = rest * (left[j] - running[j]) + fraction * (right[j] - target[j])
         row = last
 
