@@ -88,13 +88,13 @@ def test_hints_of_captures_name_what_attribute_takes():
 
 
 def test_the_hint_for_a_loss_leads_to_its_attributions():
-    def loss(x: Tensor) -> Tensor:
-        return nn.functional.cross_entropy(MODEL(x), torch.ones(x.shape[0], dtype=torch.long), reduction="none")
+    def loss(x: Tensor, reduction: str = "none") -> Tensor:
+        return nn.functional.cross_entropy(MODEL(x), torch.ones(x.shape[0], dtype=torch.long), reduction=reduction)
 
-    with pytest.raises(xl.UnsupportedError) as error:
-        xl.attr.IntegratedGradients(loss).attribute(X)
-    assert "tol=1e-6" in error.value.hint
-    found = xl.attr.IntegratedGradients(loss, tol=1e-8).attribute(X)
+    with pytest.raises(xl.CaptureError) as error:
+        xl.attr.IntegratedGradients(lambda x: loss(x, "mean")).attribute(X)
+    assert "reduction='none'" in error.value.hint
+    found = xl.attr.IntegratedGradients(loss).attribute(X)
     change = (loss(X) - loss(torch.zeros_like(X))).detach()
     assert torch.allclose(found.sum(1), change, atol=1e-6)
 

@@ -12,7 +12,7 @@ from .argument_errors import AttributionArgumentError, AttributionCaptureError
 
 TOLERANCE_HINT = "Give the constructor tol=1e-6: any differentiable model is then integrated to that tolerance."
 BATCH_HINT = "Compute each point of a batch independently of the others."
-LOSS_HINT = 'Give the loss reduction="none", and the constructor tol=1e-6.'
+LOSS_HINT = 'Give the loss reduction="none": one number for each example.'
 DICT_HINT = 'Name the output first in the target, target=("logits", 3), or give attribute output="logits".'
 FORWARD_HINT = (
     "Call the model on these inputs to see its own error. forward must accept any batch size and must not branch on"

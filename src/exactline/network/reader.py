@@ -47,6 +47,7 @@ from .traced_node import (
 )
 from .uninitialized import find_unwritten_reads, to_written
 
+NO_REDUCTION = 0  # of the losses in torch
 IGNORED_OPERATORS = ("_assert_tensor_metadata", "_assert_scalar", "sym_constrain_range", "sym_constrain_range_for_size")
 CONSTANT_FACTORIES = ("zeros", "ones", "full", "expand", "empty", "scalar_tensor")  # may make one row for each point
 UNINITIALIZED_FACTORIES = ("empty", "empty_like", "new_empty", "empty_strided", "new_empty_strided", "empty_permuted")
@@ -244,8 +245,7 @@ class ProgramReader:
         if rule is None or not qualified.startswith("aten::"):
             custom = RULES.get(qualified)
             if custom is None:
-                value = node.meta.get("val")  # a single number of a batch, as x.sum() is, mixes all of its points
-                reason = MIXES_BATCH if isinstance(value, Tensor) and value.dim() == 0 else NOT_KNOWN
+                reason = MIXES_BATCH if _reduces_batch(node, bind_arguments(target, args, kwargs)) else NOT_KNOWN
                 raise UnsupportedOperator(UNSUPPORTED_REASONS.get(name, reason))
             rule = custom
         bound = bind_arguments(target, args, kwargs)
@@ -467,3 +467,12 @@ def _depends_on_input(value: Value) -> bool:
 def _is_finer(one: torch.dtype, two: torch.dtype) -> bool:
     """Whether some numbers of one floating-point type are rounded in another."""
     return one.is_floating_point and torch.finfo(one).eps < torch.finfo(two).eps
+
+
+def _reduces_batch(node: Any, arguments: Any) -> bool:
+    """Whether an operator makes a single number of a batch, as x.sum() does.
+
+    A traced loss of each example (reduction 0, which is "none") may be recorded with the shape of a single number.
+    """
+    value = node.meta.get("val")
+    return isinstance(value, Tensor) and value.dim() == 0 and arguments.get("reduction") != NO_REDUCTION
