@@ -74,6 +74,15 @@ def small_network(kind: str) -> nn.Module:
             nn.MaxPool2d(2),
         ],
         "depthwise": [nn.Conv2d(4, 4, 3, padding=1, groups=4), nn.BatchNorm2d(4)],
+        "depthwise with a stride": [nn.Conv2d(4, 4, 3, 2, padding=1, groups=4), nn.Conv2d(4, 4, 1), nn.ReLU()],
+        "groups": [nn.Conv2d(4, 6, 3, padding=1, groups=2), nn.ReLU(), nn.Conv2d(6, 4, 3, 2, groups=2)],
+        "dilated groups": [nn.Conv2d(4, 4, 3, padding=2, dilation=2, groups=2), nn.ReLU()],
+        "shuffle": [nn.ChannelShuffle(2), nn.Conv2d(4, 4, 3, padding=1, groups=4), nn.ReLU()],
+        "split": [
+            Apply(lambda x: torch.cat([x[:, :2], x[:, 2:] - x[:, 1:3]], 1)),
+            nn.Conv2d(4, 4, 3),
+            nn.ReLU(),
+        ],
     }[kind]
     channels = 5 if kind == "concatenation" else 4
     last = [nn.Conv2d(channels, 4, 3), nn.ReLU(), nn.Flatten(), nn.LazyLinear(3)]
@@ -85,7 +94,8 @@ def small_network(kind: str) -> nn.Module:
 
 KINDS = (
     *("max pool", "max pool before the ReLU", "overlapping pool", "average pool"),
-    *("residual", "concatenation", "clamp", "depthwise"),
+    *("residual", "concatenation", "clamp", "depthwise", "depthwise with a stride", "groups", "dilated groups"),
+    *("shuffle", "split"),
 )
 TIED_KINDS = ("pool of a clamp", "pool of a part of a clamp")  # saturated elements lead a window together
 

@@ -25,10 +25,12 @@ from tests.engines.dense.device_reads import count_reads
 MAP_SHAPE = MapShape(3, 9, 11)
 
 
-def _conv(stride, padding, dilation, kernel):
-    weight = torch.randn(4, 3, *kernel, dtype=torch.float64)
-    shape = F.conv2d(torch.zeros(1, *MAP_SHAPE, dtype=torch.float64), weight, None, stride, padding, dilation).shape
-    return ConvolutionRule(weight, stride, padding, dilation, MAP_SHAPE, MapShape(4, shape[2], shape[3]))
+def _conv(stride, padding, dilation, kernel, groups=1, source_shape=MAP_SHAPE, outputs=4):
+    weight = torch.randn(outputs, source_shape.channels // groups, *kernel, dtype=torch.float64)
+    zeros = torch.zeros(1, *source_shape, dtype=torch.float64)
+    shape = F.conv2d(zeros, weight, None, stride, padding, dilation, groups).shape
+    output_map = MapShape(outputs, shape[2], shape[3])
+    return ConvolutionRule(weight, stride, padding, dilation, source_shape, output_map, groups)
 
 
 def _whole_maps(group: PatchGroup | PointPatch, map_shape: MapShape) -> torch.Tensor:  # (n, channels, rows, columns)
@@ -44,23 +46,32 @@ SETTINGS = [
 ]
 
 
+GROUPS = [(1, 3, 4), (3, 3, 3), (3, 3, 6), (2, 4, 6)]  # groups, input channels, output channels
+
+
+@pytest.mark.parametrize("groups", GROUPS, ids=str)
 @pytest.mark.parametrize("settings", SETTINGS)
-@pytest.mark.parametrize("kind", ["points", "patches", "gathered"])
-def test_a_convolution_of_patches_is_the_convolution(settings, kind, monkeypatch):
+@pytest.mark.parametrize("kind", ["points", "patches", "gathered", "whole"])
+def test_a_convolution_of_patches_is_the_convolution(settings, kind, groups):
     torch.manual_seed(0)
-    conv = _conv(*settings)
+    groups, inputs, channels = groups
+    source_shape = MapShape(inputs, 9, 11)
+    conv = _conv(*settings, groups, source_shape, channels)
     if kind == "points":
         pixel = torch.arange(99)
-        group = PointPatch(pixel, pixel % 3, torch.randn(99, dtype=torch.float64))
+        group = PointPatch(pixel, pixel % inputs, torch.randn(99, dtype=torch.float64))
+    elif kind == "whole":
+        zeros = torch.zeros(5, 2, dtype=torch.int64)
+        group = PatchGroup(zeros, torch.randn(5, 9, 11, inputs, dtype=torch.float64))
     else:
         corner = torch.cartesian_prod(torch.arange(-1, 8), torch.arange(-1, 10))
-        group = PatchGroup(corner, torch.randn(len(corner), 2, 3, 3, dtype=torch.float64))
-        outside = box_pixels(corner, (2, 3), MAP_SHAPE) == 99
+        group = PatchGroup(corner, torch.randn(len(corner), 2, 3, inputs, dtype=torch.float64))
+        outside = box_pixels(corner, (2, 3), source_shape) == 99
         group.jump.masked_fill_(outside.view(-1, 2, 3, 1), 0.0)
-    expected = F.conv2d(_whole_maps(group, MAP_SHAPE), conv.weight, None, *settings[:3])
+    expected = F.conv2d(_whole_maps(group, source_shape), conv.weight, None, *settings[:3], groups)
     if kind == "gathered":  # as on a GPU, which does not sort patches by phase
         outputs = conv._first_output(group.corner)
-        result = PatchGroup(outputs, group.jump.new_empty(len(group), *conv.reach(group.size), 4))
+        result = PatchGroup(outputs, group.jump.new_empty(len(group), *conv.reach(group.size), channels))
         conv._multiply_gathered(result.jump, group.jump, conv._phases(outputs, group.corner))
         zero_outside(result, conv.map_shape)
     else:
@@ -105,6 +116,21 @@ def test_whole_maps_start_at_the_corner_of_the_map():
     assert isinstance(patches, PatchGroup)
     assert patches.size == (9, 11)
     assert not patches.corner.any()
+
+
+@pytest.mark.parametrize("channels", [[2, 0, 4], [5, 4, 3, 2, 1, 0], [1, 1, 3]], ids=str)
+def test_channels_of_a_concatenation_are_selected_in_any_order(channels):
+    torch.manual_seed(0)
+    first, second = BreakSource(1, 4), BreakSource(2, 3)
+    left = {(first,): PatchGroup(torch.tensor([[2, 3]] * 4), torch.randn(4, 2, 2, 3, dtype=torch.float64))}
+    pixel = torch.tensor([5, 50, 98])
+    right = {(second,): PointPatch(pixel, torch.tensor([0, 1, 2]), torch.randn(3, dtype=torch.float64))}
+    concat = ConcatRule((MAP_SHAPE, MAP_SHAPE), MapShape(len(channels), 9, 11), torch.tensor(channels))
+    output = concat.apply(left, right)
+    for branch, (source, group) in enumerate([((first,), left[first,]), ((second,), right[second,])]):
+        maps = [torch.zeros(len(group), *MAP_SHAPE, dtype=torch.float64)] * 2
+        maps[branch] = _whole_maps(group, MAP_SHAPE)
+        assert torch.equal(_whole_maps(output[source], concat.map_shape), torch.cat(maps, 1)[:, channels])
 
 
 def _count_blocks_and_reads(monkeypatch, model, start, end):

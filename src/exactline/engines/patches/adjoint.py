@@ -50,8 +50,9 @@ def affine_adjoint(node: AffineNode, adjoint: Adjoints) -> list[Adjoints]:
             )
         ]
     if isinstance(rule, ConcatRule):
-        firsts = tuple(sum(m.channels for m in node.input_maps[:k]) for k in range(len(node.input_maps)))
-        return _split_branches(node, adjoint, firsts)
+        if rule.channels is not None:
+            adjoint = {sources: _unselect(rule, node.output[sources], x) for sources, x in adjoint.items()}
+        return _split_branches(node, adjoint, rule.first_channels, rule.output_channels)
     for kind, make in _GROUP_ADJOINTS.items():
         if isinstance(rule, kind):
             return [
@@ -63,8 +64,25 @@ def affine_adjoint(node: AffineNode, adjoint: Adjoints) -> list[Adjoints]:
     return _whole_map_adjoint(node, adjoint)
 
 
-def _split_branches(node: AffineNode, adjoint: Adjoints, first_channels: Sequence[int]) -> list[Adjoints]:
-    """The adjoints of branches that were summed or concatenated, read from the common patches of the output."""
+def _unselect(rule: ConcatRule, output: GroupPositions, adjoint: Tensor) -> Tensor:
+    """The adjoint of selected channels as one of all channels of the concatenation; single numbers stay as they are."""
+    if rule.channels is None or output.channel is not None:
+        return adjoint
+    out = adjoint.new_zeros(*adjoint.shape[:3], rule.total_channels)
+    return out.index_add_(3, rule.channels, adjoint)
+
+
+def _split_branches(
+    node: AffineNode, adjoint: Adjoints, first_channels: Sequence[int], output_channels: Tensor | None = None
+) -> list[Adjoints]:
+    """The adjoints of branches that were summed or concatenated, read from the common patches of the output.
+
+    Args:
+        node: The node.
+        adjoint: The adjoint of its output.
+        first_channels: The first channel of every branch.
+        output_channels: See `ConcatRule.output_channels`.
+    """
     rows = _rows_by_source(node.output)
     branches: list[Adjoints] = []
     for k, groups in enumerate(node.inputs):
@@ -74,6 +92,8 @@ def _split_branches(node: AffineNode, adjoint: Adjoints, first_channels: Sequenc
             output, numbers = node.output[key], adjoint[key]
             if output.channel is not None:  # single numbers stay single numbers
                 branch[sources] = numbers if key == sources else numbers[index]
+                if output_channels is not None and positions.channel is not None:
+                    branch[sources] = branch[sources] * (output_channels[positions.channel + first_channels[k]] >= 0)
                 continue
             corner = output.corner if key == sources else output.corner[index]
             jump = numbers if key == sources else numbers[index]

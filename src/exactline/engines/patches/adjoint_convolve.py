@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import weakref
+from math import prod
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .convolve import MAX_UNFOLDED_NUMBERS, ConvolutionRule
+from .convolve import ConvolutionRule, patches_per_product
 from .patch import PatchGroup, is_whole, pair_tensor, zero_outside
 from .positions import GroupPositions, read_at
-
-_reversed_taps: weakref.WeakKeyDictionary[ConvolutionRule, Tensor] = weakref.WeakKeyDictionary()
+from .taps import read_group
 
 
 def convolution_adjoint(
@@ -29,7 +28,7 @@ def convolution_adjoint(
     if positions.channel is not None:
         return _points_adjoint(rule, positions, output, adjoint)
     if (rule.kernel_size, rule.stride, rule.padding) == ((1, 1), (1, 1), (0, 0)):
-        return (adjoint.reshape(-1, adjoint.shape[3]) @ rule.taps[0, 0].T).view(*adjoint.shape[:3], -1)
+        return rule.taps.transpose(adjoint.reshape(-1, adjoint.shape[3])).view(*adjoint.shape[:3], -1)
     source = rule.source_shape
     if output.is_whole(rule.map_shape):
         whole = _transpose_windows(rule, adjoint, (-rule.padding[0], -rule.padding[1]), source.size)
@@ -63,9 +62,8 @@ def _points_adjoint(
     tap = taps[0][:, :, None] * rule.kernel_size[1] + taps[1][:, None, :]
     tap = torch.where(is_tap[0][:, :, None] & is_tap[1][:, None, :], tap, area).flatten(1)
     channel = positions.channel if positions.channel is not None else torch.zeros_like(tap[:, 0])
-    row = torch.add(tap, channel[:, None], alpha=area + 1)
-    weights = rule.channel_taps.index_select(0, row.view(-1)).view(len(row), -1)
-    return weights.mul_(adjoint.reshape(len(row), -1)).sum(1)
+    weights, group = rule.taps.of_channels(channel, tap)
+    return weights.mul_(read_group(adjoint.flatten(1, 2), group, rule.groups)).flatten(1).sum(1)
 
 
 def _transpose_windows(rule: ConvolutionRule, adjoint: Tensor, first: tuple[int, int], size: tuple[int, int]) -> Tensor:
@@ -76,12 +74,11 @@ def _transpose_windows(rule: ConvolutionRule, adjoint: Tensor, first: tuple[int,
     if rule.stride == (1, 1) and rule.dilation == (1, 1):
         return _correlate(rule, adjoint, first, size)
     _, rows, columns, channels = adjoint.shape
-    table = rule.transposed_taps.view(channels, -1)
     out = adjoint.new_empty(len(adjoint), *size, rule.source_shape.channels)
-    step = _patches_per_product(adjoint, rows * columns * table.shape[1])
+    step = patches_per_product(adjoint, rows * columns * rule.source_shape.channels * prod(rule.kernel_size))
     for at in range(0, len(adjoint), step):
         part = adjoint[at : at + step]
-        taps = (part.reshape(-1, channels) @ table).view(len(part), rows, columns, *rule.transposed_taps.shape[1:])
+        taps = rule.taps.transpose(part.reshape(-1, channels)).view(len(part), rows, columns, *rule.kernel_size, -1)
         scattered = _scatter_taps(rule, taps)
         after = [size[d] - first[d] - scattered.shape[1 + d] for d in range(2)]
         out[at : at + step] = F.pad(scattered, (0, 0, first[1], after[1], first[0], after[0]))  # negative: crop
@@ -109,17 +106,8 @@ def _correlate(rule: ConvolutionRule, adjoint: Tensor, first: tuple[int, int], s
     batch, row, column, channel = padded.stride()
     shape = (len(adjoint), *size, *kernel, adjoint.shape[3])
     windows = padded.as_strided(shape, (batch, row, column, row, column, channel))
-    if rule not in _reversed_taps:
-        _reversed_taps[rule] = rule.weight.flip(2, 3).permute(2, 3, 0, 1).reshape(-1, channels).contiguous()
-    taps = _reversed_taps[rule]
     out = adjoint.new_empty(len(adjoint), *size, channels)
-    step = _patches_per_product(adjoint, windows[:1].numel())
+    step = patches_per_product(adjoint, windows[:1].numel())
     for at in range(0, len(adjoint), step):
-        part = windows[at : at + step].reshape(-1, len(taps))
-        torch.matmul(part, taps, out=out[at : at + step].view(-1, channels))
+        rule.taps.reversed.correlate(windows[at : at + step], out[at : at + step])
     return out
-
-
-def _patches_per_product(adjoint: Tensor, numbers_per_patch: int) -> int:
-    """How many patches to unfold at a time."""
-    return max(1, MAX_UNFOLDED_NUMBERS.get(adjoint.device.type, 1 << 22) // max(1, numbers_per_patch))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 
 import torch
 from torch import Tensor
@@ -44,10 +44,6 @@ class AddRule:
         matched = match_branches(groups, [self.map_shape] * len(groups))
         return {sources: self._sum(branches) for sources, branches in matched.items()}
 
-    def vjp(self, groups: Groups) -> list[Groups]:
-        """Gradients of every term of the sum."""
-        return [{sources: _scale(group, f) for sources, group in groups.items()} for f in self.factors]
-
     def _sum(self, branches: list[Group | None]) -> Group:
         terms = [(b, f) for b, f in zip(branches, self.factors, strict=True) if b is not None]
         if len(terms) == 1:
@@ -63,10 +59,11 @@ class AddRule:
 
 @dataclass(frozen=True, eq=False)
 class ConcatRule:
-    """Branches concatenated along their channels."""
+    """Branches concatenated along their channels, of which some may then be selected in any order."""
 
     input_maps: tuple[MapShape, ...]
     map_shape: MapShape
+    channels: Tensor | None = None  # (channels,) of the concatenation; None for all of them in order
 
     def output_size(self, *sizes: tuple[int, int]) -> tuple[int, int]:
         return _common_size(sizes, self.map_shape)
@@ -78,18 +75,50 @@ class ConcatRule:
         matched = match_branches(groups, self.input_maps)
         return {sources: self._concatenate(branches) for sources, branches in matched.items()}
 
+    @cached_property
+    def first_channels(self) -> tuple[int, ...]:
+        """The first channel of every branch in the concatenation."""
+        return tuple(sum(m.channels for m in self.input_maps[:k]) for k in range(len(self.input_maps)))
+
+    @property
+    def total_channels(self) -> int:
+        """Number of channels of the concatenation."""
+        return sum(m.channels for m in self.input_maps)
+
+    @cached_property
+    def output_channels(self) -> Tensor | None:
+        """(total channels,) where each channel of the concatenation goes, -1 for nowhere; None if one goes twice."""
+        if self.channels is None:
+            return None
+        target = self.channels.new_full((self.total_channels,), -1)
+        target[self.channels] = torch.arange(len(self.channels), device=target.device)
+        is_used_once = int((target >= 0).sum()) == len(self.channels)
+        return target if is_used_once else None
+
     def _concatenate(self, branches: list[Group | None]) -> Group:
-        first_channels = [sum(m.channels for m in self.input_maps[:k]) for k in range(len(self.input_maps))]
         known = [k for k, b in enumerate(branches) if b is not None]
         only = branches[known[0]]
-        if len(known) == 1 and isinstance(only, PointPatch):
-            return PointPatch(only.pixel, only.channel + first_channels[known[0]], only.jump)
+        keeps_points = self.channels is None or self.output_channels is not None
+        if len(known) == 1 and isinstance(only, PointPatch) and keeps_points:
+            return self._select_point(only, self.first_channels[known[0]])
         patches = [as_patch_group(b, self.input_maps[k]) for k, b in enumerate(branches) if b is not None]
         corner, jumps = _align(patches, [self.input_maps[k] for k in known])
-        out = jumps[0].new_zeros(*jumps[0].shape[:3], self.map_shape.channels)
-        for k, jump in zip(known, jumps, strict=True):
-            out[..., first_channels[k] : first_channels[k] + self.input_maps[k].channels] = jump
-        return PatchGroup(corner, out)
+        if len(self.input_maps) == 1:
+            out = jumps[0]
+        else:
+            out = jumps[0].new_zeros(*jumps[0].shape[:3], self.total_channels)
+            for k, jump in zip(known, jumps, strict=True):
+                first = self.first_channels[k]
+                out[..., first : first + self.input_maps[k].channels] = jump
+        return PatchGroup(corner, out if self.channels is None else out.index_select(3, self.channels))
+
+    def _select_point(self, points: PointPatch, first_channel: int) -> PointPatch:
+        """Single numbers in the channels of the output; those of channels that are not selected become zero."""
+        channel = points.channel + first_channel
+        if self.output_channels is None:
+            return PointPatch(points.pixel, channel, points.jump)
+        target = self.output_channels[channel]
+        return PointPatch(points.pixel, target.clamp(min=0), points.jump * (target >= 0))
 
 
 def match_branches(groups: Sequence[Groups], map_shapes: Sequence[MapShape]) -> dict[Sources, list[Group | None]]:

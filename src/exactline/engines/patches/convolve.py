@@ -24,6 +24,7 @@ from .patch import (
     stored_size,
     zero_outside,
 )
+from .taps import Taps, place_in_group
 
 MAX_UNFOLDED_NUMBERS = {"cpu": 1 << 22, "cuda": 1 << 27}  # by device: numbers of unfolded patches at a time
 MAX_PADDING_WASTE = 1.6  # ratio of multiplications with and without padding above which padding is avoided
@@ -33,18 +34,19 @@ OUTSIDE_PATCH = 1 << 60  # larger than any pixel number, even after adding two o
 
 @dataclass(frozen=True, eq=False)
 class ConvolutionRule:
-    """A convolution with one or two spatial dims, without its bias.
+    """A convolution with one or two spatial dims, possibly with groups of channels, without its bias.
 
     The window of an output starts at ``output * stride - padding`` and has a tap every ``dilation`` pixels. A patch
     reaches the outputs whose windows overlap it.
     """
 
-    weight: Tensor  # (out, in, rows, columns)
+    weight: Tensor  # (out, in / groups, rows, columns)
     stride: tuple[int, int]
     padding: tuple[int, int]
     dilation: tuple[int, int]
     source_shape: MapShape
     map_shape: MapShape
+    groups: int = 1
 
     @property
     def kernel_size(self) -> tuple[int, int]:
@@ -52,20 +54,9 @@ class ConvolutionRule:
         return self.weight.shape[2], self.weight.shape[3]
 
     @cached_property
-    def taps(self) -> Tensor:
-        """The weight as (rows, columns, in, out)."""
-        return self.weight.permute(2, 3, 1, 0).contiguous()
-
-    @cached_property
-    def channel_taps(self) -> Tensor:
-        """The weight as (in * (rows * columns + 1), out), with a row of zeros after the taps of each input channel."""
-        flat = self.weight.permute(1, 2, 3, 0).flatten(1, 2)
-        return torch.cat([flat, flat.new_zeros(len(flat), 1, flat.shape[2])], 1).flatten(0, 1)
-
-    @cached_property
-    def transposed_taps(self) -> Tensor:
-        """The weight as (out, rows, columns, in)."""
-        return self.weight.permute(0, 2, 3, 1).contiguous()
+    def taps(self) -> Taps:
+        """The weights as they are multiplied."""
+        return Taps.of(self.weight, self.groups)
 
     @property
     def span(self) -> tuple[int, int]:
@@ -111,7 +102,7 @@ class ConvolutionRule:
 
     def _mix_channels(self, jump: Tensor) -> Tensor:
         """The 1x1 convolution of jumps (n, rows, columns, in)."""
-        return (jump.reshape(-1, jump.shape[3]) @ self.taps[0, 0]).view(*jump.shape[:3], self.map_shape.channels)
+        return self.taps.multiply(jump.reshape(-1, 1, 1, jump.shape[3])).view(*jump.shape[:3], -1)
 
     def _convolve_whole_maps(self, patches: PatchGroup) -> PatchGroup:
         jump = patches.jump.new_empty(len(patches), *self.map_shape.size, self.map_shape.channels)
@@ -121,9 +112,9 @@ class ConvolutionRule:
     def _convolve_points(self, points: PointPatch, reach: tuple[int, int]) -> PatchGroup:
         """Every jump of a single pixel times a slice of the kernel."""
         corner, tap, pixel = (t.index_select(0, points.pixel) for t in self._point_table)
-        row = torch.add(tap, points.channel[:, None], alpha=self.kernel_size[0] * self.kernel_size[1] + 1)
-        jump = self.channel_taps.index_select(0, row.view(-1)).view(len(points), -1)
-        jump = jump.mul_(points.jump[:, None]).view(len(points), *reach, self.map_shape.channels)
+        weights, group = self.taps.of_channels(points.channel, tap)
+        jump = place_in_group(weights.mul_(points.jump[:, None, None]), group, self.groups)
+        jump = jump.view(len(points), *reach, self.map_shape.channels)
         return PatchGroup(corner, jump, {self.map_shape.size: pixel})
 
     @cached_property
@@ -193,7 +184,7 @@ class ConvolutionRule:
         column_taps = self._taps_inside(1, first[1], columns, out_columns)
         needed = sum(map(len, row_taps)) * sum(map(len, column_taps))
         padded = out_rows * out_columns * self.kernel_size[0] * self.kernel_size[1]
-        wasted = (padded - needed) * n * channels * out_channels / (out_rows * out_columns)
+        wasted = (padded - needed) * n * channels * out_channels / self.groups / (out_rows * out_columns)
         if padded <= MAX_PADDING_WASTE * needed or (jump.is_cuda and wasted < GPU_FREE_MULTIPLICATIONS):
             self._multiply_padded(out, jump, first)
             return
@@ -210,8 +201,8 @@ class ConvolutionRule:
                     top : top + (len(taps_y) - 1) * d0 + 1 : d0,
                     left : left + (len(taps_x) - 1) * d1 + 1 : d1,
                 ]
-                taps = self.taps[y : y + len(taps_y), x : x + len(taps_x)]
-                out[:, i, j] = window.reshape(n, -1) @ taps.reshape(-1, out_channels)
+                rows_used, columns_used = slice(y, y + len(taps_y)), slice(x, x + len(taps_x))
+                out[:, i, j] = self.taps.multiply(window, rows_used, columns_used)
 
     def _taps_inside(self, dim: int, first: int, length: int, outputs: int) -> list[range]:
         """For every output along one dim: the taps of its window that fall on a patch of this length."""
@@ -243,11 +234,9 @@ class ConvolutionRule:
         )
         shape = (n, out.shape[1], out.shape[2], *self.kernel_size, channels)
         windows = padded.as_strided(shape, strides, padded.storage_offset())
-        taps = self.taps.reshape(-1, out.shape[3])
-        step = _patches_per_product(jump, windows[:1].numel())
+        step = patches_per_product(jump, windows[:1].numel())
         for at in range(0, n, step):
-            part = windows[at : at + step]
-            torch.matmul(part.reshape(-1, len(taps)), taps, out=out[at : at + step].view(-1, out.shape[3]))
+            self.taps.correlate(windows[at : at + step], out[at : at + step])
 
     def _multiply_gathered(self, out: Tensor, jump: Tensor, phase: Tensor) -> None:
         """Write the outputs (n, *reach, out) of patches of any phases, (n,), by gathering their windows.
@@ -256,15 +245,16 @@ class ConvolutionRule:
         """
         n, rows, columns, channels = jump.shape
         windows = self._windows((rows, columns), (out.shape[1], out.shape[2]))
-        taps = self.taps.reshape(-1, out.shape[3])
-        step = _patches_per_product(jump, windows.shape[1] * channels)
+        step = patches_per_product(jump, windows.shape[1] * channels)
         for at in range(0, n, step):
             flat = jump[at : at + step].reshape(-1, channels)
             padded = torch.cat([flat, flat.new_zeros(1, channels)])
             first_pixels = torch.arange(0, len(flat), rows * columns, device=jump.device)
             index = windows.index_select(0, phase[at : at + step]).add_(first_pixels[:, None]).clamp_(max=len(flat))
-            gathered = padded.index_select(0, index.view(-1)).view(-1, len(taps))
-            torch.matmul(gathered, taps, out=out[at : at + step].view(-1, out.shape[3]))
+            gathered = padded.index_select(0, index.view(-1)).view(
+                *out[at : at + step].shape[:3], *self.kernel_size, -1
+            )
+            self.taps.correlate(gathered, out[at : at + step])
 
     @cached_property
     def _window_cache(self) -> dict[tuple[int, int], Tensor]:
@@ -287,46 +277,7 @@ class ConvolutionRule:
             self._window_cache[size] = torch.stack(phases)
         return self._window_cache[size]
 
-    def vjp(self, groups: Groups) -> list[Groups]:
-        """Gradients of the input, by transposed convolution."""
-        return [{sources: self._vjp_group(group) for sources, group in groups.items()}]
 
-    def _vjp_group(self, group: Group) -> PatchGroup:
-        if isinstance(group, PointPatch):
-            corner = torch.stack([group.pixel // self.map_shape.columns, group.pixel % self.map_shape.columns], 1)
-            taps = self.transposed_taps.index_select(0, group.channel) * group.jump.view(-1, 1, 1, 1)
-            jump = self._scatter_taps(taps[:, None, None])
-        else:
-            corner, jump = group.corner, self._multiply_transposed(group.jump)
-        stride, padding = (pair_tensor(v, corner.device) for v in (self.stride, self.padding))
-        if jump.shape[1:3] == self.source_shape.size:  # would be taken for whole maps, whatever their corners
-            jump = F.pad(jump, (0, 0, 0, 0, 0, 1))
-        patches = zero_outside(PatchGroup(corner * stride - padding, jump), self.source_shape)
-        return as_whole_maps(patches, self.source_shape) if covers(patches.size, self.source_shape) else patches
-
-    def _multiply_transposed(self, jump: Tensor) -> Tensor:
-        """The transposed convolution of jumps (n, rows, columns, out), some at a time."""
-        _, rows, columns, channels = jump.shape
-        table = self.transposed_taps.view(channels, -1)
-        step = _patches_per_product(jump, rows * columns * table.shape[1])
-        parts = []
-        for part in jump.split(step):
-            taps = part.reshape(-1, channels) @ table
-            parts.append(self._scatter_taps(taps.view(len(part), rows, columns, *self.transposed_taps.shape[1:])))
-        return torch.cat(parts) if len(parts) != 1 else parts[0]
-
-    def _scatter_taps(self, taps: Tensor) -> Tensor:
-        """Add up the taps (n, rows, columns, kernel rows, kernel columns, in) of all outputs where they read."""
-        n, rows, columns, kernel_rows, kernel_columns, channels = taps.shape
-        (s0, s1), (d0, d1), (m0, m1) = self.stride, self.dilation, self.span
-        out = taps.new_zeros(n, (rows - 1) * s0 + m0 + 1, (columns - 1) * s1 + m1 + 1, channels)
-        for y in range(kernel_rows):
-            for x in range(kernel_columns):
-                into = out[:, y * d0 : y * d0 + (rows - 1) * s0 + 1 : s0, x * d1 : x * d1 + (columns - 1) * s1 + 1 : s1]
-                into += taps[:, :, :, y, x]
-        return out
-
-
-def _patches_per_product(jump: Tensor, numbers_per_patch: int) -> int:
+def patches_per_product(jump: Tensor, numbers_per_patch: int) -> int:
     """How many patches to unfold at a time."""
     return max(1, MAX_UNFOLDED_NUMBERS.get(jump.device.type, 1 << 22) // max(1, numbers_per_patch))

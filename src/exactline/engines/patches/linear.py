@@ -58,18 +58,6 @@ class LinearRule:
             jump = self._multiply_by_position(group)
         return PatchGroup(jump.new_zeros(len(jump), 2, dtype=torch.int64), jump.view(len(jump), 1, 1, -1))
 
-    def vjp(self, groups: Groups) -> list[Groups]:
-        """Gradients of the input, as whole maps."""
-        return [{sources: self._vjp_group(group) for sources, group in groups.items()}]
-
-    def _vjp_group(self, group: Group) -> PatchGroup:
-        if isinstance(group, PointPatch):
-            jump = self.flat_weight.T.index_select(0, group.channel) * group.jump[:, None]
-        else:
-            jump = group.jump.view(len(group), -1) @ self.flat_weight.T
-        corner = torch.zeros(len(group), 2, dtype=torch.int64, device=jump.device)
-        return PatchGroup(corner, jump.view(len(group), *self.source_shape.size, self.source_shape.channels))
-
     def _multiply_whole_maps(self, patches: PatchGroup) -> Tensor:
         """Expand patches to whole maps and multiply by the whole matrix, some at a time; (n, out)."""
         step = _whole_maps_per_block(patches.jump, len(self.flat_weight))
@@ -167,10 +155,6 @@ class ChannelScaleRule:
 
     def apply(self, *groups: Groups) -> Groups:
         return groups[0] if self.weight is None else {sources: self._scale(g) for sources, g in groups[0].items()}
-
-    def vjp(self, groups: Groups) -> list[Groups]:
-        """Gradients of the input: a diagonal map is its own transpose."""
-        return [self.apply(groups)]
 
     def _scale(self, group: Group) -> Group:
         if self.weight is None:

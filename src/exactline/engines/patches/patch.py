@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import groupby
 from math import prod
-from typing import NamedTuple, Protocol, TypeAlias, runtime_checkable
+from typing import NamedTuple, Protocol, TypeAlias
 
 import torch
 from torch import Tensor
@@ -109,15 +109,6 @@ class AffinePatchRule(Protocol):
 
     def multiplications(self, *sizes: tuple[int, int]) -> float:
         """Multiplications per patch, given the sizes of the input patches."""
-        ...
-
-
-@runtime_checkable
-class PatchVjp(Protocol):
-    """An affine patch rule that can also propagate gradients as patches."""
-
-    def vjp(self, groups: Groups) -> list[Groups]:
-        """Changes of the gradient at every input, given those at the output."""
         ...
 
 

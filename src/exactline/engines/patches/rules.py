@@ -77,11 +77,11 @@ def _register(op_class: type[Affine]) -> Callable[[AffineRuleMaker], AffineRuleM
 
 @_register(Product)
 def _product(op: Product, input_maps: Maps, input_shapes: Shapes, output_shape: Shape) -> AffinePatchRule | None:
-    """Linear layers of vectors, and convolutions without groups."""
+    """Linear layers of vectors, and convolutions."""
     settings, input_map = op.settings, input_maps[0]
     if op.call is F.linear and len(input_shapes[0]) == 1:
         return LinearRule(op.weight, input_map, MapShape(len(op.weight), 1, 1))
-    is_convolution = "stride" in settings and not settings["transposed"] and settings["groups"] == 1
+    is_convolution = "stride" in settings and not settings["transposed"]
     if not is_convolution or len(output_shape) not in (2, 3) or input_map != map_shape_of(input_shapes[0]):
         return None
     is_1d = len(output_shape) == 2  # one spatial dim: a map of one row
@@ -96,6 +96,7 @@ def _product(op: Product, input_maps: Maps, input_shapes: Shapes, output_shape: 
         dilation=pair("dilation", 1),
         source_shape=input_map,
         map_shape=map_shape_of(output_shape),
+        groups=settings["groups"],
     )
 
 
@@ -131,11 +132,10 @@ def _average(op: Average, input_maps: Maps, input_shapes: Shapes, output_shape: 
 
 @_register(Rearrange)
 def _rearrange(op: Rearrange, input_maps: Maps, input_shapes: Shapes, output_shape: Shape) -> AffinePatchRule | None:
-    """Concatenations of channels, and one selection of pixels for all channels."""
-    output_map = map_shape_of(output_shape)
-    if _is_concatenation(op, input_maps, input_shapes, output_map):
-        return ConcatRule(tuple(input_maps), output_map)
-    input_map = input_maps[0]
+    """Concatenations and selections of whole channels, and one selection of pixels for all channels."""
+    if (concat := _concatenation(op, input_maps, output_shape)) is not None:
+        return concat
+    input_map, output_map = input_maps[0], map_shape_of(output_shape)
     if len(input_maps) > 1 or not _is_channelwise(input_map, input_shapes[0], output_map):
         return None
     index = op.index.view(output_map.channels, output_map.pixels)
@@ -160,15 +160,23 @@ def _average_table(op: Average, size: Shape, output_map: MapShape) -> Tensor:
         return torch.autograd.grad(averages, maps, unit_grads)[0].reshape(output_map.pixels, pixels)
 
 
-def _is_concatenation(op: Rearrange, input_maps: Maps, input_shapes: Shapes, output_map: MapShape) -> bool:
-    """Whether the operator puts whole maps of one size side by side, in order."""
-    are_maps = all(m == map_shape_of(s) for m, s in zip(input_maps, input_shapes, strict=True))
-    if not are_maps or op.constant is not None:
-        return False
-    all_channels = sum(m.channels for m in input_maps) == output_map.channels
-    one_size = {m.size for m in (*input_maps, output_map)} == {output_map.size}
-    in_order = torch.arange(len(op.index), device=op.index.device)
-    return all_channels and one_size and torch.equal(op.index, in_order)
+def _concatenation(op: Rearrange, input_maps: Maps, output_shape: Shape) -> ConcatRule | None:
+    """The rule of an operator whose output consists of whole channels of its inputs, such as a channel shuffle."""
+    (_, rows, columns), pixels = input_maps[0], input_maps[0].pixels
+    one_size = {m.size for m in input_maps} == {(rows, columns)}
+    if op.constant is not None or not one_size or not pixels or len(op.index) % pixels:
+        return None
+    index = op.index.view(-1, pixels)
+    output_map = MapShape(len(index), rows, columns)
+    if len(output_shape) in (2, 3) and map_shape_of(output_shape) != output_map:
+        return None
+    in_channel = torch.arange(pixels, device=index.device)
+    are_channels = (index == index[:, :1] + in_channel) & (index[:, :1] % pixels == 0) & (index[:, :1] >= 0)
+    if not len(index) or not bool(are_channels.all()):
+        return None
+    channels = index[:, 0] // pixels
+    all_in_order = torch.arange(sum(m.channels for m in input_maps), device=index.device)
+    return ConcatRule(tuple(input_maps), output_map, None if torch.equal(channels, all_in_order) else channels)
 
 
 def _is_channelwise(input_map: MapShape, input_shape: Shape, output_map: MapShape) -> bool:
@@ -197,8 +205,8 @@ def _pixels_in_channel(index: Tensor, input_map: MapShape) -> Tensor | None:
 
 @_register(Reshape)
 def _reshape(op: Reshape, input_maps: Maps, input_shapes: Shapes, output_shape: Shape) -> AffinePatchRule | None:
-    """Flattening, which keeps the map, and reshapes that do not change it."""
-    keeps_map = len(output_shape) == 1 or map_shape_of(output_shape) == input_maps[0]
+    """Reshapes to vectors and to more than three dims, which keep the map, and those that do not change it."""
+    keeps_map = len(output_shape) not in (2, 3) or map_shape_of(output_shape) == input_maps[0]
     return ChannelScaleRule(None, input_maps[0]) if keeps_map else None
 
 
