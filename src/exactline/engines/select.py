@@ -18,7 +18,7 @@ from .patches.plan import patch_plan
 from .patches.segmentation import SegmentCounts
 from .patches.sweep import sweep_patches
 
-MIN_PATCH_GAIN = {"cpu": 1.5, "cuda": 2.5}  # by device: the factor of work that patches must save at least
+MIN_PATCH_GAIN = {"cpu": 1.5, "cuda": 1.5}  # by device: the factor of work that patches must save at least
 MIN_POINT_WORK = 1e5  # multiplications per point: below, the dense engine is always fast enough
 NUMBERS_PER_UNIT = 4  # that the patch engine keeps for every unit along a line: bounds on its error
 MIN_SEGMENT_MEMORY_DIVISOR = 4  # segments have at least one part in so many of the memory, however large weights are

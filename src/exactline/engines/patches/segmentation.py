@@ -46,7 +46,10 @@ END_SHIFT = 0.381966  # of a segment: how far an end is moved if a unit is on a 
 END_INSET = 2.0**-16  # of an interval: how far from its ends the forecast is evaluated
 LAST_SEGMENT_MARGIN = 1.25  # breaks forecast for the segment in which max_breaks is reached, per break still wanted
 MAX_LAST_SEGMENT_SHARE = 0.8  # of a segment: where more is wanted, it is not shortened
-DEADLINE_BREAKS = 512  # target breaks per segment if there is a deadline
+DEADLINE_BREAKS = {"cpu": 512, "cuda": 4096}  # by device: target breaks per segment if there is a deadline
+# By device: target breaks per segment, per break that is wanted. A GPU takes nearly as long for a short segment as for
+# a long one; on a CPU, breaks beyond the last one wanted cost more.
+MAX_BREAKS_SHARE = {"cpu": 0.5, "cuda": 1.15}
 MAX_SEGMENT_BREAKS = {"cpu": 3000, "cuda": 60000}  # by device: target breaks per segment if memory allows
 MIN_SEGMENT_BREAKS = 256  # breaks that a segment may have if a quarter of MIN_MEMORY holds them
 MIN_TARGET_BREAKS = 16  # target breaks per segment, whatever the memory budget
@@ -115,17 +118,18 @@ class Segmentation:
 
     def _target_breaks(self) -> int:
         """The number of breaks that a segment should have."""
-        plan, limits = self.plan, self.limits
+        plan, limits, device = self.plan, self.limits, self.network.device.type
         target = min(
-            MAX_SEGMENT_BREAKS.get(self.network.device.type, 3000),
+            MAX_SEGMENT_BREAKS.get(device, 3000),
             max(MIN_TARGET_BREAKS, int(self.max_numbers / max(plan.numbers_per_break, 1.0) / 2)),
             max(MIN_TARGET_BREAKS, self.max_breaks // 2),
         )
         if plan.first_dense_node < len(self.network.nodes):
             target = min(target, max(MIN_TARGET_BREAKS, limits.max_points // 2))
         if limits.max_breaks is not None:
-            target = min(target, max(MIN_TARGET_BREAKS, limits.max_breaks // 2))
-        return min(target, DEADLINE_BREAKS) if limits.deadline < float("inf") else target
+            wanted = int(limits.max_breaks * MAX_BREAKS_SHARE.get(device, 0.5))
+            target = min(target, max(MIN_TARGET_BREAKS, wanted))
+        return min(target, DEADLINE_BREAKS.get(device, 512)) if limits.deadline < float("inf") else target
 
     def segments(
         self, float32_plan: PatchPlan, records_patterns: bool = False, kept_nodes: Collection[int] = ()
