@@ -45,7 +45,7 @@ coverage: $(READY)
 test-all: $(READY)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadgroup -m "" --timeout 3600 --cov --cov-branch
 
-# the promise about errors on about 3,000 networks, against rational arithmetic
+# the promise about errors on about 3,000 networks, against rational arithmetic; EXACTLINE_NUMERICS_DEVICE=cuda for a GPU
 test-numerics: $(READY)
 	EXACTLINE_NUMERICS_CASES=$(NUMERICS_CASES) OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto -m "" --timeout 7200 \
 		tests/numerics

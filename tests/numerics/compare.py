@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import math
+import os
 from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,6 +21,7 @@ FRACTION_BITS = 400  # of the numbers that stand for exact values in deep networ
 WEIGHT_BITS = 1100  # every float64 of a deep network's weights is a multiple of 2**-WEIGHT_BITS
 DEEP_POSITIONS = 200  # alphas at which deep networks are compared
 HALF_ULP = 2.0**-53
+DEVICE = os.environ.get("EXACTLINE_NUMERICS_DEVICE", "cpu")  # where lines are computed; "cuda" checks a GPU
 
 ExactFunction = Callable[[Fraction], list[Fraction]]
 
@@ -40,7 +43,8 @@ class Comparison:
 
 def compare(case: Case, engine: str) -> Comparison:
     """Restrict a case and compare it with rational arithmetic."""
-    line = xl.restrict(case.model, case.start, case.end, engine=engine)
+    model = case.model if DEVICE == "cpu" else copy.deepcopy(case.model).to(DEVICE)
+    line = xl.restrict(model, case.start.to(DEVICE), case.end.to(DEVICE), engine=engine)
     if case.family == "deep":
         positions = [Fraction(k, DEEP_POSITIONS) for k in range(DEEP_POSITIONS + 1)]
         return compare_at(line, _fixed_point_function(case), positions)
