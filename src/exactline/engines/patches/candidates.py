@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from .fused import value_ranges
 from .pointwise import gather_rows
 from .timeline import (
     NodeInput,
@@ -28,7 +29,8 @@ from .timeline import (
 if TYPE_CHECKING:
     from .maxpool import MaximumPatchRule
 
-MAX_BLOCK_NUMBERS = 1 << 20  # members of windows, in all channels, that are compared at a time
+# By device: members of windows, in all channels, that are compared at a time.
+MAX_BLOCK_NUMBERS = {"cpu": 1 << 20, "cuda": 1 << 26}
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,7 +72,7 @@ def find_candidates(node_input: NodeInput, rule: MaximumPatchRule) -> Candidates
     """
     low, high = _value_ranges(node_input, rule.sign)
     size, channels = rule.windows.shape[1], node_input.map_shape.channels
-    step = max(1, MAX_BLOCK_NUMBERS // (size * channels))
+    step = max(1, MAX_BLOCK_NUMBERS.get(low.device.type, 1 << 20) // (size * channels))
     blocks = list(zip(rule.windows.split(step), rule.duplicates.split(step), strict=True))
     parts = [Candidates.select(_can_lead(node_input, rule, low, high, *block)) for block in blocks]
     if all(part is not None for part in parts):
@@ -103,6 +105,9 @@ def _value_ranges(node_input: NodeInput, sign: int) -> tuple[Tensor, Tensor]:
         low, high = torch.aminmax(torch.stack([node_input.left, node_input.right]), dim=0)
         return (low, high) if sign > 0 else (-high, -low)
     rows, timeline, _ = gather_rows(node_input)
+    if (ranges := value_ranges(node_input, rows, timeline)) is not None:
+        low, high = ranges
+        return (low, high) if sign > 0 else (-high, -low)
     channels = node_input.map_shape.channels
     low, high = torch.empty_like(node_input.left), torch.empty_like(node_input.left)
     drifts: list[Tensor] = []

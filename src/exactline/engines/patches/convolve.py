@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from .fused import correlate_channels
 from .patch import (
     Group,
     Groups,
@@ -106,8 +107,10 @@ class ConvolutionRule:
 
     def _convolve_whole_maps(self, patches: PatchGroup) -> PatchGroup:
         jump = patches.jump.new_empty(len(patches), *self.map_shape.size, self.map_shape.channels)
-        self._multiply_padded(jump, patches.jump, (-self.padding[0], -self.padding[1]))
-        return PatchGroup(torch.zeros_like(patches.corner), jump)
+        corner = torch.zeros_like(patches.corner)
+        if not self._correlate_channels(patches, corner, jump):
+            self._multiply_padded(jump, patches.jump, (-self.padding[0], -self.padding[1]))
+        return PatchGroup(corner, jump)
 
     def _convolve_points(self, points: PointPatch, reach: tuple[int, int]) -> PatchGroup:
         """Every jump of a single pixel times a slice of the kernel."""
@@ -149,6 +152,8 @@ class ConvolutionRule:
         """Convolve patches phase by phase: their position relative to the stride decides where their windows start."""
         corner = self._first_output(patches.corner)
         jump = patches.jump.new_empty(len(patches), *reach, self.map_shape.channels)
+        if self._correlate_channels(patches, corner, jump):
+            return PatchGroup(corner, jump)
         if self.stride == (1, 1):
             self._multiply_windows(jump, patches.jump, (-self.span[0], -self.span[1]))
             return PatchGroup(corner, jump)
@@ -164,6 +169,20 @@ class ConvolutionRule:
             self._multiply_windows(part, patches.jump.index_select(0, rows), self._first_window(k))
             jump.index_copy_(0, rows, part)
         return PatchGroup(corner, jump)
+
+    def _correlate_channels(self, patches: PatchGroup, first_output: Tensor, out: Tensor) -> bool:
+        """Convolve every channel by itself, in one pass; False if channels are mixed, or if there is no kernel for it.
+
+        Args:
+            patches: The patches.
+            first_output: (n, 2) row and column of the first output of each.
+            out: (n, rows, columns, channels) is written.
+        """
+        if not self.taps.is_depthwise:
+            return False
+        stride, padding = (pair_tensor(pair, first_output.device) for pair in (self.stride, self.padding))
+        first = first_output * stride - padding - patches.corner  # of the first window, within the patch
+        return correlate_channels(patches.jump, self.taps.channel_weight, first, self.stride, self.dilation, out)
 
     def _phases(self, first_output: Tensor, corner: Tensor) -> Tensor:
         """(n,) where the first window of each patch starts within it, as a number below the product of the strides."""

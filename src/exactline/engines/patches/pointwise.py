@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+from .fused import apply_pointwise
 from .near_knots import refine_sides
 from .patch import MapShape, PatchLayout, as_patch_group, patch_layout, regroup
 from .timeline import (
@@ -53,6 +54,11 @@ class PointwisePatchRule:
         if (straight := self._apply_to_straight(node_input)) is not None:
             return straight
         rows, timeline, layouts = gather_rows(node_input)
+        if (fused := apply_pointwise(self, node_input, rows, timeline)) is not None:
+            slope, new_breaks = fused
+            groups = regroup(rows, layouts, timeline.pixel, node_input.map_shape)
+            pattern = self.slopes_at(node_input.left) if node_input.records_patterns else None
+            return ActivationOutput(groups, slope, NewPatchBreaks.join(new_breaks), pattern)
         slope = torch.empty_like(node_input.slope)
         pattern = torch.empty_like(node_input.slope) if node_input.records_patterns else None
         evaluation = _PointwiseEvaluation(self, node_input, rows, slope, pattern)
@@ -76,11 +82,32 @@ class PointwisePatchRule:
         distance, crossings = min(numbers[: 2 * len(sides)]), sum(numbers[2 * len(sides) :])
         if crossings or not distance > node_input.threshold or not drift <= node_input.max_drift:
             return None
-        unit_slopes: Tensor | float = self.slopes[0]
-        for k, (is_above, _) in enumerate(sides):
-            unit_slopes = unit_slopes + is_above.to(left.dtype) * self.slope_step(k)
-        pattern = torch.as_tensor(unit_slopes, dtype=left.dtype) if node_input.records_patterns else None
+        unit_slopes = self.slopes_at(left)
+        pattern = unit_slopes if node_input.records_patterns else None
         return ActivationOutput({}, node_input.slope * unit_slopes, NewPatchBreaks.empty(left), pattern)
+
+    def slopes_at(self, values: Tensor) -> Tensor:
+        """The slopes (pixels, channels) of the function at values that are not on a knot."""
+        slopes = torch.zeros_like(values) + self.slopes[0]
+        for k, knot in enumerate(self.knots):
+            slopes += (values > knot).to(values.dtype) * self.slope_step(k)
+        return slopes
+
+    def breaks_at(self, alpha: Tensor, pixel: Tensor, channel: Tensor, slope: Tensor, knot: int) -> NewPatchBreaks:
+        """The breaks (n,) where units cross a knot with some slope."""
+        step = self.slope_step(knot)
+        step = step[channel] if isinstance(step, Tensor) else step
+        element = torch.add(pixel, channel, alpha=self.map_shape.pixels)
+        return NewPatchBreaks(
+            alpha=alpha,
+            pixel=pixel,
+            channel=channel,
+            jump=slope.abs() * step,
+            slope=slope.abs(),
+            element=element,
+            partner=torch.full_like(element, -1),
+            slope_change=slope.sign() * step,
+        )
 
 
 def gather_rows(node_input: NodeInput) -> tuple[Tensor, Timeline, list[PatchLayout]]:
@@ -176,21 +203,6 @@ class _PointwiseEvaluation:
     ) -> NewPatchBreaks:
         """The breaks on pieces that cross a knot."""
         row, piece, channel = crossed
-        signed_slope, after = slopes[row, piece, channel], piece + 1
-        slope = signed_slope.abs()
-        ends = block.alphas[row, piece], block.alphas[row, after]
-        alpha = zero_crossing(*ends, distances[row, piece, channel], distances[row, after, channel])
-        step = self.rule.slope_step(knot)
-        step = step[channel] if isinstance(step, Tensor) else step
-        pixel = block.pixels[row]
-        element = torch.add(pixel, channel, alpha=self.node_input.map_shape.pixels)
-        return NewPatchBreaks(
-            alpha=alpha,
-            pixel=pixel,
-            channel=channel,
-            jump=slope * step,
-            slope=slope,
-            element=element,
-            partner=torch.full_like(element, -1),
-            slope_change=signed_slope.sign() * step,
-        )
+        ends = block.alphas[row, piece], block.alphas[row, piece + 1]
+        alpha = zero_crossing(*ends, distances[row, piece, channel], distances[row, piece + 1, channel])
+        return self.rule.breaks_at(alpha, block.pixels[row], channel, slopes[row, piece, channel], knot)

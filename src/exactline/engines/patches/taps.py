@@ -41,11 +41,12 @@ class Taps:
         return self.groups * self.weight.shape[4]
 
     @cached_property
-    def _is_depthwise(self) -> bool:
+    def is_depthwise(self) -> bool:
+        """Whether every output channel reads one input channel, its own."""
         return self.groups > 1 and self.weight.shape[3:] == (1, 1)
 
     @cached_property
-    def _channel_weight(self) -> Tensor:
+    def channel_weight(self) -> Tensor:
         """(rows, columns, channels) of a depthwise convolution."""
         return self.weight[..., 0, 0].permute(1, 2, 0).contiguous()
 
@@ -57,8 +58,8 @@ class Taps:
     def multiply(self, windows: Tensor, rows: slice = slice(None), columns: slice = slice(None)) -> Tensor:
         """Multiply windows (m, rows, columns, in) by the taps of some rows and columns; (m, out)."""
         out = windows.new_empty(len(windows), self.outputs)
-        if self._is_depthwise:
-            return torch.sum(windows * self._channel_weight[rows, columns], (1, 2), out=out)
+        if self.is_depthwise:
+            return torch.sum(windows * self.channel_weight[rows, columns], (1, 2), out=out)
         weight = self.weight[:, rows, columns]
         if self.groups == 1:
             return torch.matmul(windows.reshape(len(windows), -1), weight.reshape(-1, self.outputs), out=out)
@@ -72,12 +73,12 @@ class Taps:
             windows: A view of padded patches, which is copied only if that is needed.
             out: (n, rows, columns, out) is written.
         """
-        if self._is_depthwise:
-            torch.mul(windows[:, :, :, 0, 0], self._channel_weight[0, 0], out=out)
+        if self.is_depthwise:
+            torch.mul(windows[:, :, :, 0, 0], self.channel_weight[0, 0], out=out)
             for y in range(self.weight.shape[1]):
                 for x in range(self.weight.shape[2]):
                     if y or x:
-                        out.addcmul_(windows[:, :, :, y, x], self._channel_weight[y, x])
+                        out.addcmul_(windows[:, :, :, y, x], self.channel_weight[y, x])
         elif self.groups == 1:
             weight = self.weight.view(-1, self.outputs)
             torch.matmul(windows.reshape(-1, len(weight)), weight, out=out.view(-1, self.outputs))
@@ -87,8 +88,8 @@ class Taps:
     def transpose(self, x: Tensor) -> Tensor:
         """What outputs (m, out) contribute to the inputs of their windows, (m, rows, columns, in)."""
         _, rows, columns, inputs, outputs = self.weight.shape
-        if self._is_depthwise:
-            return x[:, None, None] * self._channel_weight
+        if self.is_depthwise:
+            return x[:, None, None] * self.channel_weight
         if self.groups == 1:
             return (x @ self.weight.view(-1, outputs).T).view(len(x), rows, columns, inputs)
         by_group = x.view(len(x), self.groups, outputs).transpose(0, 1)
