@@ -1,10 +1,11 @@
-"""Exact attributions of inputs, layers and units on published architectures, against the restriction of the same line.
+"""Every class of `exactline.attr` on published architectures, against the restriction of the same line.
 
-    python benchmarks/layers.py [NAME ...] [--max-breaks 100] [--layers N]
+    python benchmarks/layers.py [NAME ...] [--max-breaks 200] [--layers 2]
 
-The line connects two images of noise and ends after the given number of breaks. Processor time of one thread, of a
-second call: the first one captures the model. "ratio" is to the larger of a restriction and one plain float64 forward
-at as many points. Layers are ReLUs: the first one, and others spread evenly.
+The line connects two images of noise and ends after the given number of breaks. Processor time of one thread, of calls
+after the capture. A cell is the time of a call over the larger of a restriction and one plain float64 forward at as
+many points; "forwards" is the restriction over that forward. Layers are ReLUs: the first one, and others spread evenly,
+separated by slashes in a cell. "softmax" has a softmax behind the model.
 """
 
 from __future__ import annotations
@@ -22,33 +23,33 @@ from torch import Tensor, nn
 import exactline as xl
 from exactline import attr
 
-COLUMNS = ("network, method, layer", "seconds", "restrictions", "forwards", "ratio")
+LIMIT = 3.0  # restrictions or forwards that each method may take
+WARM_UP = 1e-3  # of the line, for the capture
+UNIT = (0, 0, 0)
+
+Call = Callable[[Tensor, Tensor], Any]  # with the ends of a line
 
 
-def methods(model: nn.Module, start: Tensor, end: Tensor, layers: int) -> Iterator[tuple[str, Callable[[], Any]]]:
-    """Each method with its name; a softmax is put behind the model for those of probabilities."""
-    ends: dict[str, Any] = {"inputs": end[None], "baselines": start[None]}
+def methods(model: nn.Module, layers: int) -> Iterator[tuple[str, list[Call]]]:
+    """Each method by its name, with a call for each layer."""
+    relus = [part for part in model.modules() if isinstance(part, (nn.ReLU, nn.ReLU6))]
+    chosen = relus[:: max(1, len(relus) // layers)][:layers]
     probable = nn.Sequential(model, nn.Softmax(-1)).eval()
     for suffix, network in (("", model), (", softmax", probable)):
-        explain = attr.IntegratedGradients(network)
-        yield f"IntegratedGradients{suffix}", lambda explain=explain: explain.attribute(**ends, target=0)
-    relus = [(name, part) for name, part in model.named_modules() if isinstance(part, (nn.ReLU, nn.ReLU6))]
-    for name, layer in relus[:: max(1, len(relus) // layers)][:layers]:
-        for suffix, network in (("", model), (", softmax", probable)):
-            flow = attr.LayerConductance(network, layer)
-            yield f"LayerConductance{suffix}, {name}", lambda flow=flow: flow.attribute(**ends, target=0)
-        for kind in (attr.InternalInfluence, attr.LayerIntegratedGradients):
-            inner = kind(model, layer)
-            yield f"{kind.__name__}, {name}", lambda inner=inner: inner.attribute(**ends, target=0)
-        unit = attr.NeuronConductance(model, layer)
-        yield (
-            f"NeuronConductance, {name}",
-            lambda unit=unit: unit.attribute(**ends, neuron_selector=(0, 0, 0), target=0),
-        )
+        integrated, expected = attr.IntegratedGradients(network), attr.ExpectedGradients(network)
+        yield f"IntegratedGradients{suffix}", [lambda a, b, m=integrated: m.attribute(b, a, target=0)]
+        yield f"ExpectedGradients{suffix}", [lambda a, b, m=expected: m.attribute(b, a, target=0)]
+        for kind in (attr.LayerConductance, attr.InternalInfluence, attr.LayerIntegratedGradients):
+            inner = [kind(network, layer) for layer in chosen]
+            yield f"{kind.__name__}{suffix}", [lambda a, b, m=m: m.attribute(b, a, target=0) for m in inner]
+        through = [attr.NeuronConductance(network, layer) for layer in chosen]
+        yield f"NeuronConductance{suffix}", [lambda a, b, m=m: m.attribute(b, UNIT, a, target=0) for m in through]
+    units = [attr.NeuronIntegratedGradients(model, layer) for layer in chosen]
+    yield "NeuronIntegratedGradients", [lambda a, b, m=m: m.attribute(b, UNIT, a) for m in units]
 
 
-def measure(name: str, max_breaks: int, layers: int) -> list[list[str]]:
-    """The rows of one architecture."""
+def measure(name: str, max_breaks: int, layers: int) -> tuple[list[str], dict[str, list[float]]]:
+    """Name, pieces, seconds of a restriction and its forwards; by method, the ratio at every layer."""
     clock = Clock(processor=True)
 
     def timed(call: Callable[[], Any]) -> float:
@@ -62,24 +63,32 @@ def measure(name: str, max_breaks: int, layers: int) -> list[list[str]]:
     line = xl.restrict(model, start, end)
     restrict = timed(lambda: xl.restrict(model, start, end))
     forward = seconds_per_point(model, start) * len(line.alphas)
-    rows = [[f"{name}, {len(line):,} pieces: restrict", f"{restrict:.2f}", "1.00", f"{restrict / forward:.2f}", ""]]
-    for title, call in methods(model, start, end, layers):
-        call()
-        took = timed(call)
-        ratios = took / restrict, took / forward, took / max(restrict, forward)
-        rows.append([f"{name}, {title}", f"{took:.2f}", *(f"{ratio:.2f}" for ratio in ratios)])
-    return rows
+    ratios = dict[str, list[float]]()
+    near = torch.lerp(start, end, WARM_UP)
+    for title, calls in methods(model, layers):
+        times = list[float]()
+        for call in calls:
+            call(start[None], near[None])
+            times.append(timed(lambda call=call: call(start[None], end[None])))
+        ratios[title] = [seconds / max(restrict, forward) for seconds in times]
+        print(name, title, *(f"{ratio:.2f}" for ratio in ratios[title]), sep="\t", flush=True)
+    return [name, f"{len(line):,}", f"{restrict:.2f}", f"{restrict / forward:.2f}"], ratios
 
 
 def main() -> None:
-    """Measure the architectures asked for and print one table."""
+    """Measure the architectures asked for: each method as it comes, and one table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", default=list(ARCHITECTURES), metavar="NAME")
-    parser.add_argument("--max-breaks", type=int, default=100)
+    parser.add_argument("--max-breaks", type=int, default=200)
     parser.add_argument("--layers", type=int, default=2)
     options = parser.parse_args()
     torch.set_num_threads(1)
-    print(table(COLUMNS, [row for name in options.names for row in measure(name, options.max_breaks, options.layers)]))
+    found = [measure(name, options.max_breaks, options.layers) for name in options.names]
+    titles = list(found[0][1])
+    rows = [[*head, *(" / ".join(f"{r:.2f}" for r in ratios[t]) for t in titles)] for head, ratios in found]
+    print(table(("network", "pieces", "restrict, s", "forwards", *titles), rows))
+    above = [f"{h[0]}, {t}" for h, ratios in found for t, cells in ratios.items() if max(cells) > LIMIT]
+    print(f"above {LIMIT:.0f}:", "; ".join(above) or "none")
 
 
 if __name__ == "__main__":

@@ -7,7 +7,8 @@ import torch
 from torch import Tensor, nn
 
 import exactline as xl
-from exactline.attr import LayerConductance, NeuronConductance
+from exactline.attr import InternalInfluence, LayerConductance, LayerIntegratedGradients, NeuronConductance
+from exactline.engines import select
 from exactline.network import as_network
 from exactline.network.simplify import fuse_relu_with_maximum
 from exactline.ops.maximum import Maximum
@@ -87,3 +88,70 @@ def test_a_maximum_still_reads_an_output():
     passed = fuse_relu_with_maximum(network)
     assert isinstance(passed.nodes[passed.outputs[0]].op, Maximum)
     assert not {passed.outputs[1], passed.outputs[2]} & set(passed.nodes[passed.outputs[0]].inputs)
+
+
+class Branches(nn.Module):
+    """Two ReLUs that a pool reads together and a convolution reads as well; a second pool reads the first one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.side, self.mixed = (nn.Conv2d(*sizes, 3, padding=1) for sizes in ((2, 4), (2, 2), (6, 4)))
+        self.relu, self.other, self.pool, self.head = nn.ReLU(), nn.ReLU(), nn.MaxPool2d(3, 1, 1), nn.Linear(64, 3)
+        for part in (self.first, self.side):
+            nn.init.constant_(part.get_parameter("bias"), -1.0)  # whole windows are off
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = torch.cat([self.other(self.side(x)), self.relu(self.first(x))], 1)
+        pooled = self.pool(y)
+        z = torch.cat([torch.relu(self.mixed(y)), self.pool(pooled)[:, 2:]], 1)
+        return self.head((z[:, :4] + z[:, 4:])[:, :, ::2, ::2].flatten(1))
+
+
+@pytest.mark.parametrize("engine", ["dense", "patches"])
+@pytest.mark.parametrize("name", ["relu", "other"])
+def test_influence_at_units_that_tie_in_pools(name, engine, monkeypatch):
+    torch.manual_seed(5)
+    model = Branches().double().eval()
+    baseline, x = torch.randn(2, 2, 8, 8, dtype=torch.float64)
+    monkeypatch.setattr(select, "MIN_POINT_WORK", 0.0 if engine == "patches" else float("inf"))
+    monkeypatch.setattr(select, "MIN_PATCH_GAIN", {"cpu": 0.0})
+    layer = getattr(model, name)
+    plain = InternalInfluence(model, layer)
+    with monkeypatch.context() as without:
+        without.setattr("exactline.attr.layers.watch_before_pools", lambda n, nodes: (n, [[i] for i in nodes]))
+        without.setattr(select, "MIN_POINT_WORK", float("inf"))
+        expected = plain.attribute(x[None], baseline[None], target=TARGET)
+    method = InternalInfluence(model, layer)
+    found = method.attribute(x[None], baseline[None], target=TARGET)
+    assert torch.allclose(found, expected, rtol=0, atol=1e-12 * float(expected.abs().max()))
+    assert method.report.ambiguous > 0
+    assert torch.allclose(method.report.subgradient_range, plain.report.subgradient_range, rtol=1e-12, atol=0)
+
+
+def test_both_engines_count_as_many_ties(monkeypatch):
+    counts = list[int]()
+    for least_work in (0.0, float("inf")):
+        torch.manual_seed(5)
+        model = Branches().double().eval()
+        baseline, x = torch.randn(2, 2, 8, 8, dtype=torch.float64)
+        monkeypatch.setattr(select, "MIN_POINT_WORK", least_work)
+        monkeypatch.setattr(select, "MIN_PATCH_GAIN", {"cpu": 0.0})
+        method = InternalInfluence(model, model.relu)
+        method.attribute(x[None], baseline[None], target=TARGET)
+        counts.append(method.report.ambiguous)
+    assert counts[0] == counts[1] > 0
+
+
+@pytest.mark.parametrize("multiply", [True, False])
+def test_units_that_stay_off_on_the_line_of_a_layer(multiply, monkeypatch):
+    found, counts = list[Tensor](), list[int]()
+    for least_work in (0.0, float("inf")):
+        model, baseline, x = make_model(False)
+        monkeypatch.setattr(select, "MIN_POINT_WORK", least_work)
+        monkeypatch.setattr(select, "MIN_PATCH_GAIN", {"cpu": 0.0})
+        method = LayerIntegratedGradients(model, model.relu, multiply_by_inputs=multiply)
+        found.append(method.attribute(x[None], baseline[None], target=TARGET))
+        counts.append(method.report.ambiguous)
+    assert torch.allclose(*found, rtol=0, atol=1e-12 * float(found[1].abs().max()))
+    assert counts[1] > 0  # units tie at 0 in pools, which matters only if they are not multiplied by their change of 0
+    assert counts[0] == (0 if multiply else counts[1])

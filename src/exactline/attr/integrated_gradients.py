@@ -159,7 +159,9 @@ class IntegratedGradients(Attribution):
                 total[rows] = part
         for group in exact:
             targets = flatten_targets(target, single_output_shape(group.network), count)[group.rows]
-            integral = integrate_output(group.network, group.lines, targets, settings)
+            integral = integrate_output(
+                group.network, group.lines, targets, settings, ignores_fixed_inputs=self._multiply
+            )
             totals.add(integral, group.rows, attribution_range(integral, group.lines))
             for total, gradient in zip(gradients, integral.gradients, strict=False):
                 total[group.rows] = gradient.to(total.device)
@@ -180,8 +182,11 @@ def integrate_output(
     options: AttributionOptions,
     hooks: dict[int, LayerHook] | None = None,
     other_side_hooks: dict[int, LayerHook] | None = None,
+    *,
+    ignores_fixed_inputs: bool = False,
+    layers_only: bool = False,
 ) -> PathIntegral:
-    """Integrate the gradient of the first output, behind its smooth tail if it has one."""
+    """Integrate the gradient of the first output, behind its smooth tail if it has one; see `path_integral`."""
     with progress_reporter(options.progress) as report:
         report_lines: Callable[[float, int], None] | None = None
         if report is not None:
@@ -195,6 +200,8 @@ def integrate_output(
             other_side_hooks=other_side_hooks,
             memory=options.memory,
             progress=report_lines,
+            ignores_fixed_inputs=ignores_fixed_inputs,
+            layers_only=layers_only,
         )
 
 

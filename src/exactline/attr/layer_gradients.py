@@ -98,7 +98,7 @@ class LayerIntegratedGradients(CompleteLayerAttribution):
         for group, nodes, hooked in groups:
             targets = flatten_targets(target, single_output_shape(group.network), count)[group.rows]
             lines, rest = self._model_after_layer(group, nodes, hooked, call.device)
-            integral = integrate_output(rest, lines, targets, options)
+            integral = integrate_output(rest, lines, targets, options, ignores_fixed_inputs=self._multiply)
             totals.add(integral, group.rows, attribution_range(integral, lines))
             counts = hooked.trace.counts
             for k in range(len(nodes)):

@@ -7,16 +7,22 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
+import torch
+from torch import Tensor
+
 from ..network import Network, Node
 from ..network.simplify import fuse_relu_with_maximum, remove_dead_nodes
-from ..ops.affine import Scale
+from ..ops.affine import Rearrange, Reshape, Scale
 from ..ops.base import Input
+from ..ops.maximum import Maximum
 from ..ops.pointwise import Pointwise
 from .inputs import select_first_output
 
 LayerNetworks: TypeAlias = dict[tuple[int, ...], tuple[Network, list[int]]]  # by the nodes of the layer's tensors
+PoolNetworks: TypeAlias = dict[tuple[int, ...], tuple[Network, list[list[int]]]]
 _fused_networks: weakref.WeakKeyDictionary[Network, LayerNetworks] = weakref.WeakKeyDictionary()
 _networks_before_relus: weakref.WeakKeyDictionary[Network, LayerNetworks] = weakref.WeakKeyDictionary()
+_networks_with_floors: weakref.WeakKeyDictionary[Network, PoolNetworks] = weakref.WeakKeyDictionary()
 
 
 def fuse_around_layer(network: Network, nodes: Sequence[int]) -> tuple[Network, list[int]]:
@@ -40,6 +46,87 @@ def watch_before_relus(network: Network, nodes: Sequence[int]) -> tuple[Network,
     if tuple(nodes) not in known:
         known[tuple(nodes)] = _move_before_relus(network, nodes)
     return known[tuple(nodes)]
+
+
+def watch_before_pools(network: Network, nodes: Sequence[int]) -> tuple[Network, list[list[int]]]:
+    """Let max pools behind watched ReLUs read the inputs of these ReLUs, and the constant 0.
+
+    Units that are off then do not tie. While the constant 0 leads, units of the layer still get the gradient, as
+    `Maximum.floor_elements` says. Returns the network, whose gradients below the layer are incomplete, and for each
+    watched node the nodes whose gradients add up to its own.
+    """
+    known = _networks_with_floors.setdefault(network, {})
+    if tuple(nodes) not in known:
+        known[tuple(nodes)] = _FloorRewriter(network, nodes).run()
+    return known[tuple(nodes)]
+
+
+class _FloorRewriter:
+    """Rewrites the max pools behind watched ReLUs; see `watch_before_pools`."""
+
+    def __init__(self, network: Network, watched: Sequence[int]) -> None:
+        self.network, self.watched = network, watched
+        self.nodes: list[Node] = []
+        self.new_index: dict[int, int] = {}  # of the nodes as they are
+        self.before_relus: dict[int, int] = {}  # of their copies that read the inputs of ReLUs
+
+    def run(self) -> tuple[Network, list[list[int]]]:
+        """Copy all nodes, and rewrite the maxima among them."""
+        for i, node in enumerate(self.network.nodes):
+            op, inputs = node.op, tuple(self.new_index[j] for j in node.inputs)
+            if isinstance(op, Maximum) and op.sign > 0 and not op.floor:
+                rectified, watched = self._classify(node.inputs[0])
+                first, last = op.table[:, 0], op.table.amax(1)
+                if bool(rectified[op.table].all()) and bool((watched[first] | watched[last]).any()):
+                    floor_elements = torch.stack([torch.where(watched[e], e, -1) for e in (first, last)], 1)
+                    node = replace(node, op=replace(op, floor=True, floor_elements=floor_elements))
+                    inputs = (self._copy_before_relus(node.inputs[0]),)
+            self.new_index[i] = self._add(replace(node, inputs=inputs))
+        network = replace(
+            self.network, nodes=tuple(self.nodes), outputs=tuple(self.new_index[i] for i in self.network.outputs)
+        )
+        copies = [[self.before_relus[i]] if i in self.before_relus else [] for i in self.watched]
+        return network, [[self.new_index[i], *copy] for i, copy in zip(self.watched, copies, strict=True)]
+
+    def _add(self, node: Node) -> int:
+        self.nodes.append(node)
+        return len(self.nodes) - 1
+
+    def _find_relu(self, i: int) -> int | None:
+        """The ReLU that a node is, or marks as the layer."""
+        nodes = self.network.nodes
+        relu = nodes[i].inputs[0] if _is_identity(nodes[i]) else i
+        return relu if _is_relu(nodes[relu]) else None
+
+    def _classify(self, i: int) -> tuple[Tensor, Tensor]:
+        """Which elements of a node, (elements,), come from a ReLU, and which from a watched one, without changes."""
+        node = self.network.nodes[i]
+        size = torch.Size(node.shape).numel()
+        if self._find_relu(i) is not None:
+            return torch.ones(size, dtype=torch.bool), torch.full((size,), i in self.watched)
+        if isinstance(node.op, Reshape):
+            return self._classify(node.inputs[0])
+        if isinstance(node.op, Rearrange):
+            parts = zip(*(self._classify(j) for j in node.inputs), strict=True)
+            index = node.op.index.flatten()
+            rectified, watched = ((index >= 0) & torch.cat(part)[index.clamp(min=0)] for part in parts)
+            return rectified, watched
+        return torch.zeros(size, dtype=torch.bool), torch.zeros(size, dtype=torch.bool)
+
+    def _copy_before_relus(self, i: int) -> int:
+        """The index of a copy of node ``i`` that reads the inputs of ReLUs."""
+        if i not in self.before_relus:
+            node, relu = self.network.nodes[i], self._find_relu(i)
+            name = f"{node.name}.before_relu"
+            if relu is None:
+                copy = replace(node, name=name, inputs=tuple(map(self._copy_before_relus, node.inputs)))
+                self.before_relus[i] = self._add(copy)
+            else:
+                source = self.new_index[self.network.nodes[relu].inputs[0]]
+                mark = Scale(torch.ones((), dtype=self.network.dtype, device=self.network.device), None, None)
+                copy = replace(node, name=name, op=mark, inputs=(source,))
+                self.before_relus[i] = self._add(copy) if i in self.watched else source
+        return self.before_relus[i]
 
 
 def _fuse_between(network: Network, nodes: Sequence[int]) -> tuple[Network, list[int]]:

@@ -27,7 +27,7 @@ from .inputs import (
 )
 from .integrated_gradients import integrate_output
 from .layer_hook import HookedModel, Layers, LayerTensors, arrange_by_layers, layer_error
-from .layer_networks import fuse_around_layer, watch_before_relus
+from .layer_networks import fuse_around_layer, watch_before_pools, watch_before_relus
 from .report import ReportTotals
 from .sampling_options import ignore_sampling
 from .to_tolerance import (
@@ -216,7 +216,11 @@ class LayerAttribution(InternalAttribution):
             network = group.network
             if over_values:
                 network, nodes = watch_before_relus(network, nodes)
+                parts = [[i] for i in nodes]
+            else:
+                network, parts = watch_before_pools(network, nodes)
             targets = flatten_targets(target, single_output_shape(network), count)[group.rows]
+            nodes = [part[0] for part in parts]
             totals, other_side = (
                 {
                     i: torch.zeros(len(group.rows), *network.nodes[i].shape, dtype=torch.float64, device=call.device)
@@ -229,8 +233,9 @@ class LayerAttribution(InternalAttribution):
                 group.lines,
                 targets,
                 options,
-                hooks={i: LayerIntegral(totals[i], over_values) for i in nodes},
-                other_side_hooks={i: LayerIntegral(other_side[i], over_values) for i in nodes},
+                hooks={i: LayerIntegral(totals[part[0]], over_values) for part in parts for i in part},
+                other_side_hooks={i: LayerIntegral(other_side[part[0]], over_values) for part in parts for i in part},
+                layers_only=True,
             )
             subgradient_range = torch.zeros(len(group.rows), dtype=torch.float64)
             if integral.ambiguous:

@@ -183,7 +183,9 @@ class NeuronConductance(InternalAttribution):
             if int(weights.count_nonzero()) == 1:
                 network, watched = watch_before_relus(network, watched)
             hooks: dict[int, LayerHook] = {watched[0]: UnitSelection(weights)}
-            integral = integrate_output(network, group.lines, targets, settings, hooks)
+            integral = integrate_output(
+                network, group.lines, targets, settings, hooks, ignores_fixed_inputs=self._multiply
+            )
             totals.add(integral, group.rows, attribution_range(integral, group.lines))
             for total, gradient in zip(gradients, integral.gradients, strict=False):
                 total[group.rows] = gradient.to(total.device)

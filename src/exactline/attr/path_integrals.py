@@ -53,6 +53,8 @@ def path_integral(
     memory: int | None = None,
     progress: Callable[[float, int], None] | None = None,
     with_subgradient_range: bool = True,
+    ignores_fixed_inputs: bool = False,
+    layers_only: bool = False,
     engine: str = "auto",
 ) -> PathIntegral:
     """Integrate the gradient of one output element along many lines, exactly up to rounding.
@@ -69,6 +71,9 @@ def path_integral(
         memory: Bytes of the working set; by default a share of the free memory.
         progress: Called with the number of lines done, fractions of a line included, and of pieces so far.
         with_subgradient_range: False skips the second backward sweep.
+        ignores_fixed_inputs: Whether the gradients at inputs that do not move along their line may be any subgradients,
+            as where they are multiplied by the change of the inputs.
+        layers_only: Whether only what the hooks integrate is wanted; gradients at the inputs may then be incomplete.
         engine: "dense", "patches" or "auto"; see `restrict`.
 
     >>> from exactline.network import as_network
@@ -86,9 +91,22 @@ def path_integral(
     limits = SweepLimits(sweep_plan(network).max_points(memory // BACKWARD_MEMORY_DIVISOR), memory=memory)
     if EngineChoice(network, engine, limits, memory, values=False).uses_patches:
         with full_precision():
-            found = patch_integral(network, lines, cotangent, limits, memory, hooks or {}, progress)
+            found = patch_integral(
+                network,
+                lines,
+                cotangent,
+                limits,
+                memory,
+                hooks or {},
+                other_side_hooks=other_side_hooks,
+                ignores_fixed_inputs=ignores_fixed_inputs,
+                layers_only=layers_only,
+                progress=progress,
+            )
         if found is not None:
-            return PathIntegral(found.gradients, found.pieces, 0, None)
+            sides = zip(found.gradients, found.other_gradients, strict=True)
+            differences = tuple((a - b).abs() for a, b in sides) if found.ambiguous else None
+            return PathIntegral(found.gradients, found.pieces, found.ambiguous, differences)
 
     def integrate(other_side: bool, hooks: dict[int, LayerHook]) -> tuple[tuple[Tensor, ...], BackwardSweep]:
         sweep = BackwardSweep(network, cotangent, limits, hooks, other_side)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -31,6 +31,9 @@ class Maximum(Breaking):
     floor: bool = False  # fused with a ReLU: the constant 0 is one more line of the maximum
     native: Native | None = None  # torch's kernel: (points, *in) -> values and flat positions, (points, windows) each
     name: str = "max"
+    # (windows, 2) elements that get the gradient where the floor leads, and those that get it on the other side; -1:
+    # none. For the gradient at ReLUs in front of a maximum that reads their inputs: units that are off tie.
+    floor_elements: Tensor | None = None
 
     def __post_init__(self) -> None:
         if self.floor and self.sign < 0:
@@ -166,6 +169,16 @@ class Maximum(Breaking):
             pattern = torch.where(best > 0, pattern, torch.full_like(pattern, self.table.shape[1]))
         return pattern
 
+    def vjp(self, pattern: Tensor, grad: Tensor, shape: Sequence[int]) -> Tensor:
+        out = super().vjp(pattern, grad, shape)
+        if self.floor_elements is not None:
+            flat, columns = flatten_units(out), self.table.shape[1]
+            for k, elements in enumerate(self.floor_elements.unbind(1)):
+                row, window = torch.nonzero((pattern == columns + k) & (elements >= 0), as_tuple=True)
+                flat.index_put_((row, elements[window]), flatten_units(grad)[row, window], accumulate=True)
+            out = flat.view(out.shape)
+        return out
+
     def is_flat(self, pattern: Tensor) -> Tensor:
         return pattern == self.table.shape[1]  # only the floor is constant
 
@@ -184,7 +197,7 @@ class Maximum(Breaking):
         maxima = [_window_maxima(flat, self.table)[0] for flat in flats]
         maxima = [best.clamp(min=0) if self.floor else best for best in maxima]
         slacks = [TIE_TOLERANCE * best.abs() for best in maxima]
-        tied_count, last = torch.zeros_like(pattern), torch.zeros_like(pattern)
+        tied_count, last, largest = torch.zeros_like(pattern), torch.zeros_like(pattern), torch.full_like(pattern, -1)
         for first, columns in _column_blocks(flats[0], self.table):
             near = [
                 best[..., None] - flat[:, columns] <= slack[..., None]
@@ -192,12 +205,16 @@ class Maximum(Breaking):
             ]
             tied = near[0] & near[1]  # (pieces, windows, columns)
             tied_count += tied.sum(2)
-            last_here = first + tied.shape[2] - 1 - tied.flip(2).to(torch.int8).argmax(2)
-            last = torch.where(tied.any(2), last_here, last)
-        if self.floor:
-            at_floor = (maxima[0] <= slacks[0]) & (maxima[1] <= slacks[1])
+            element, column = torch.where(tied, columns, -1).max(2)  # not the last column, which may repeat the first
+            last, largest = torch.where(element > largest, first + column, last), torch.maximum(element, largest)
+        at_floor = (maxima[0] <= slacks[0]) & (maxima[1] <= slacks[1]) if self.floor else None
+        if at_floor is not None:
             tied_count += at_floor
             last = last.masked_fill(at_floor, self.table.shape[1])
+        if at_floor is not None and self.floor_elements is not None:
+            differs = self.floor_elements[:, 0] != self.floor_elements[:, 1]
+            shares_floor = differs & (pattern == self.table.shape[1])
+            tied_count, last = tied_count + 2 * shares_floor, last.masked_fill(shares_floor, self.table.shape[1] + 1)
         if not bool((tied_count > 1).any()):
             return None
         same = self._same_element(last, pattern)
@@ -205,7 +222,8 @@ class Maximum(Breaking):
 
     def _same_element(self, first: Tensor, second: Tensor) -> Tensor:
         """Whether two columns of each window, (pieces, windows) each, hold the same element."""
-        with_floor = torch.cat([self.table, torch.full_like(self.table[:, :1], -1)], 1)
+        floors = torch.tensor([-1, -2], device=self.table.device).expand(len(self.table), -1)  # and on its other side
+        with_floor = torch.cat([self.table, floors], 1)
         return with_floor.gather(1, first.T).T == with_floor.gather(1, second.T).T
 
     def _leaders(self, x: Tensor) -> tuple[Tensor, Tensor]:

@@ -115,7 +115,7 @@ def test_gradients_are_those_of_autograd_on_every_piece(kind, patch_runs):
     model, network, start, end = small_case(kind)
     line = xl.restrict(network, start, end, engine="dense")
     found = integrate(network, start, end, "patches")
-    assert patch_runs.count == (kind not in TIED_KINDS)
+    assert patch_runs.count == (kind != "pool of a part of a clamp")  # there leaders tie on whole segments
     assert found.pieces == len(line) > 20
     assert_close(found.gradients[0][0], sum_over_pieces(model, line, start, end))
 

@@ -13,7 +13,8 @@ from ...ops.base import Affine, Breaking, Input
 from ..dense.gradients import LayerHook
 from ..layer_hooks import LayerIntegral, UnitSelection
 from .adjoint import AffineNode, affine_adjoint
-from .adjoint_switches import ActivationNode, maximum_adjoint, pointwise_adjoint
+from .adjoint_switches import ActivationNode, FloorShare, floor_share, maximum_adjoint, pointwise_adjoint
+from .maxpool import MaximumPatchRule
 from .patch import as_patch_group, rows_by_pixel
 from .plan import PatchPlan
 from .pointwise import PointwisePatchRule
@@ -30,19 +31,26 @@ class AdjointSweep:
         plan: Its patch plan.
         segment: The swept segment, with its patterns and positions.
         hooks: By node: see `patch_integral`.
+        first_node: The node to stop at: gradients further down are not wanted.
     """
 
-    def __init__(self, network: Network, plan: PatchPlan, segment: Segment, hooks: Mapping[int, LayerHook]) -> None:
+    def __init__(
+        self, network: Network, plan: PatchPlan, segment: Segment, hooks: Mapping[int, LayerHook], first_node: int = 0
+    ) -> None:
+        self.first_node = first_node
         self.network, self.plan, self.segment, self.hooks = network, plan, segment, hooks
         self.base: dict[int, Tensor] = {}  # by node: the adjoint of the slope at the start, (1, *shape)
         self.adjoints: dict[int, Adjoints] = {}  # by node: of the jumps
         self.layers: dict[int, Tensor] = {}  # by node with a `LayerIntegral`: (*shape)
+        self.other_layers: dict[int, Tensor] = {}  # the same on the other side of ambiguous units
+        self.ambiguous = 0  # pairs of a piece that starts on the segment and an ambiguous unit
+        self._differences: dict[int, Tensor] = {}  # by node: what `base` has more on the other side
 
     def run(self, output_node: int, cotangent: SegmentCotangent) -> list[Tensor]:
         """The integrals (*in) of the gradient at every input."""
         self._add(output_node, cotangent.base(), cotangent.adjoints())
         nodes = self.network.nodes
-        for i in range(output_node, -1, -1):
+        for i in range(output_node, self.first_node - 1, -1):
             check_deadline()
             if i in self.hooks:
                 self._apply_hook(i, self.hooks[i])
@@ -84,31 +92,53 @@ class AdjointSweep:
             output=positions[i],
         )
         results = affine_adjoint(affine, adjoint)
+        if i in self._differences:
+            for j, difference in zip(node.inputs, node.op.vjp(self._differences.pop(i), shapes), strict=True):
+                self._add_difference(j, difference)
         for j, gradient, result in zip(node.inputs, node.op.vjp(base, shapes), results, strict=True):
             self._add(j, gradient, result)
 
     def _pass_activation(self, i: int, base: Tensor, adjoint: Adjoints) -> None:
-        source, segment = self.network.nodes[i].inputs[0], self.segment
+        source, segment, rule = self.network.nodes[i].inputs[0], self.segment, self.plan.activation_rules[i]
         activation = ActivationNode(
             i,
             self.plan.map_shapes[source],
             self.plan.map_shapes[i],
             pattern=segment.patterns[i],
+            floor_pixels=rule.floor_pixels if isinstance(rule, MaximumPatchRule) else None,
             new_breaks=segment.new_breaks.get(i),
             inputs=segment.positions[source],
             output=segment.positions[i],
             break_alphas=segment.break_alphas,
         )
-        is_pointwise = isinstance(self.plan.activation_rules[i], PointwisePatchRule)
-        rule = pointwise_adjoint if is_pointwise else maximum_adjoint
-        rows, result = rule(activation, rows_by_pixel(base, self.plan.map_shapes[i]), adjoint)
-        self._add(source, rows.T.reshape(1, *self.network.nodes[source].shape), result)
+        output_rows, shape = rows_by_pixel(base, self.plan.map_shapes[i]), self.network.nodes[source].shape
+        make_adjoint = pointwise_adjoint if isinstance(rule, PointwisePatchRule) else maximum_adjoint
+        rows, result = make_adjoint(activation, output_rows, adjoint)
+        share = floor_share(activation, output_rows, adjoint)
+        if share is not None:
+            rows = rows + share.gradients[0]
+            difference = share.gradients[1] - share.gradients[0]
+            self._add_difference(source, difference.T.reshape(1, *shape))
+            self.ambiguous += self._count_pieces(i, share)
+        self._add(source, rows.T.reshape(1, *shape), result)
+
+    def _add_difference(self, i: int, difference: Tensor) -> None:
+        self._differences[i] = self._differences[i] + difference if i in self._differences else difference
+
+    def _count_pieces(self, i: int, share: FloorShare) -> int:
+        """Pairs of a window of node ``i`` that the constant 0 leads, and a piece there that starts on the segment."""
+        alphas = torch.cat([a for node, a in self.segment.break_alphas.items() if node <= i] or [share.alphas]).unique()
+        following = len(alphas) - torch.searchsorted(alphas, share.alphas)
+        pieces = len(alphas) + (self.segment.start == 0.0)
+        return share.windows * pieces + int((share.changes * following).sum())
 
     def _apply_hook(self, i: int, hook: LayerHook) -> None:
         if isinstance(hook, UnitSelection):
             self._select_unit(i, hook)
         elif isinstance(hook, LayerIntegral) and i in self.base:
-            self.layers[i] = self._flow(i) if hook.over_values else self.base[i][0]
+            self.layers[i] = self.other_layers[i] = self._flow(i) if hook.over_values else self.base[i][0]
+            if i in self._differences:
+                self.other_layers[i] = self.layers[i] + self._differences[i][0]
 
     def _flow(self, i: int) -> Tensor:
         """(*shape) the integral of the gradient over the values of a node: its slopes times their adjoint."""

@@ -34,6 +34,7 @@ class ActivationNode:
     # (output pixels, channels) just after the start: slopes of pointwise units, or input pixels of the leaders of
     # windows, -1 for the constant 0
     pattern: Tensor
+    floor_pixels: Tensor | None  # see `MaximumPatchRule`
     new_breaks: NewPatchBreaks | None
     inputs: PositionsBySources
     output: PositionsBySources
@@ -114,6 +115,41 @@ def maximum_adjoint(node: ActivationNode, base: Tensor, adjoint: Adjoints) -> tu
         steps = switches.step * new_adjoint[switches.row]
         total.index_put_((switches.input_pixel, switches.channel), steps, accumulate=True)
     return total[:-1], results
+
+
+@dataclass(frozen=True, eq=False)
+class FloorShare:
+    """The part of the gradient at windows that falls to the constant 0, where elements of the input get it."""
+
+    gradients: tuple[Tensor, Tensor]  # (pixels, channels) of the input: as it is, and on the other side
+    changes: Tensor  # (switches,) windows that leave the constant 0, -1, or fall to it, 1
+    alphas: Tensor  # (switches,) where they do
+    windows: int  # that the constant 0 leads at the start
+    """Windows count if their two elements differ."""
+
+
+def floor_share(node: ActivationNode, base: Tensor, adjoint: Adjoints) -> FloorShare | None:
+    """What `maximum_adjoint` leaves out: the gradient while the constant 0 leads; None where nothing gets it."""
+    pixels = node.floor_pixels
+    if pixels is None:
+        return None
+    at_start = node.pattern < 0
+    share, differs = base * at_start, pixels[0] != pixels[1]
+    changes, alphas = base.new_zeros(0), base.new_zeros(0)
+    if node.new_breaks is not None:
+        new = node.new_breaks
+        rises = (new.partner < 0) & (new.slope_change >= 0)
+        falls = (new.partner < 0) & (new.slope_change < 0)
+        changes = falls.to(base.dtype) - rises.to(base.dtype)
+        share.index_put_((new.pixel, new.channel), changes * _new_adjoint(node, adjoint), accumulate=True)
+        counts = (changes != 0) & differs[new.pixel, new.channel]
+        changes, alphas = changes[counts], new.alpha[counts]
+    sides = list[Tensor]()
+    for side in pixels:
+        total = base.new_zeros(node.source_shape.pixels + 1, base.shape[1])  # the last row: nothing gets it
+        total.scatter_add_(0, torch.where(side < 0, node.source_shape.pixels, side), share)
+        sides.append(total[:-1])
+    return FloorShare((sides[0], sides[1]), changes, alphas, int((at_start & differs).sum()))
 
 
 def _leader_switches(new: NewPatchBreaks, source_shape: MapShape) -> _PartChanges:

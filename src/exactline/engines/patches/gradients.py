@@ -35,34 +35,67 @@ class PatchIntegral:
     """The gradient of one output element, integrated over lines by patches."""
 
     gradients: tuple[Tensor, ...]  # (lines, *in) for each input
+    other_gradients: tuple[Tensor, ...]  # the same with ambiguous units on their other side
     pieces: int
+    ambiguous: int  # pairs of a piece and an ambiguous unit
 
 
 @dataclass(eq=False)
-class _LineIntegral:
-    """The integrals over the segments of a line so far."""
+class _SideIntegral:
+    """Integrals with ambiguous units on one of their sides."""
 
     gradients: list[Tensor]  # (*in) for each input
     layers: dict[int, Tensor]  # by node with a `LayerIntegral`: (*shape)
-    breaks: int = 0
 
     @staticmethod
-    def zero(network: Network, hooks: Mapping[int, LayerHook]) -> _LineIntegral:
+    def zero(network: Network, hooks: Mapping[int, LayerHook]) -> _SideIntegral:
         """Nothing integrated yet."""
 
         def zeros(node: int) -> Tensor:
             return torch.zeros(network.nodes[node].shape, dtype=network.dtype, device=network.device)
 
         layers = {i: zeros(i) for i, hook in hooks.items() if isinstance(hook, LayerIntegral)}
-        return _LineIntegral([zeros(i) for i in network.inputs], layers)
+        return _SideIntegral([zeros(i) for i in network.inputs], layers)
 
-    def add(self, other: _LineIntegral) -> None:
+    def add(self, part: _SideIntegral) -> None:
+        """Add the integrals over a segment."""
+        for total, gradient in zip(self.gradients, part.gradients, strict=True):
+            total += gradient
+        for i, layer in part.layers.items():
+            self.layers[i] += layer
+
+
+@dataclass(eq=False)
+class _LineIntegral:
+    """The integrals over the segments of a line so far."""
+
+    taken: _SideIntegral
+    other: _SideIntegral  # with ambiguous units on their other side
+    breaks: int = 0
+    ambiguous: int = 0  # pairs of a piece and an ambiguous unit
+
+    def add(self, part: _LineIntegral) -> None:
         """Add the integrals over another segment."""
-        for total, part in zip(self.gradients, other.gradients, strict=True):
-            total += part
-        for i, part in other.layers.items():
-            self.layers[i] += part
-        self.breaks += other.breaks
+        self.taken.add(part.taken)
+        self.other.add(part.other)
+        self.breaks += part.breaks
+        self.ambiguous += part.ambiguous
+
+
+@dataclass(frozen=True, eq=False)
+class _Task:
+    """What is integrated along a line."""
+
+    cotangent: OutputCotangent | TailCotangent
+    hooks: Mapping[int, LayerHook]
+    ignores_fixed_inputs: bool
+    first_node: int  # gradients further down are not wanted
+
+    @property
+    def watched(self) -> frozenset[int]:
+        """The nodes whose gradients are wanted as they are."""
+        hooks = self.hooks.items()
+        return frozenset(i for i, hook in hooks if isinstance(hook, LayerIntegral) and not hook.over_values)
 
 
 def patch_integral(
@@ -72,6 +105,10 @@ def patch_integral(
     limits: SweepLimits,
     memory: int,
     hooks: Mapping[int, LayerHook],
+    *,
+    other_side_hooks: Mapping[int, LayerHook] | None = None,
+    ignores_fixed_inputs: bool = False,
+    layers_only: bool = False,
     progress: Callable[[float, int], None] | None = None,
 ) -> PatchIntegral | None:
     """Integrate the gradient of one output element over every line, by patches.
@@ -86,9 +123,13 @@ def patch_integral(
         limits: When to stop; ``max_points`` bounds the parts that are swept densely.
         memory: Memory budget in bytes.
         hooks: By node: a `LayerIntegral`, to whose total the integrals are added, or a `UnitSelection` of one unit.
+        other_side_hooks: Those that get the integrals with ambiguous units on their other side.
+        ignores_fixed_inputs: Whether gradients at inputs that do not move along a line may be any subgradient.
+        layers_only: Whether only the integrals of hooks are wanted.
         progress: Called after each segment with the number of lines done, fractions included, and of pieces so far.
     """
     plan, counts = patch_plan(network), SegmentCounts()
+    first_node = min(hooks, default=0) if layers_only else 0
     if not _has_adjoint(network, plan) or not all(_is_known(hook) for hook in hooks.values()):
         return None
     integrals: list[_LineIntegral] = []
@@ -105,24 +146,29 @@ def patch_integral(
             values=isinstance(cotangent, TailCotangent),
         )
         report = None if progress is None else partial(_report_segment, progress, line, pieces)
-        integral = _integrate_line(
-            segmentation, replace(cotangent, targets=cotangent.targets[line : line + 1]), hooks, report
-        )
+        own = replace(cotangent, targets=cotangent.targets[line : line + 1])
+        integral = _integrate_line(segmentation, _Task(own, hooks, ignores_fixed_inputs, first_node), report)
         if integral is None:
             return None
         integrals.append(integral)
         pieces += integral.breaks + 1
         if progress is not None:
             progress(line + 1, pieces)
-    for i, hook in hooks.items():
-        if isinstance(hook, LayerIntegral):
-            for line, integral in enumerate(integrals):
-                hook.total[line] += integral.layers[i].to(hook.total)
-    gradients = [torch.zeros_like(t) for t in lines.starts]
-    for line, integral in enumerate(integrals):
-        for total, gradient in zip(gradients, integral.gradients, strict=True):
+    gradients = _collect([integral.taken for integral in integrals], hooks, lines)
+    other_gradients = _collect([integral.other for integral in integrals], other_side_hooks or {}, lines)
+    return PatchIntegral(gradients, other_gradients, pieces, sum(integral.ambiguous for integral in integrals))
+
+
+def _collect(sides: list[_SideIntegral], hooks: Mapping[int, LayerHook], lines: Lines) -> tuple[Tensor, ...]:
+    """Add the integrals of all lines to the totals of hooks; return the gradients, (lines, *in) for each input."""
+    gradients = tuple(torch.zeros_like(t) for t in lines.starts)
+    for line, side in enumerate(sides):
+        for i, hook in hooks.items():
+            if isinstance(hook, LayerIntegral):
+                hook.total[line] += side.layers[i].to(hook.total)
+        for total, gradient in zip(gradients, side.gradients, strict=True):
             total[line] = gradient
-    return PatchIntegral(tuple(gradients), pieces)
+    return gradients
 
 
 def _has_adjoint(network: Network, plan: PatchPlan) -> bool:
@@ -145,59 +191,51 @@ def _report_segment(progress: Callable[[float, int], None], line: int, pieces: i
 
 
 def _integrate_line(
-    segmentation: Segmentation,
-    cotangent: OutputCotangent | TailCotangent,
-    hooks: Mapping[int, LayerHook],
-    report: Callable[[float, int], None] | None,
+    segmentation: Segmentation, task: _Task, report: Callable[[float, int], None] | None
 ) -> _LineIntegral | None:
-    """The integrals over one line; None if a gradient is a convention."""
-    network, plan = segmentation.network, segmentation.plan
-    total = _LineIntegral.zero(network, hooks)
+    """The integrals over one line; None if a gradient depends on which of several tied leaders gets it."""
+    network, plan, hooks, cotangent = segmentation.network, segmentation.plan, task.hooks, task.cotangent
+    total = _LineIntegral(_SideIntegral.zero(network, hooks), _SideIntegral.zero(network, hooks))
     kept = {i for i, hook in hooks.items() if isinstance(hook, LayerIntegral) and hook.over_values}
-    needs_all_gradients = any(isinstance(hook, LayerIntegral) and not hook.over_values for hook in hooks.values())
     for segment, breaks in segmentation.segments(plan, records_patterns=True, kept_nodes=kept):
         stop = segment.stop
-        if segment.tied and (needs_all_gradients or depends_on_convention(network, segment)):
+        if segment.tied and depends_on_convention(network, segment, task.watched, task.ignores_fixed_inputs):
             return None
         if breaks is None:
-            part = _integrate_densely(segmentation, segment.start, stop, cotangent, hooks)
+            part = _integrate_densely(segmentation, segment.start, stop, task)
         else:
-            sweep = AdjointSweep(network, plan, segment, hooks)
+            sweep = AdjointSweep(network, plan, segment, hooks, task.first_node)
             gradients = sweep.run(network.outputs[cotangent.output], SegmentCotangent(cotangent, segment, breaks))
-            part = _LineIntegral(gradients, sweep.layers, len(breaks.alphas))
+            sides = _SideIntegral(gradients, sweep.layers), _SideIntegral(gradients, sweep.other_layers)
+            part = _LineIntegral(*sides, len(breaks.alphas), sweep.ambiguous)
         del segment, breaks  # they hold the patches
-        if part is None:
-            return None
         total.add(part)
         if report is not None:
             report(stop, total.breaks)
     return total
 
 
-def _integrate_densely(
-    segmentation: Segmentation,
-    start: float,
-    stop: float,
-    cotangent: OutputCotangent | TailCotangent,
-    hooks: Mapping[int, LayerHook],
-) -> _LineIntegral | None:
-    """The integrals over a segment by the dense engine; None if a gradient is a convention."""
-    network, lines = segmentation.network, segmentation.lines
+def _integrate_densely(segmentation: Segmentation, start: float, stop: float, task: _Task) -> _LineIntegral:
+    """The integrals over a segment by the dense engine."""
+    lines = segmentation.lines
     device = lines.starts[0].device
     ends = torch.tensor([start, stop], dtype=torch.float64, device=device)
     points, _ = lines.at(torch.full((2,), segmentation.line, device=device), ends)
     segment = Lines(tuple(p[:1] for p in points), tuple(p[1:] for p in points))
-    part = _LineIntegral.zero(network, hooks)
-    own_hooks = {
-        i: replace(hook, total=part.layers[i][None]) if isinstance(hook, LayerIntegral) else hook
-        for i, hook in hooks.items()
-    }
-    sweep = BackwardSweep(network, cotangent, segmentation.limits, own_hooks)
-    _, gradients = next(iter(sweep.run(segment)))
-    if sweep.ambiguous:
-        return None
-    part.gradients, part.breaks = [g[0] * (stop - start) for g in gradients], sweep.pieces - 1
-    for i, hook in hooks.items():
-        if isinstance(hook, LayerIntegral) and not hook.over_values:  # the sweep's alpha runs from 0 to 1
-            part.layers[i] *= stop - start
-    return part
+
+    def integrate(other_side: bool) -> tuple[_SideIntegral, BackwardSweep]:
+        side = _SideIntegral.zero(segmentation.network, task.hooks)
+        own_hooks = {
+            i: replace(hook, total=side.layers[i][None]) if isinstance(hook, LayerIntegral) else hook
+            for i, hook in task.hooks.items()
+        }
+        sweep = BackwardSweep(segmentation.network, task.cotangent, segmentation.limits, own_hooks, other_side)
+        _, gradients = next(iter(sweep.run(segment)))
+        side.gradients = [g[0] * (stop - start) for g in gradients]
+        for i in task.watched:  # the sweep's alpha runs from 0 to 1
+            side.layers[i] *= stop - start
+        return side, sweep
+
+    taken, sweep = integrate(False)
+    other = integrate(True)[0] if sweep.ambiguous else taken
+    return _LineIntegral(taken, other, sweep.pieces - 1, sweep.ambiguous)

@@ -55,6 +55,8 @@ class MaximumPatchRule:
     map_shape: MapShape
     sign: int
     floor: bool
+    # (2, output pixels, channels) see `Maximum.floor_elements`: their pixels
+    floor_pixels: Tensor | None = None
 
     @property
     def window_size(self) -> int:

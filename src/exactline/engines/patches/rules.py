@@ -242,4 +242,8 @@ def _maximum(op: Maximum, input_map: MapShape, input_shape: Shape) -> Activation
     pixels = windows - first
     if not bool((pixels == pixels[:1]).all()):
         return None
-    return MaximumPatchRule(pixels[0].contiguous(), input_map, output_map, op.sign, op.floor)
+    floor_pixels = None
+    if op.floor_elements is not None:
+        elements = op.floor_elements.T.view(2, output_map.channels, output_map.pixels)
+        floor_pixels = torch.where(elements < 0, -1, elements % input_map.pixels).transpose(1, 2).contiguous()
+    return MaximumPatchRule(pixels[0].contiguous(), input_map, output_map, op.sign, op.floor, floor_pixels)

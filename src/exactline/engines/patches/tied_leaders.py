@@ -2,60 +2,90 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
 
 from ...network.graph import Network
-from ...ops.affine import Rearrange, Reshape
-from ...ops.base import Breaking
+from ...ops.affine import Rearrange, Reshape, Scale
+from ...ops.base import Breaking, Input
 from .pointwise import PointwisePatchRule
 from .segment import Segment
 
 
-def depends_on_convention(network: Network, segment: Segment) -> bool:
-    """Whether some tied leader passes a gradient on to the inputs of the network.
+def depends_on_convention(
+    network: Network, segment: Segment, watched: Collection[int], ignores_fixed_inputs: bool
+) -> bool:
+    """Whether some tied leader passes a gradient on to the inputs of the network, or to a watched node.
 
     Leaders that are tied along a whole segment are mostly zeros of ReLUs that are off. Whichever of them gets the
     gradient, it ends there.
+
+    Args:
+        network: The network.
+        segment: The swept segment.
+        watched: Nodes whose gradients are wanted.
+        ignores_fixed_inputs: Whether those at inputs that do not move along the line are not.
     """
-    return any(
-        not _is_constant(network, segment, network.nodes[i].inputs[0], elements).all()
-        for i, elements in segment.tied.items()
-    )
+    ends = _GradientEnds(network, segment, watched, ignores_fixed_inputs)
+    return any(not ends.include(network.nodes[i].inputs[0], elements).all() for i, elements in segment.tied.items())
 
 
-def _is_constant(network: Network, segment: Segment, i: int, elements: Tensor) -> Tensor:
-    """(k,) whether some elements of a node, (k,), are known to pass no gradient on along the segment.
+@dataclass(frozen=True, eq=False)
+class _GradientEnds:
+    """Elements at which a gradient ends, so that it does not matter which of several tied ones gets it."""
 
-    Elements are counted over channels, then pixels.
-    """
-    node, constant = network.nodes[i], torch.zeros_like(elements, dtype=torch.bool)
-    if not len(elements):
-        return constant
-    if isinstance(node.op, Reshape):
-        return _is_constant(network, segment, node.inputs[0], elements)
-    if isinstance(node.op, Rearrange):
-        position, first = node.op.index[elements], 0
-        constant |= position < 0
-        for j in node.inputs:
-            size = torch.Size(network.nodes[j].shape).numel()
-            here = (position >= first) & (position < first + size)
-            constant[here] = _is_constant(network, segment, j, position[here] - first)
-            first += size
-        return constant
-    if not isinstance(node.op, Breaking):
-        return constant
-    rule, pattern = segment.plan.activation_rules[i], segment.patterns[i]
-    area = rule.map_shape.pixels
-    switches = torch.zeros(area, rule.map_shape.channels, dtype=torch.bool, device=elements.device)
-    if i in segment.new_breaks:
-        switches[segment.new_breaks[i].pixel, segment.new_breaks[i].channel] = True
-    pixel, channel = elements % area, elements // area
-    stays, branch = ~switches[pixel, channel], pattern[pixel, channel]
-    if isinstance(rule, PointwisePatchRule):
-        return stays & (branch == 0)
-    leader = branch + channel * segment.plan.map_shapes[node.inputs[0]].pixels
-    follows = stays & (branch >= 0)
-    constant = stays & (branch < 0)
-    constant[follows] = _is_constant(network, segment, node.inputs[0], leader[follows])
-    return constant
+    network: Network
+    segment: Segment
+    watched: Collection[int]
+    ignores_fixed_inputs: bool
+
+    def include(self, i: int, elements: Tensor) -> Tensor:
+        """(k,) whether some elements of a node, (k,), are known to pass no gradient on along the segment.
+
+        Elements are counted over channels, then pixels.
+        """
+        node, ends = self.network.nodes[i], torch.zeros_like(elements, dtype=torch.bool)
+        if not len(elements) or i in self.watched:
+            return ends
+        if isinstance(node.op, Input):
+            return self._is_fixed(i, elements) if self.ignores_fixed_inputs else ends
+        if isinstance(node.op, Reshape) or (isinstance(node.op, Scale) and node.shape == self._source_shape(i)):
+            return self.include(node.inputs[0], elements)
+        if isinstance(node.op, Rearrange):
+            position, first = node.op.index[elements], 0
+            ends |= position < 0
+            for j in node.inputs:
+                size = torch.Size(self.network.nodes[j].shape).numel()
+                here = (position >= first) & (position < first + size)
+                ends[here] = self.include(j, position[here] - first)
+                first += size
+        return self._pass_breaking(i, elements) if isinstance(node.op, Breaking) else ends
+
+    def _source_shape(self, i: int) -> tuple[int, ...]:
+        return self.network.nodes[self.network.nodes[i].inputs[0]].shape
+
+    def _is_fixed(self, i: int, elements: Tensor) -> Tensor:
+        """(k,) whether some elements of an input do not move along the line."""
+        errors, position = self.segment.errors, self.network.inputs.index(i)
+        start, end = (side[position][errors.line].flatten() for side in (errors.lines.starts, errors.lines.ends))
+        return start[elements] == end[elements]
+
+    def _pass_breaking(self, i: int, elements: Tensor) -> Tensor:
+        """`include` for a breaking node."""
+        segment, source = self.segment, self.network.nodes[i].inputs[0]
+        rule, pattern = segment.plan.activation_rules[i], segment.patterns[i]
+        area = rule.map_shape.pixels
+        switches = torch.zeros(area, rule.map_shape.channels, dtype=torch.bool, device=elements.device)
+        if i in segment.new_breaks:
+            switches[segment.new_breaks[i].pixel, segment.new_breaks[i].channel] = True
+        pixel, channel = elements % area, elements // area
+        stays, branch = ~switches[pixel, channel], pattern[pixel, channel]
+        if isinstance(rule, PointwisePatchRule):
+            return stays & (branch == 0)
+        leader = branch + channel * segment.plan.map_shapes[source].pixels
+        follows, ends = stays & (branch >= 0), stays & (branch < 0)
+        ends[follows] = self.include(source, leader[follows])
+        return ends
