@@ -11,11 +11,10 @@ from typing import Any, Unpack
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from .budget import Budget, enforce_budget
 from .engines.assemble import Assembler, BreakTable, link_parts
-from .engines.capture import capture_at_points, capture_output, is_first_use
+from .engines.capture import capture_at_points, is_first_use
 from .engines.dense.sweep import SweepLimits, SweepPart
 from .engines.layer_record import LayerRecorder, LayerTable, Switches, count_layers
 from .engines.polygons.assemble import PlaneAssembler
@@ -28,7 +27,7 @@ from .errors import LineError
 from .formats.points_range import RangeWarning, compare_ranges
 from .fp_context import full_precision
 from .lines import Lines, PointLike, as_lines, as_points, check_shapes
-from .network import Network
+from .network import Network, as_network
 from .numerics.plan import sweep_plan
 from .options import PlaneKeywords, RestrictKeywords, RestrictOptions, SweepKeywords, free_memory
 from .progress import ProgressCallback, progress_reporter
@@ -270,7 +269,7 @@ def _prepare(model: Any, lines: Lines, options: RestrictOptions) -> tuple[Networ
             lines = Lines(*(tuple(t.squeeze(1) for t in side) for side in (lines.starts, lines.ends)))
             points = [p[0] for p in points]
         check_shapes(lines, [network.nodes[i].shape for i in network.inputs])
-        swept = _move(network, model, points, options)
+        swept = as_network(network, points, device=options.device, dtype=options.dtype)
     limits = _limits(swept, options)
     choice = EngineChoice(
         swept,
@@ -284,13 +283,6 @@ def _prepare(model: Any, lines: Lines, options: RestrictOptions) -> tuple[Networ
     choice.require_memory()
     is_new = is_first_use(model, network)
     return network, choice, lines, time.perf_counter() - began if is_new else 0.0
-
-
-def _move(network: Network, model: Any, points: list[Tensor], options: RestrictOptions) -> Network:
-    """Capture the network on the device and in the precision of the sweep."""
-    if (options.device, options.dtype) == (torch.device("cpu"), torch.float64):
-        return network
-    return capture_output(model, points, options, options.device, options.dtype)
 
 
 def _limits(network: Network, options: RestrictOptions) -> SweepLimits:
@@ -390,7 +382,7 @@ def _restrict_polygon(model: Any, polygon: PolygonInput, options: RestrictOption
             polygon = replace(polygon, corners=tuple(c.squeeze(1) for c in polygon.corners))
             points = [p[0] for p in points]
         check_polygon_shapes(polygon.corners, [network.nodes[i].shape for i in network.inputs])
-        swept = _move(network, model, points, options)
+        swept = as_network(network, points, device=options.device, dtype=options.dtype)
     setup_seconds = time.perf_counter() - began if is_first_use(model, network) else 0.0
     began = time.perf_counter()
     # in units of the extent; dividing before subtracting, because the last bit depends on the order

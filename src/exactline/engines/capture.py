@@ -18,15 +18,13 @@ _used_networks: weakref.WeakSet[Network] = weakref.WeakSet()  # captures that an
 DECISION_KEY = "without batch dimension"  # of the network for points without it, among the copies of a network
 
 
-def capture_output(
+def _capture_output(
     model: Any,
     points: Sequence[Tensor],  # (*in) each
     options: RestrictOptions,
-    device: torch.device | None = None,
-    dtype: torch.dtype = torch.float64,
 ) -> Network:
-    """Capture a model, and select one of its outputs if the options name one."""
-    network = as_network(model, points, rewrite=options.rewrite, until=options.until, device=device, dtype=dtype)
+    """Capture a model on the CPU, and select one of its outputs if the options name one."""
+    network = as_network(model, points, rewrite=options.rewrite, until=options.until)
     return network if options.output is None else network.output(options.output)
 
 
@@ -44,10 +42,10 @@ def capture_at_points(
     is not supported.
     """
     if not all(p.dim() > 1 and len(p) == 1 for p in points):
-        return capture_output(model, points, options), False
+        return _capture_output(model, points, options), False
     inner = [p[0] for p in points]
     try:
-        network = capture_output(model, points, options)
+        network = _capture_output(model, points, options)
     except (UnsupportedError, TrainingModeError):
         raise
     except CaptureError as problem:
@@ -72,7 +70,7 @@ def is_first_use(model: Any, network: Network) -> bool:
 def _capture_inner(model: Any, inner: Sequence[Tensor], options: RestrictOptions, problem: CaptureError) -> Network:
     """Capture a model that does not take the points with their first dimension."""
     try:
-        return capture_output(model, inner, options)
+        return _capture_output(model, inner, options)
     except UnsupportedError:
         raise
     except CaptureError:
@@ -92,7 +90,7 @@ def _choose_network(
     if not all(shape[:1] == (1,) for shape in shapes):
         return network
     try:
-        other = capture_output(model, inner, options)
+        other = _capture_output(model, inner, options)
     except CaptureError:
         return network
     if [other.nodes[i].shape for i in other.outputs] != [shape[1:] for shape in shapes]:

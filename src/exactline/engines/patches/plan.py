@@ -32,7 +32,7 @@ class PatchPlan:
     first_dense_node: int  # where the dense engine takes over; the number of nodes if patches reach the outputs
     break_cost: float  # multiplications per break, averaged over the units it can originate from
     point_cost: float  # multiplications per point
-    numbers_per_break: float  # at the widest node, averaged likewise
+    numbers_per_break: float  # of all live patches where they are most, averaged likewise
     weight_bytes: int  # of the weights, which the rules keep in an order of their own
 
     @property
@@ -91,13 +91,14 @@ def _break_cost(
     activation_rules: dict[int, ActivationPatchRule],
     first_dense_node: int,
 ) -> tuple[float, float]:
-    """Multiplications per break, and numbers per break at the widest node, both averaged over all units."""
+    """Multiplications per break, and the largest number of live numbers per break, both averaged over all units."""
     total_units, total_cost = 0.0, 0.0
-    numbers: dict[int, float] = {}  # by breaking node and output: in the patches of all units before it
+    numbers = dict.fromkeys(range(first_dense_node), 0.0)  # by node: in the patches of all units before it
     for origin in activation_rules:
         units = float(prod(network.nodes[origin].shape))
         sizes = {origin: (1, 1)}  # by node: of the patch of a break that originates from ``origin``
         total_units += units
+        numbers[origin] += units
         for i in range(origin + 1, first_dense_node):
             inputs = [j for j in network.nodes[i].inputs if j in sizes]
             if not inputs:
@@ -107,18 +108,30 @@ def _break_cost(
                 input_sizes = [sizes[j] for j in inputs]
                 sizes[i] = rule.output_size(*input_sizes)
                 area = sizes[i][0] * sizes[i][1] * rule.map_shape.channels
-                if i in network.outputs:
-                    numbers[i] = numbers.get(i, 0.0) + units * area
                 is_point = set(inputs) <= {origin}  # a single number times a slice of the weights
                 total_cost += units * (area if is_point else rule.multiplications(*input_sizes))
+                numbers[i] += units * area
             elif i in activation_rules:
                 rows, columns = sizes[inputs[0]]
                 sizes[i] = activation_rules[i].output_size((rows, columns))
-                area = rows * columns * activation_rules[i].map_shape.channels
-                total_cost += units * area * PATCH_NUMBER_COST
-                numbers[i] = numbers.get(i, 0.0) + units * area
+                total_cost += units * rows * columns * activation_rules[i].map_shape.channels * PATCH_NUMBER_COST
+                numbers[i] += units * sizes[i][0] * sizes[i][1] * activation_rules[i].map_shape.channels
     total_units = max(total_units, 1.0)
-    return total_cost / total_units, max(numbers.values(), default=1.0) / total_units
+    return total_cost / total_units, max(1.0, _most_live_numbers(network, numbers) / total_units)
+
+
+def _most_live_numbers(network: Network, numbers: dict[int, float]) -> float:
+    """The largest sum of the numbers of live nodes, each given in ``numbers``."""
+    last_use, live, most = sweep_plan(network).last_use, dict[int, float](), 0.0
+    for i, count in numbers.items():
+        if i not in last_use:
+            continue
+        live[i] = count
+        most = max(most, sum(live.values()))
+        for j in set(network.nodes[i].inputs):
+            if last_use[j] == i:
+                live.pop(j, None)
+    return most
 
 
 def _point_cost(

@@ -54,7 +54,8 @@ MAX_SEGMENT_BREAKS = {"cpu": 3000, "cuda": 60000}  # by device: target breaks pe
 MIN_SEGMENT_BREAKS = 256  # breaks that a segment may have if a quarter of MIN_MEMORY holds them
 MIN_TARGET_BREAKS = 16  # target breaks per segment, whatever the memory budget
 MIN_SEGMENT_WIDTH = 2.0**-40  # in alpha: shorter segments are not cut because of memory
-COPIES_PER_NODE = 5  # of all live patches, held in memory while a node is evaluated
+COPIES_PER_NODE = {"cpu": 5, "cuda": 3}  # by device: of all live patches, held in memory while a node is evaluated
+TARGET_SHARE = 0.7  # of the live patches that memory allows: breaks may be more at nodes where patches are large
 VALUES_DIVISOR = 8  # the values of a segment's breaks may take one part in so many of the memory
 MIN_VALUE_BREAKS = 16  # breaks that a segment may have, however large their values are
 
@@ -109,19 +110,23 @@ class Segmentation:
         self.network, self.plan, self.lines, self.line = network, plan, lines, line
         self.limits, self.counts = limits, counts
         self.errors = ErrorOracle.sample(network, lines, line, plan.first_dense_node)
-        smallest = min(MIN_SEGMENT_BREAKS * plan.numbers_per_break, _max_numbers(MIN_MEMORY // 4))
-        self.max_numbers = max(_max_numbers(memory), smallest)
+        smallest = min(MIN_SEGMENT_BREAKS * plan.numbers_per_break, self._max_numbers(MIN_MEMORY // 4))
+        self.max_numbers = max(self._max_numbers(memory), smallest)
         value_numbers = sum(prod(network.nodes[i].shape) for i in network.outputs) if values else 0
         value_breaks = max(memory, MIN_MEMORY) // VALUES_DIVISOR // BYTES_PER_NUMBER // max(1, value_numbers)
         self.max_breaks = max(value_breaks, MIN_VALUE_BREAKS)
         self.target_breaks = self._target_breaks()
+
+    def _max_numbers(self, memory: int) -> float:
+        """How many numbers all live patches may hold."""
+        return memory / BYTES_PER_NUMBER / COPIES_PER_NODE.get(self.network.device.type, 5)
 
     def _target_breaks(self) -> int:
         """The number of breaks that a segment should have."""
         plan, limits, device = self.plan, self.limits, self.network.device.type
         target = min(
             MAX_SEGMENT_BREAKS.get(device, 3000),
-            max(MIN_TARGET_BREAKS, int(self.max_numbers / max(plan.numbers_per_break, 1.0) / 2)),
+            max(MIN_TARGET_BREAKS, int(self.max_numbers / plan.numbers_per_break * TARGET_SHARE)),
             max(MIN_TARGET_BREAKS, self.max_breaks // 2),
         )
         if plan.first_dense_node < len(self.network.nodes):
@@ -255,11 +260,6 @@ class _DeadlinePacing:
                 break
             stop = pending.pop().stop
         return SegmentSpan(start, stop, depth)
-
-
-def _max_numbers(memory: int) -> float:
-    """How many numbers the patches at one node may hold."""
-    return memory / BYTES_PER_NUMBER / COPIES_PER_NODE
 
 
 def _cut_in_half(span: SegmentSpan) -> list[SegmentSpan]:
