@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, TypedDict
 
 import torch
@@ -177,11 +178,20 @@ def free_memory(device: torch.device) -> int:
     """The default working set of a sweep on a device, in bytes."""
     if device.type == "cuda":
         return free_device_bytes(device) // GPU_MEMORY_DIVISOR
+    return min(_free_bytes() // CPU_MEMORY_DIVISOR, DEFAULT_MEMORY)
+
+
+def _free_bytes() -> int:
+    """Memory that programs can get: on Linux with that of cached files, which the system gives back when asked."""
     try:
-        free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        return next(int(line.split()[1]) << 10 for line in lines if line.startswith("MemAvailable:"))
+    except (OSError, ValueError, IndexError, StopIteration):
+        pass
+    try:
+        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (ValueError, OSError, AttributeError):
-        free = FALLBACK_FREE_BYTES
-    return min(free // CPU_MEMORY_DIVISOR, DEFAULT_MEMORY)
+        return FALLBACK_FREE_BYTES
 
 
 def free_device_bytes(device: torch.device) -> int:
