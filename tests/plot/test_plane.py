@@ -10,7 +10,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 import torch
-from matplotlib.collections import LineCollection, PolyCollection
+from matplotlib.collections import LineCollection, PathCollection, PolyCollection
 from matplotlib.colors import to_rgb
 from torch import nn
 
@@ -85,12 +85,13 @@ def test_edges_have_the_colour_of_their_node_and_later_ones_are_thinner():
     _, plane = deep()
     ax = plot_plane(plane)
     nodes = sorted(set(plane.origin_table[:, 0].tolist()) - {-1})
-    lines = strokes(ax)
+    lines = [c for c in ax.collections if isinstance(c, PathCollection)]
     assert len(lines) == len(nodes) == 2
-    assert len({tuple(c.get_colors()[0]) for c in lines}) == 2
+    assert len({tuple(c.get_edgecolor()[0]) for c in lines}) == 2
     for node, line in zip(nodes, lines, strict=True):
         mine = plane.corners[plane.edges[plane.origin_table[:, 0] == node]]
-        np.testing.assert_array_equal(np.array(line.get_segments()), mine)
+        drawn = np.concatenate([path.vertices for path in line.get_paths()])
+        np.testing.assert_array_equal(drawn.reshape(-1, 2, 2), mine)
     assert lines[0].get_linewidth()[0] > lines[1].get_linewidth()[0]
     tally = [int((plane.origin_table[:, 0] == node).sum()) for node in nodes]
     assert legend_texts(ax) == [f"{plane.names[node]} ({count:,})" for node, count in zip(nodes, tally, strict=True)]

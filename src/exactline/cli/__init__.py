@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 import traceback
 from typing import Annotated
@@ -39,6 +40,8 @@ from .scale import scale
 from .serve import ENVIRONMENT_PREFIX, serve
 from .verify import check_proof, verify
 
+GC_THRESHOLDS = (100_000, 20, 20)  # torch and matplotlib bring many objects that live as long as the command
+
 app = typer.Typer(
     name=PROGRAM,
     cls=RootGroup,
@@ -52,6 +55,7 @@ app = typer.Typer(
 
 def main() -> None:
     """Run the command; an error is printed as three lines, with --debug as a traceback, and gives its exit status."""
+    gc.set_threshold(*GC_THRESHOLDS)
     reopen_closed_streams()
     options = read_environment()
     try:

@@ -101,22 +101,45 @@ def save_figures(
     Raises MissingError where matplotlib is not installed, FileError where a file cannot be written.
     """
     written: list[Path] = []
-    with matplotlib_style(where, style):
-        for done, (name, draw) in enumerate(figures):
-            if progress is not None:
-                progress(done / len(figures), f"drawing {name}")
+    for done, (name, draw) in enumerate(figures):
+        if progress is not None:
+            progress(done / len(figures), f"drawing {name}")
+        with matplotlib_style(where, style):
             figure = draw()
+            _fix_layout(figure)
             for kind in FIGURE_FORMATS:
-                data = io.BytesIO()
-                figure.savefig(data, format=kind, metadata={"Date": None} if kind == "svg" else None)
-                write_atomically(folder / f"{name}.{kind}", data.getvalue())
-                written.append(folder / f"{name}.{kind}")
-                figure.set_layout_engine("none")  # the first format has computed the layout
-    if dark:
-        with matplotlib_style(where, DARK_STYLE):
-            for name, draw in figures:
-                data = io.BytesIO()
-                draw().savefig(data, format="png")
-                write_atomically(folder / f"{name}-dark.png", data.getvalue())
-                written.append(folder / f"{name}-dark.png")
+                written.append(_write_figure(figure, folder / f"{name}.{kind}"))
+        if dark:
+            with matplotlib_style(where, DARK_STYLE):
+                twin = draw()
+                _copy_layout(figure, twin)
+                written.append(_write_figure(twin, folder / f"{name}-dark.png"))
     return written
+
+
+def _write_figure(figure: Figure, path: Path) -> Path:
+    """Write a figure in the format of the file's ending; equal figures give equal files."""
+    kind, data = path.suffix.removeprefix("."), io.BytesIO()
+    figure.savefig(data, format=kind, metadata={"Date": None} if kind == "svg" else None)
+    write_atomically(path, data.getvalue())
+    return path
+
+
+def _fix_layout(figure: Figure) -> None:
+    """Compute the layout once, at the resolution of the file; each format would compute it again."""
+    from matplotlib import rcParams
+
+    layout = figure.get_layout_engine()
+    if layout is not None:
+        if rcParams["savefig.dpi"] != "figure":
+            figure.set_dpi(rcParams["savefig.dpi"])
+        layout.execute(figure)
+        figure.set_layout_engine(None)
+
+
+def _copy_layout(source: Figure, target: Figure) -> None:
+    """Put the axes of a figure where those of another are that was drawn alike, in other colours."""
+    target.set_layout_engine(None)
+    for old, new in zip(source.axes, target.axes, strict=True):
+        new.set_position(old.get_position(original=True), which="original")
+        new.set_position(old.get_position(), which="active")

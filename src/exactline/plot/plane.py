@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..arrays import Floats
 from ..humanize import count_noun
 from .figure import get_axes, matplotlib_style
+from .paths import bundle_segments, compound_path
 from .plane_style import (
     axis_names,
     check_plane_style,
@@ -86,7 +86,7 @@ def plot_plane(
 
 def _draw_regions(ax: Axes, plane: PlaneRestriction) -> str:
     """Draw the polygons and their edges; returns a summary for the axis."""
-    from matplotlib.collections import LineCollection, PolyCollection
+    from matplotlib.collections import PathCollection, PolyCollection
     from matplotlib.colors import to_rgba_array
     from matplotlib.lines import Line2D
 
@@ -103,8 +103,9 @@ def _draw_regions(ax: Axes, plane: PlaneRestriction) -> str:
     rows: list[Artist] = []
     for rank, (node, colour) in enumerate(zip(nodes, node_colours(len(nodes)), strict=True)):
         width = size * (1 - 0.5 * rank / max(len(nodes) - 1, 1))
-        segments: Any = corners[plane.edges.numpy()[plane.origin_table.numpy()[:, 0] == node]]
-        lines = LineCollection(segments, colors=colour, linewidths=width, zorder=FILL_ZORDER / 2 - rank / 1000)
+        segments = corners[plane.edges.numpy()[plane.origin_table.numpy()[:, 0] == node]]
+        stroke: dict[str, Any] = {"facecolors": "none", "edgecolors": colour, "linewidths": width}
+        lines = PathCollection(bundle_segments(segments), zorder=FILL_ZORDER / 2 - rank / 1000, **stroke)
         ax.add_collection(lines, autolim=False)
         name = escape_label(f"{plane.names[node]} ({edges[rank]:,})")
         rows.append(Line2D([], [], color=colour, linewidth=1 + 1.2 * width / size, label=name))
@@ -164,18 +165,6 @@ def _draw_decisions(
     title = rule if len(rows) <= MAX_LEGEND_ROWS else f"{MAX_LEGEND_ROWS} of {len(rows)} classes"
     _draw_legend(ax, named, title)
     return f"{count_noun(len(regions), 'region')}, {count_noun(len(plane), 'polygon')}"
-
-
-def compound_path(rings: list[Floats]) -> Any:
-    """One path of many closed rings; holes have the opposite orientation, so that they stay empty."""
-    from matplotlib.path import Path as Outline
-
-    lengths = np.array([len(ring) for ring in rings])
-    closed = np.concatenate([part for ring in rings for part in (ring, ring[:1])])
-    codes = np.full(len(closed), Outline.LINETO, dtype=Outline.code_type)
-    last = np.cumsum(lengths + 1) - 1
-    codes[last], codes[last - lengths] = Outline.CLOSEPOLY, Outline.MOVETO
-    return Outline(closed, codes)
 
 
 def _draw_outline(ax: Axes, plane: PlaneRestriction) -> None:

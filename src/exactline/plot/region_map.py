@@ -12,7 +12,7 @@ from ..arrays import Floats, Ints
 from ..humanize import count_noun
 from .figure import get_axes, matplotlib_style
 from .palette import HATCHES, class_turn, fill_colour, mix_colours
-from .plane import compound_path
+from .paths import bundle_segments, compound_path
 from .plane_style import TIE_HATCH, axis_names, check_colors, vertical_stretch
 from .style import DARK_STYLE, STYLE, Theme, check_labels, current_theme, escape_label, format_share
 
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 SHADES = np.array([0.0, 0.55, 0.25, 0.8, 0.4, 1.0, 0.15, 0.7])  # of neighbouring regions, so that they differ
 SHADE_RANGE = (-0.16, 0.16)  # towards the paper, towards the class's colour
 MAX_LEGEND_ROWS = 12
-EDGES_PER_PATH = 500  # a path for each edge would take four times as long to draw
 MAX_VECTOR_POLYGONS = 3000  # with more polygons, fill and edges become pixels in vector formats
 
 
@@ -156,20 +155,13 @@ def _draw_shades(ax: Axes, regions: Regions, theme: Theme, own: Sequence[str] | 
 def _draw_edges(ax: Axes, plane: PlaneRestriction, theme: Theme) -> None:
     """Draw the borders of the linear regions: thin, and thinner and fainter the more there are."""
     from matplotlib.collections import PathCollection
-    from matplotlib.path import Path as Outline
 
     inner = plane.origin_table.numpy()[:, 0] >= 0
     segments = plane.corners.numpy()[plane.edges.numpy()[inner]]  # (edges, 2, 2)
     crowding = float(np.clip(np.log10(max(len(plane), 1) / 300) / 2.5, 0, 1))  # from 300 to 100,000 regions
     width, alpha = 0.7 - 0.55 * crowding, 0.75 - 0.45 * crowding
-    codes = np.tile(np.array([Outline.MOVETO, Outline.LINETO], dtype=Outline.code_type), EDGES_PER_PATH)
-    paths = [
-        Outline(part.reshape(-1, 2), codes[: 2 * len(part)])
-        for part in np.split(segments, range(EDGES_PER_PATH, len(segments), EDGES_PER_PATH))
-        if len(part)
-    ]
     style: dict[str, Any] = {"facecolors": "none", "edgecolors": theme.paper, "linewidths": width, "alpha": alpha}
-    ax.add_collection(PathCollection(paths, zorder=-9, **style), autolim=False)
+    ax.add_collection(PathCollection(bundle_segments(segments), zorder=-9, **style), autolim=False)
 
 
 def _draw_values(ax: Axes, plane: PlaneRestriction) -> list[Artist]:

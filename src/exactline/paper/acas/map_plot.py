@@ -13,7 +13,7 @@ import numpy as np
 
 from ...arrays import Floats
 from ...plot.figure import save_figures
-from ...plot.plane import compound_path
+from ...plot.paths import compound_path
 from ..drawing import new_figure
 from ..record import StudyProgress
 from .advisor import ADVISORIES
