@@ -156,11 +156,11 @@ def apply_branches(
     value_high = tl.load(left + element, mask=in_channels, other=0.0)
     slope_high = tl.load(slopes + element, mask=in_channels, other=0.0)
     value_low, slope_low = tl.zeros_like(value_high), tl.zeros_like(value_high)
-    factor = tl.load(factors + channel, mask=in_channels, other=0.0)
+    first_factor = tl.load(factors + channel, mask=in_channels, other=0.0)
     for k in tl.static_range(KNOTS):
         upper = tl.load(factors + (k + 1) * channels + channel, mask=in_channels, other=0.0)
-        factor = tl.where(value_high > tl.load(knots + k), upper, factor)
-    tl.store(out_slopes + element, slope_high * factor, mask=in_channels)
+        first_factor = tl.where(value_high > tl.load(knots + k), upper, first_factor)
+    tl.store(out_slopes + element, slope_high * first_factor, mask=in_channels)
     passed = tl.zeros([CHANNELS], tl.int32)  # crossings of the first knot
     passed_upper = tl.zeros([CHANNELS], tl.int32)  # and of the second one
     for begin in range(0, count + 1, ENTRIES):
