@@ -155,6 +155,11 @@ LARGE = {
         (2, 130, 130),
         0.002,
     ),
+    "top three of 1,024": (
+        lambda: nn.Sequential(nn.Conv2d(2, 4, 3, padding=1), TopThree(), nn.Linear(12, 2)),
+        (2, 32, 32),
+        1.0,
+    ),
 }
 
 

@@ -46,13 +46,14 @@ class Order(Breaking):
         x = snapped.x
         no_indices = torch.zeros(0, dtype=torch.int64, device=x.device)
         no_values = torch.zeros(0, dtype=x.dtype, device=x.device)
-        parts = [Crossings(no_indices, no_indices, no_values, no_values, no_indices, no_indices, no_values)]
-        for pairs in self._pair_blocks(x):
-            step = max(1, max_window_elements(x) // max(pairs.shape[1] * len(self.table), 1))
-            for first in range(0, len(x) - 1, step):
-                check_deadline()
-                parts.append(self._rank_swaps(x, first, min(first + step, len(x) - 1), pairs, errors))
-        return Crossings.join(parts)
+        found = [Crossings(no_indices, no_indices, no_values, no_values, no_indices, no_indices, no_values)]
+        step = max(1, max_window_elements(x) // max(self.table.numel(), 1))
+        for first in range(0, len(x) - 1, step):
+            for lines in self._candidates(x, first, min(first + step, len(x) - 1), errors):
+                for pairs in _pair_blocks(lines.columns.shape[1], len(lines.piece), x):
+                    check_deadline()
+                    found.append(self._rank_swaps(lines, pairs, errors))
+        return Crossings.join(found)
 
     def activation_pattern(self, before: Tensor, after: Tensor) -> Tensor:
         middle = self._window_values(before / 2 + after / 2)
@@ -63,13 +64,6 @@ class Order(Breaking):
 
     def apply_affine(self, pattern: Tensor, x: Tensor) -> Tensor:
         return self._window_values(x).gather(-1, pattern).reshape(len(x), *self.shape)
-
-    def _pair_blocks(self, like: Tensor) -> Iterator[Tensor]:
-        """All pairs of columns of a window, (2, pairs) at a time."""
-        size = self.table.shape[1]
-        step = max(1, max_window_elements(like) // max(size * len(self.table), 1))
-        for first in range(0, size - 1, step):
-            yield first + torch.triu_indices(min(step, size - first), size - first, 1, device=like.device)
 
     def _window_values(self, x: Tensor) -> Tensor:
         return flatten_units(x)[:, self.table]  # (points, windows, size)
@@ -82,57 +76,91 @@ class Order(Breaking):
         """
         if len(x) < 2:
             return None
-        values = self._window_values(x)
-        small = (values.abs() <= errors.threshold / AMBIGUITY_SHARE).sum(2) > 1
-        pieces = torch.nonzero((small[:-1] & small[1:]).any(1) & errors.same_line)[:, 0]
-        if not len(pieces):
+        x = flatten_units(x)
+        is_near = self._has_near_lines(x, 2 * errors.threshold)
+        piece, window = torch.nonzero((is_near[:-1] | is_near[1:]) & errors.same_line[:, None], as_tuple=True)
+        if not len(piece):
             return None
-        is_ambiguous = torch.zeros(len(x) - 1, len(self.table), dtype=torch.bool, device=x.device)
-        for one, two in self._pair_blocks(x):
-            step = max(1, max_window_elements(x) // max(len(one) * len(self.table), 1))
-            for part in pieces.split(step):
+        is_ambiguous = torch.zeros(len(piece), dtype=torch.bool, device=x.device)
+        size = self.table.shape[1]
+        step = max(1, max_window_elements(x) // (2 * size))
+        for first in range(0, len(piece), step):
+            ends = torch.stack([piece[first : first + step], piece[first : first + step] + 1])
+            elements = self.table[window[first : first + step]].expand(2, -1, -1)
+            rows, place = ends.unique(return_inverse=True)
+            values, bounds = x[ends[..., None], elements], errors.bound(rows)[place[..., None], elements]
+            hides = (bounds > AMBIGUITY_SHARE * values.abs()).all(0)
+            for one, two in _pair_blocks(size, 2 * ends.shape[1], x):
                 check_deadline()
-                ends = torch.stack([part, part + 1])
-                pair = values[ends]  # (2, pieces, windows, size)
-                bound = errors.bound(ends.flatten())[:, self.table].view_as(pair)
-                gap = (pair[..., one] - pair[..., two]).abs()
-                near = (gap <= bound[..., one] + bound[..., two]).all(0) & (gap > 0).any(0)
-                hides = (bound[..., one] > AMBIGUITY_SHARE * pair[..., one].abs()).all(0)
-                is_ambiguous[part] |= (near & hides).any(2)
-        return is_ambiguous.sum(1)
+                gap = (values[..., one] - values[..., two]).abs()
+                near = (gap <= bounds[..., one] + bounds[..., two]).all(0) & (gap > 0).any(0) & hides[:, one]
+                is_ambiguous[first : first + step] |= near.any(1)
+        return torch.bincount(piece[is_ambiguous], minlength=len(x) - 1)
 
-    def _rank_swaps(
-        self,
-        x: Tensor,  # (points, elements)
-        first: int,
-        last: int,
-        pairs: Tensor,  # (2, pairs)
-        errors: ErrorBounds,
-    ) -> Crossings:
-        """Pairs of lines that swap ranks between the points ``first`` and ``last`` and so change a returned value."""
-        rows = torch.arange(first, last + 1, device=x.device)
-        values = x[first : last + 1][:, self.table]
+    def _has_near_lines(self, x: Tensor, distance: float) -> Tensor:
+        """Windows with two different values at most so far apart, (points, windows)."""
+        found = [torch.zeros(0, len(self.table), dtype=torch.bool, device=x.device)]
+        for part in x.split(max(1, max_window_elements(x) // max(self.table.numel(), 1))):
+            check_deadline()
+            gaps = self._window_values(part).sort(2).values.diff(dim=2)
+            found.append(((gaps > 0) & (gaps <= distance)).any(2))
+        return torch.cat(found)
+
+    def _candidates(self, x: Tensor, first: int, last: int, errors: ErrorBounds) -> Iterator[_WindowLines]:
+        """Lines that may have a returned rank somewhere on the pieces ``first`` to ``last``; windows with two or more.
+
+        A returned value is at least as large as that many lines are everywhere, and at most as large as that many are
+        anywhere; lines that stay below or above it are left out.
+        """
+        values = self._window_values(x[first : last + 1])
         if errors.magnitude > OVERFLOW_GUARD:
             values = values * HUGE_VALUE_SCALE
+        low, high = torch.minimum(values[:-1], values[1:]), torch.maximum(values[:-1], values[1:])
+        slack = 2 * _tie_slack(torch.maximum(-low, high))
+        least = low.topk(int(self.ranks.max()) + 1, 2).values[..., -1:] - slack
+        most = high.topk(int(self.ranks.min()) + 1, 2).values[..., -1:] + slack
+        may_return = (high >= least) & (low <= most) & errors.same_line[first:last, None, None]
+        count = may_return.sum(2)
+        width, size = 2, self.table.shape[1]
+        while width < 2 * size:  # windows with similarly many lines together
+            cells = torch.nonzero((count > width // 2) & (count <= width))
+            for piece, window in (part.T for part in cells.split(max(1, max_window_elements(x) // (2 * size)))):
+                order = may_return[piece, window].to(torch.int8).sort(dim=1, descending=True, stable=True)
+                yield _WindowLines(
+                    piece + first,
+                    window,
+                    order.indices[:, :width],
+                    order.values[:, :width] > 0,
+                    values[piece, window],
+                    values[piece + 1, window],
+                )
+            width *= 2
+
+    def _rank_swaps(self, lines: _WindowLines, pairs: Tensor, errors: ErrorBounds) -> Crossings:
+        """Pairs of lines, (2, pairs) of their columns, that swap ranks on a piece and so change a returned value."""
+        elements = self.table[lines.window].gather(1, lines.columns)
         one, two = pairs
-        gap = values[..., one] - values[..., two]  # (points, windows, pairs)
-        near = (gap != 0) & (gap.abs() <= 2 * errors.threshold)
-        if bool(near.any()):
-            unclear = near.flatten(1).any(1)
-            bound = errors.bound(rows[unclear])[:, self.table]
-            apart = gap[unclear].abs() > bound[..., one] + bound[..., two]
-            gap[unclear] = torch.where(apart, gap[unclear], torch.zeros_like(gap[unclear]))
-        crossed = ((gap[:-1] > 0) & (gap[1:] < 0)) | ((gap[:-1] < 0) & (gap[1:] > 0))
-        crossed &= errors.same_line[first:last, None, None]
-        piece, window, pair = torch.nonzero(crossed, as_tuple=True)
-        before, after = gap[piece, window, pair], gap[piece + 1, window, pair]
-        start, stop = values[piece, window], values[piece + 1, window]
-        rows = torch.nonzero(self._changes_result(start, stop, (before, after), one[pair]))[:, 0]
-        piece, window, pair, before, after = (v[rows] for v in (piece, window, pair, before, after))
-        elements = self.table[window]
-        element = elements.gather(1, one[pair][:, None])[:, 0]
-        partner = elements.gather(1, two[pair][:, None])[:, 0]
-        return Crossings(piece + first, window, before, after, element, partner, torch.zeros_like(before))
+        before, after = (
+            _clear_gaps(values.gather(1, lines.columns), lines.piece + side, elements, pairs, errors)
+            for side, values in enumerate((lines.start, lines.stop))
+        )
+        crossed = ((before > 0) & (after < 0)) | ((before < 0) & (after > 0))
+        cell, pair = torch.nonzero(crossed & lines.is_candidate[:, one] & lines.is_candidate[:, two], as_tuple=True)
+        before, after = before[cell, pair], after[cell, pair]
+        column = lines.columns[cell, one[pair]]
+        step = max(1, max_window_elements(before) // lines.start.shape[1])
+        changes = [
+            self._changes_result(
+                lines.start[cell[some]], lines.stop[cell[some]], (before[some], after[some]), column[some]
+            )
+            for some in torch.arange(len(cell), device=cell.device).split(step)
+        ]
+        rows = torch.nonzero(torch.cat(changes))[:, 0]
+        cell, pair, before, after = (v[rows] for v in (cell, pair, before, after))
+        element, partner = elements[cell, one[pair]], elements[cell, two[pair]]
+        return Crossings(
+            lines.piece[cell], lines.window[cell], before, after, element, partner, torch.zeros_like(before)
+        )
 
     def _changes_result(
         self,
@@ -149,11 +177,7 @@ class Order(Breaking):
         part = (before.abs() / (before.abs() + after.abs()))[:, None]
         values = torch.lerp(start, stop, part)
         common = values.gather(1, column[:, None])
-        slack = (
-            RANK_TIE_ROUNDINGS
-            * torch.finfo(start.dtype).eps
-            * torch.maximum(start.abs(), stop.abs()).amax(1, keepdim=True)
-        )
+        slack = _tie_slack(torch.maximum(start.abs(), stop.abs()))
         tied = (values - common).abs() <= slack
         larger = ((values > common) & ~tied).sum(1, keepdim=True)
         slope = torch.where(tied, stop - start, torch.full_like(start, torch.inf)).sort(1).values
@@ -163,3 +187,46 @@ class Order(Breaking):
         rank = rank * is_tied
         mirrored = (count - 1 - rank) * is_tied
         return (is_tied & (slope.gather(1, rank) != slope.gather(1, mirrored))).any(1)
+
+
+@dataclass(frozen=True)
+class _WindowLines:
+    """The lines of one window on one piece, for several such cells."""
+
+    piece: Tensor  # (cells,)
+    window: Tensor  # (cells,)
+    columns: Tensor  # (cells, width) positions in the window of those that may be returned, and others
+    is_candidate: Tensor  # (cells, width) which of them may be returned
+    start: Tensor  # (cells, size) values of all lines at the left end
+    stop: Tensor  # (cells, size) and at the right end
+
+
+def _pair_blocks(count: int, cells: int, like: Tensor) -> Iterator[Tensor]:
+    """All pairs of ``count`` columns, (2, pairs) at a time, as many as memory allows for so many cells."""
+    step = max(1, max_window_elements(like) // max(count * cells, 1))
+    for first in range(0, count - 1, step):
+        yield first + torch.triu_indices(min(step, count - first), count - first, 1, device=like.device)
+
+
+def _clear_gaps(
+    values: Tensor,  # (cells, width)
+    point: Tensor,  # (cells,)
+    elements: Tensor,  # (cells, width) positions in the input
+    pairs: Tensor,  # (2, pairs) of columns
+    errors: ErrorBounds,
+) -> Tensor:
+    """Differences of pairs, (cells, pairs), zero where they are within their errors."""
+    one, two = pairs
+    gap = values[:, one] - values[:, two]
+    unclear = torch.nonzero(((gap != 0) & (gap.abs() <= 2 * errors.threshold)).any(1))[:, 0]
+    if len(unclear):
+        rows, place = point[unclear].unique(return_inverse=True)
+        bound = errors.bound(rows)[place[:, None], elements[unclear]]
+        is_apart = gap[unclear].abs() > bound[:, one] + bound[:, two]
+        gap[unclear] = torch.where(is_apart, gap[unclear], torch.zeros_like(is_apart, dtype=gap.dtype))
+    return gap
+
+
+def _tie_slack(sizes: Tensor) -> Tensor:
+    """The distance below which lines of these sizes, (..., lines), are tied at a crossing; (..., 1)."""
+    return RANK_TIE_ROUNDINGS * torch.finfo(sizes.dtype).eps * sizes.amax(-1, keepdim=True)
