@@ -84,6 +84,9 @@ MAX_SAMPLE_DEFICIT = 4.0
 MAX_SAMPLE_EXCESS = 16.0
 # Error of cumulative sums along a segment, in roundings of the largest value, above which the dense engine takes over.
 MAX_DRIFT_ROUNDINGS = 1024.0
+# Roundings of a value by each crossing along a segment: the slope, its product with the width, and the sum, and one to
+# spare. Segments of up to 256 crossings have fewer roundings than MAX_DRIFT_ROUNDINGS.
+ROUNDINGS_PER_CROSSING = 4.0
 # Error of cumulative sums of float32 patches along a segment, as a share of the largest value.
 FLOAT32_DRIFT_SHARE = 1e-3
 # Share of an error bound by which a distance may exceed it and still be ambiguous: estimates are not sharper than that.

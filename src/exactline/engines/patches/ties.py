@@ -16,9 +16,12 @@ from ...tolerances import (
     ALPHA_RESOLUTION,
     AMBIGUITY_MARGIN,
     ERROR_SAMPLES,
+    MAX_DRIFT_ROUNDINGS,
     MAX_PATCH_ALPHA_SHIFT,
     MAX_SAMPLE_DEFICIT,
+    MAX_SAMPLE_EXCESS,
     MAX_UNCHECKED_ALPHA_ERROR,
+    ROUNDINGS_PER_CROSSING,
 )
 from ..dense.breaks import group_ties
 from .error_oracle import ErrorOracle
@@ -163,11 +166,13 @@ class TieResolver:
 
     def __init__(self, errors: ErrorOracle, start: float, stop: float, float32: bool = False) -> None:
         self.errors, self.start, self.stop, self.float32 = errors, start, stop, float32
+        self.crossings = 0
         like = errors.lines.starts[0]
         self.known = _BreakErrors(like.new_zeros(6, 0, dtype=torch.float64), like.new_zeros(3, 0, dtype=torch.int64))
 
     def place(self, node: int, breaks: NewPatchBreaks) -> NewPatchBreaks:
         """The crossings of a node with the alphas of their breaks; may raise `NeedsDenseFallback`."""
+        self.crossings += len(breaks.alpha)
         merged, is_new = self.known.merge(_BreakErrors.of(self.errors, node, breaks))
         if not self._are_distinct(node, merged, is_new):
             return self._place_ties(node, breaks)
@@ -211,7 +216,7 @@ class TieResolver:
         """Raise `NeedsDenseFallback` if cancellation error has displaced a break."""
         if self.float32 or not len(self.known):
             return
-        slow = self.known.select((self.known.upper > MAX_UNCHECKED_ALPHA_ERROR).nonzero()[:, 0])
+        slow = self.known.select(self._may_have_drifted().nonzero()[:, 0])
         if len(slow) > MAX_REFINED_BREAKS:
             raise NeedsDenseFallback(float(slow.alpha[len(slow) // 2]))
         if not len(slow):
@@ -225,6 +230,13 @@ class TieResolver:
                 (distance <= bounds) | (distance <= MAX_PATCH_ALPHA_SHIFT * displaced.slope),
                 displaced.alpha,
             )
+
+    def _may_have_drifted(self) -> Tensor:
+        """(m,) whether cumulative sums may have displaced a break by more than its error."""
+        error = MAX_SAMPLE_EXCESS * MAX_SAMPLE_DEFICIT * self.known.lower
+        # `upper` allows for as many roundings as in a segment of many breaks
+        drift = (self.known.upper - error) * min(1.0, ROUNDINGS_PER_CROSSING * self.crossings / MAX_DRIFT_ROUNDINGS)
+        return (error + drift > MAX_UNCHECKED_ALPHA_ERROR) & (drift > self.known.lower)
 
     def _match_known(self, known: _BreakErrors, new: _BreakErrors, piece: Tensor, alpha: Tensor) -> Tensor:
         """Which crossings do not join a known break; writes the alphas of those that do."""
