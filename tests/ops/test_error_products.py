@@ -24,6 +24,11 @@ def layers() -> dict[str, tuple[torch.nn.Module, tuple[int, ...]]]:
         "few pixels": (torch.nn.Conv2d(32, 64, 1).double(), (32, 3, 3)),
         "many pixels": (torch.nn.Conv2d(32, 64, 1).double(), (32, 12, 12)),
         "pixels with a stride": (torch.nn.Conv2d(32, 64, 1, stride=2).double(), (32, 3, 3)),
+        "few windows": (
+            torch.nn.Conv2d(16, 32, (3, 2), padding=1, stride=(2, 1)).double(),
+            (16, 3, 3),
+        ),
+        "few windows of a sequence": (torch.nn.Conv1d(16, 32, 3, padding=1).double(), (16, 4)),
     }
 
 

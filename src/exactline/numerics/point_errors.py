@@ -55,6 +55,7 @@ class PointErrors:
     ) -> None:
         self.network, self.samples, self.values_only = network, samples, not samples
         self.kept_nodes, self.kept_values = kept_nodes, dict[int, Tensor]()  # (k, *shape)
+        self._shared_sizes = dict[int, Tensor]()  # by live node, see `_largest_sizes`
         self.node = max(network.inputs)  # the last node that was evaluated
         self.values = dict(zip(network.inputs, points, strict=True))  # by live node, (k, *shape)
         # by live node, (1 + samples, k or 1, *shape): the standard deviation, then the samples
@@ -75,6 +76,7 @@ class PointErrors:
             for j in set(node.inputs):
                 if last_use.get(j) == self.node:
                     del self.values[j], self.errors[j]
+                    self._shared_sizes.pop(j, None)
         return error_bounds(self.errors[target]) if self.samples else torch.zeros_like(self.values[target])
 
     def select(self, rows: Tensor) -> PointErrors:
@@ -102,7 +104,7 @@ class PointErrors:
 
     def _replace(self, values: dict[int, Tensor], errors: dict[int, Tensor]) -> PointErrors:
         replaced = copy(self)
-        replaced.values, replaced.errors = values, errors
+        replaced.values, replaced.errors, replaced._shared_sizes = values, errors, {}
         return replaced
 
     def _evaluate(self, i: int) -> None:
@@ -133,24 +135,35 @@ class PointErrors:
         if not op.rounding_terms:  # values are moved, not computed
             deviation, samples = op.propagate_errors([e[0] for e in errors], samples)
             return torch.cat([deviation[None], samples.unflatten(0, (self.samples, count))])
-        sizes = [torch.cat([e[0], _largest_sizes(x, count)]) for e, x in zip(errors, xs, strict=True)]
+        sizes = [
+            torch.cat([e[0], self._largest_sizes(j, count)])
+            for j, e in zip(self.network.nodes[i].inputs, errors, strict=True)
+        ]
         both, samples = op.propagate_errors(sizes, samples)
         deviation, own = both[:count], both[count:]  # the root of the sum of squares of all products, then the rounding
-        value = _largest_sizes(value, count)
+        value = self._largest_sizes(i, count)
         if op.rounding_terms > 1:  # a single operation rounds its result only; a sum rounds every partial sum
             partial_sums = 1 + 2 * (op.rounding_terms**0.5 - 1) * SUMMATION_SHARE
             constant = op.constant_part(*(x.new_zeros(1, *x.shape[1:]) for x in xs)).abs()
             own = torch.add(value, own, alpha=partial_sums).add_(constant)
         else:
-            own = value
-        own = own.mul_(0.5 * torch.finfo(value.dtype).eps).add_(SMALLEST_SUBNORMAL)
+            own = value.clone()
+        own = own.mul_(0.5 * torch.finfo(value.dtype).eps).clamp_(min=SMALLEST_SUBNORMAL)
         largest = torch.finfo(value.dtype).max / 64
         out = value.new_empty(1 + self.samples, *own.shape)
         torch.hypot(deviation, own, out=out[0]).clamp_(max=largest)
-        signs = random_signs(self.network, i, self.samples, own)
-        torch.addcmul(samples.unflatten(0, (self.samples, count)), signs, own, out=out[1:])
+        roundings = random_signs(self.network, i, self.samples, own).to(own.dtype) * own
+        torch.add(samples.unflatten(0, (self.samples, count)), roundings, out=out[1:])
         out[1:].nan_to_num_(largest, largest, -largest)
         return out
+
+    def _largest_sizes(self, i: int, count: int) -> Tensor:
+        """The absolute values of a live node, or, for a ``count`` of one, the largest of all points, (1, *shape)."""
+        if count == len(self.values[i]):
+            return self.values[i].abs()
+        if i not in self._shared_sizes:
+            self._shared_sizes[i] = self.values[i].abs().amax(0, keepdim=True)
+        return self._shared_sizes[i]
 
 
 class RecentErrors(PointErrors):
@@ -164,7 +177,7 @@ class RecentErrors(PointErrors):
 
     def __init__(self, network: Network, node: int, values: dict[int, Tensor]) -> None:
         self.network, self.samples, self.values_only = network, 0, False
-        self.kept_nodes, self.kept_values = frozenset(), {}
+        self.kept_nodes, self.kept_values, self._shared_sizes = frozenset(), {}, {}
         self.node, self.values = node, dict(values)
         self.errors = {i: torch.zeros_like(value)[None] for i, value in values.items()}
 
@@ -195,8 +208,12 @@ def bytes_per_estimate(network: Network, samples: int = ERROR_SAMPLES) -> int:
 
 def error_bounds(errors: Tensor) -> Tensor:
     """Error bounds (k, *shape) of values with a standard deviation and samples (1 + samples, k, *shape)."""
-    largest = errors.amax(0)
-    return torch.maximum(largest, errors.amin(0).neg_(), out=largest).mul_(ERROR_WIDTH)
+    if not is_on_host(errors):  # fewer kernels
+        return torch.maximum(errors.amax(0), errors.amin(0).neg_()).mul_(ERROR_WIDTH)
+    bounds = errors[0] * ERROR_WIDTH  # deviations have no sign
+    for sample in errors[1:]:
+        torch.maximum(bounds, sample.abs().mul_(ERROR_WIDTH), out=bounds)
+    return bounds
 
 
 def propagate_through_breaks(op: Breaking, x: Tensor, errors: Tensor) -> Tensor:
@@ -207,14 +224,6 @@ def propagate_through_breaks(op: Breaking, x: Tensor, errors: Tensor) -> Tensor:
     reach, is_shared = error_bounds(errors), errors.shape[1] < len(x)
     low, high = (x.amin(0, keepdim=True), x.amax(0, keepdim=True)) if is_shared else (x, x)
     return op.propagate_errors(low - reach, high + reach, errors)
-
-
-def _largest_sizes(x: Tensor, count: int) -> Tensor:
-    """The absolute values of x (points, *shape), or, for a ``count`` of one, the largest of all points, (1, *shape)."""
-    if count == len(x):
-        return x.abs()
-    largest = x.amax(0, keepdim=True)
-    return torch.maximum(largest, x.amin(0, keepdim=True).neg_(), out=largest)
 
 
 def estimate_errors(network: Network, node: int, points: list[Tensor], errors: list[Tensor]) -> Tensor:

@@ -16,6 +16,7 @@ from torch import Tensor
 from ..budget import check_deadline
 from . import error_products
 from .base import Affine, root_sum_squares
+from .gemm import unfold_columns
 
 MAX_KEPT_SQUARES = 1 << 23  # weights of all layers whose squares a CPU keeps for error estimates: 64 MiB of float64
 SQUARES_PER_BLOCK = 1 << 17  # weights of a linear layer that are squared at a time where the squares are not kept
@@ -106,14 +107,11 @@ class Product(Affine):
     def _suits_single_precision(self) -> bool:
         return error_products.is_suited(self.weight, self._largest_weight, self.settings.get("groups", 1) > 1)
 
-    @property
-    def is_pixelwise(self) -> bool:
-        """Whether this is a convolution that multiplies every pixel by one matrix."""
-        settings = self.settings
-        if "stride" not in settings or settings["transposed"] or settings["groups"] > 1:
-            return False
-        pads = *settings["padding"], *settings["padding_end"]
-        return not any(pads) and {*self.weight.shape[2:], *settings["stride"]} == {1}
+    def unfold_columns(self, x: Tensor, max_columns: int) -> Tensor | None:
+        """The windows of a convolution, (terms, n, *out), if there are so few of them; None for all other products."""
+        if "stride" not in self.settings or x.dim() != self.weight.dim():
+            return None
+        return unfold_columns(x, self.weight, self.settings, max_columns)
 
     def _multiply_by_squares(self, x: Tensor) -> Tensor:
         """The product with the squares of the weights relative to the largest."""

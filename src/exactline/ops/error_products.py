@@ -20,7 +20,9 @@ MIN_WEIGHTS = 1 << 10  # weights from which on the conversion of inputs and outp
 MAX_KEPT_WEIGHTS = 1 << 24  # weights of all layers that are kept in single precision, with their squares: 128 MiB
 KEPT_DIVISOR = 4  # kept weights may take one part in so many of the memory
 BYTES_PER_WEIGHT = 8  # of a weight in single precision and its square
-MAX_COLUMNS = 128  # outputs per channel of all rows up to which a convolution of single pixels is one matrix product
+# Outputs per channel of all rows up to which a convolution is one matrix product, which reads the weights once: with
+# windows of single pixels, and with larger windows, whose columns are copies.
+MAX_PIXEL_COLUMNS, MAX_WINDOW_COLUMNS = 128, 32
 WEIGHTS_PER_BLOCK = 1 << 17  # weights of a linear layer that are converted at a time where they are not kept
 MAX_ROW_RATIO = 2.0**20  # of the largest weights of two rows: a bound on what underflows stays below 1e-12 of a row
 MAX_SCALE = 2.0**90  # of the largest weight, and one over it: conversion neither overflows nor underflows
@@ -59,7 +61,7 @@ class SingleWeights(NamedTuple):
 
 
 class ProductOp(Protocol):
-    """What a product has to offer: its weight, the map linear in input and weight, and whether it acts on pixels."""
+    """What a product has to offer: its weight, the map linear in input and weight, and the windows of a convolution."""
 
     @property
     def call(self) -> Callable[[Tensor, Tensor], Tensor]: ...
@@ -67,8 +69,7 @@ class ProductOp(Protocol):
     @property
     def weight(self) -> Tensor: ...
 
-    @property
-    def is_pixelwise(self) -> bool: ...
+    def unfold_columns(self, x: Tensor, max_columns: int) -> Tensor | None: ...
 
 
 _kept: weakref.WeakKeyDictionary[ProductOp, SingleWeights] = weakref.WeakKeyDictionary()
@@ -120,11 +121,12 @@ def _max_kept_weights() -> int:
 
 
 def _multiply(op: ProductOp, x: Tensor, weight: Tensor) -> Tensor:
-    """The product of rows (n, *in) with a weight; of few single pixels, as a matrix product that reads it once."""
-    if not op.is_pixelwise or x.dim() != 4 or x.shape[0] * x.shape[2] * x.shape[3] > MAX_COLUMNS:
+    """The product of rows (n, *in) with a weight; with few outputs per channel, one matrix product."""
+    is_pixelwise = weight.dim() > 2 and weight.shape[2:].numel() == 1
+    columns = op.unfold_columns(x, MAX_PIXEL_COLUMNS if is_pixelwise else MAX_WINDOW_COLUMNS)
+    if columns is None:
         return op.call(x, weight)
-    columns = x.transpose(0, 1).reshape(x.shape[1], -1)
-    return torch.mm(weight.flatten(1), columns).view(len(weight), len(x), *x.shape[2:]).transpose(0, 1)
+    return torch.mm(weight.flatten(1), columns.flatten(1)).view(len(weight), *columns.shape[1:]).transpose(0, 1)
 
 
 def _multiply_in_blocks(weight: Tensor, unit: float, squared: Tensor, samples: Tensor) -> tuple[Tensor, Tensor]:

@@ -161,6 +161,19 @@ def _pays_off(x: Tensor, weight: Tensor, shape: _ConvolutionShape) -> bool:
     return fits and channels // shape.groups >= MIN_OUTPUT_CHANNELS
 
 
+def unfold_columns(x: Tensor, weight: Tensor, settings: Mapping[str, Any], max_columns: int) -> Tensor | None:
+    """The windows of a convolution, (terms, n, *out); None if it has more than ``max_columns`` of them.
+
+    Also None for convolutions with groups and transposed ones. ``x`` and ``settings`` as in `convolve_by_gemm`.
+    """
+    if settings["transposed"] or settings["groups"] > 1:
+        return None
+    shape = _ConvolutionShape.of(x, weight, settings)
+    if not 0 < len(x) * prod(shape.out) <= max_columns:
+        return None
+    return _unfold(x, shape).movedim(0, x.dim() - 1).reshape(-1, len(x), *shape.out)
+
+
 def _unfold(x: Tensor, shape: _ConvolutionShape) -> Tensor:
     """The windows (n, channels, *kernel, *out) of some points, as an overlapping view."""
     padded = F.pad(x, shape.pad) if any(shape.pad) else x

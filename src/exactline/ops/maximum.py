@@ -52,6 +52,8 @@ class Maximum(Breaking):
         highest, errors = flatten_units(highest), errors.flatten(2)
         least, leader = self._leaders(self.sign * lowest)  # of the least possible maxima
         out = errors.gather(2, leader.clamp(min=0).expand(len(errors), -1, -1))
+        if self.floor:
+            out *= leader >= 0
         max_windows = max_window_elements(errors) // max(len(errors) * self.table.shape[1], 1)  # times points
         point_step = max(1, min(len(high), max_windows))
         window_step = max(1, max_windows // point_step)
@@ -60,8 +62,10 @@ class Maximum(Breaking):
             for start in range(0, len(high), point_step):
                 check_deadline()
                 rows = slice(start, start + point_step)
-                can_lead = highest[rows][:, window] >= (self.sign * least[rows, columns])[:, :, None]  # (.., .., size)
-                point, row = ((can_lead.sum(2) != 1) | (leader[rows, columns] < 0)).nonzero(as_tuple=True)
+                some = highest[rows].index_select(1, window.flatten()).view(-1, *window.shape)
+                can_lead = some >= (self.sign * least[rows, columns])[:, :, None]  # (points, windows, size)
+                has_rivals = can_lead.sum(2) > (leader[rows, columns] >= 0)
+                point, row = has_rivals.nonzero(as_tuple=True)
                 candidates = errors[:, start + point[:, None], window[row]] * can_lead[point, row]
                 largest = candidates.abs().argmax(2, keepdim=True)
                 out[:, start + point, first + row] = candidates.gather(2, largest)[..., 0]
