@@ -20,6 +20,11 @@ _plans: weakref.WeakKeyDictionary[Network, PatchPlan] = weakref.WeakKeyDictionar
 
 PATCH_NUMBER_COST = 24.0  # multiplications that one number of a patch costs at a breaking node
 POINT_NUMBER_COST = 30.0  # multiplications that one number of a point costs at a breaking node of the dense engine
+# From how many points on patches are faster on a CPU: fitted to the processor seconds of both engines on 157 lines of
+# 53 networks; see benchmarks/engines.py.
+VALUE_COST = 32.0  # multiplications that one number of a point costs at every node of the dense engine
+NODE_COST = 1.5e7  # multiplications that a node costs once per line in the patch engine, beyond those of the dense one
+LINE_POINTS = 15.0  # points of the dense engine that a line costs in the patch engine, beyond those it costs there
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,8 +37,9 @@ class PatchPlan:
     first_dense_node: int  # where the dense engine takes over; the number of nodes if patches reach the outputs
     break_cost: float  # multiplications per break, averaged over the units it can originate from
     point_cost: float  # multiplications per point
+    least_points: float  # of a line from which patches are faster on a CPU; infinity if they never are
     numbers_per_break: float  # of all live patches where they are most, averaged likewise
-    weight_bytes: int  # of the weights, which the rules keep in an order of their own
+    weight_bytes: int  # of the weights, which the rules keep in orders of their own
 
     @property
     def gain(self) -> float:
@@ -73,15 +79,17 @@ def _make_plan(network: Network) -> PatchPlan:
             activation_rules[i] = rule
             map_shapes[i] = rule.map_shape
     break_cost, numbers_per_break = _break_cost(network, affine_rules, activation_rules, first_dense_node)
+    point_cost = _point_cost(network, affine_rules, map_shapes, first_dense_node)
     return PatchPlan(
         affine_rules,
         activation_rules,
         map_shapes,
         first_dense_node,
         break_cost=break_cost,
-        point_cost=_point_cost(network, affine_rules, map_shapes, first_dense_node),
+        point_cost=point_cost,
+        least_points=_least_points(network, point_cost, break_cost),
         numbers_per_break=numbers_per_break,
-        weight_bytes=sum(rule.weight.nbytes for rule in affine_rules.values() if isinstance(rule, ConvolutionRule)),
+        weight_bytes=sum(rule.held_bytes for rule in affine_rules.values() if isinstance(rule, ConvolutionRule)),
     )
 
 
@@ -148,3 +156,12 @@ def _point_cost(
         elif isinstance(node.op, Breaking):
             cost += prod(network.nodes[node.inputs[0]].shape) * POINT_NUMBER_COST
     return cost
+
+
+def _least_points(network: Network, point_cost: float, break_cost: float) -> float:
+    """Points of a line from which patches are faster on a CPU; infinity if they never are."""
+    last_use = sweep_plan(network).last_use
+    numbers = sum(prod(node.shape) for i, node in enumerate(network.nodes) if i in last_use)
+    dense_cost = point_cost + VALUE_COST * numbers
+    line_cost = NODE_COST * len(last_use) + LINE_POINTS * dense_cost
+    return line_cost / (dense_cost - break_cost) if dense_cost > break_cost else float("inf")
