@@ -65,7 +65,8 @@ class EngineChoice:
         self.network, self.limits, self.memory, self.values = network, limits, memory, values
         self.is_memory_given, self.in_advance = is_memory_given, in_advance
         self.counts = SegmentCounts()
-        self.max_dense_points: float | None = None  # points per line from which patches are faster, if that decides
+        # By node: points per line from which patches are faster, if that decides
+        self.max_dense_points: dict[int, float] | None = None
         self.uses_patches, self.reason = self._select(engine)
 
     def _select(self, engine: str) -> tuple[bool, str]:
@@ -80,11 +81,11 @@ class EngineChoice:
         plan = patch_plan(network)
         if self.in_advance or device != "cpu" or network.dtype != torch.float64:
             return self._select_in_advance(plan)
-        points = plan.least_points
+        points = min(plan.least_points.values())
         if points > min(_count_units(network), _infinite_if_none(self.limits.max_breaks)):
             return False, f"patches save no time below {points:,.0f} breaks"
-        self.max_dense_points = points
-        return True, f"more than {points:,.0f} breaks, each of which costs 1/{plan.gain:.2g} of a point"
+        self.max_dense_points = plan.least_points
+        return True, f"many breaks, each of which costs 1/{plan.gain:.2g} of a point"
 
     def _select_in_advance(self, plan: PatchPlan) -> tuple[bool, str]:
         """Whether to use patches, and the reason, whatever the breaks of a line."""
@@ -152,17 +153,17 @@ class EngineChoice:
             releases_memory=self.is_memory_given,
         )
 
-    def _sweep_densely_first(self, lines: Lines, max_points: float) -> Iterator[SweepPart]:
+    def _sweep_densely_first(self, lines: Lines, max_points: dict[int, float]) -> Iterator[SweepPart]:
         """Sweep densely, or by patches if the first lines have more points on average than ``max_points``."""
         self.limits.max_density, of_patches = max_points, self.reason
-        self.uses_patches, self.reason = False, f"fewer than {max_points:,.0f} breaks, from which on patches are faster"
+        self.uses_patches, self.reason = False, "too few breaks for patches to pay"
         try:
             for part in self._sweep_densely(lines):
-                self.limits.max_density = float("inf")
+                self.limits.max_density = {}
                 yield part
             return
         except TooManyBreaks:
-            self.limits.max_density = float("inf")
+            self.limits.max_density = {}
             self.uses_patches, self.reason = True, of_patches
             if self.recorder is not None:
                 self.recorder.clear()
