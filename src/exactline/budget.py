@@ -6,9 +6,10 @@ divide their work into blocks, so that it is not passed through every function b
 
 from __future__ import annotations
 
+import ctypes
 import time
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 
@@ -71,3 +72,9 @@ def block_bytes(divisor: int = BLOCK_DIVISOR) -> int:
     64
     """
     return max(_budget.get().memory // divisor, MIN_BLOCK_BYTES)
+
+
+def release_free_memory() -> None:
+    """Give memory that was freed back to the system, where the allocator of the process can."""
+    with suppress(OSError, AttributeError, TypeError):
+        ctypes.CDLL(None).malloc_trim(0)

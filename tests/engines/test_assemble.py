@@ -9,10 +9,10 @@ from exactline.engines import assemble
 from exactline.engines.assemble import RowBuffer
 
 
-@pytest.mark.parametrize("max_pending", [1, 200, 1 << 24])
+@pytest.mark.parametrize("reserved", [1, 200, 1 << 24])
 @pytest.mark.parametrize("shape", [(3,), (2, 2), ()])
-def test_rows_come_out_in_order(shape, max_pending, monkeypatch):
-    monkeypatch.setattr(assemble, "MAX_PENDING_BYTES", max_pending)
+def test_rows_come_out_in_order(shape, reserved, monkeypatch):
+    monkeypatch.setattr(assemble, "RESERVED_BYTES", reserved)
     blocks = [torch.randn(count, *shape, dtype=torch.float64) for count in (4, 0, 1, 30, 2)]
     buffer = RowBuffer(shape)
     for block in blocks:

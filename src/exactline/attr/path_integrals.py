@@ -89,7 +89,7 @@ def path_integral(
     cotangent = kind(network, output, targets)
     memory = free_memory(network.device) if memory is None else memory
     limits = SweepLimits(sweep_plan(network).max_points(memory // BACKWARD_MEMORY_DIVISOR), memory=memory)
-    if EngineChoice(network, engine, limits, memory, values=False).uses_patches:
+    if EngineChoice(network, engine, limits, memory, values=False, in_advance=True).uses_patches:
         with full_precision():
             found = patch_integral(
                 network,

@@ -14,41 +14,40 @@ from torch import Tensor
 from .dense.sweep import SweepLimits, SweepPart
 from .layer_record import LayerRecorder, LayerTable
 
-MAX_PENDING_BYTES = 1 << 24  # bytes of values that wait to be appended to those before them
+RESERVED_BYTES = 1 << 24  # bytes that are reserved for further rows at most
 
 
 @dataclass
 class RowBuffer:
-    """Rows of one shape that are appended block by block, without ever holding a second copy of all of them."""
+    """Rows of one shape that are appended block by block, without ever holding a second copy of all of them.
+
+    The blocks are copied at once. Kept ones, however small, would lie between the temporary tensors of a sweep, and
+    the allocator could not use the memory between them again.
+    """
 
     shape: tuple[int, ...]  # of a row
-    pending: list[Tensor] = field(default_factory=list[Tensor])  # appended soon, several at a time
-    rows: NDArray[Any] | None = None
+    count: int = 0  # of the rows so far
+    rows: NDArray[Any] | None = None  # the rows so far, and reserved ones
 
     def append(self, block: Tensor) -> None:
-        """Append rows (n, *shape), which must not change until `flush`."""
-        self.pending.append(block)
-        if sum(t.numel() * t.element_size() for t in self.pending) >= MAX_PENDING_BYTES:
-            self.flush()
+        """Append rows (n, *shape)."""
+        stop = self.count + len(block)
+        if self.rows is None and len(block):
+            self.rows = np.empty((stop, *self.shape), dtype=block.numpy().dtype)
+        if self.rows is not None:
+            if stop > len(self.rows):
+                reserved = RESERVED_BYTES // max(1, self.rows[:1].nbytes)
+                # large arrays grow in place: the system moves their pages instead of copying them
+                self.rows.resize((stop + min(stop // 2, reserved), *self.shape), refcheck=False)
+            self.rows[self.count : stop] = block.numpy()
+        self.count = stop
 
-    def flush(self) -> None:
-        """Copy what is pending."""
-        count = sum(len(t) for t in self.pending)
-        at = 0 if self.rows is None else len(self.rows)
-        if self.rows is None and count:
-            self.rows = np.empty((count, *self.shape), dtype=self.pending[0].numpy().dtype)
-        elif self.rows is not None:
-            # large arrays grow in place: the system moves their pages instead of copying them
-            self.rows.resize((at + count, *self.shape), refcheck=False)
-        while self.pending and self.rows is not None:
-            block = self.pending.pop(0)
-            self.rows[at : at + len(block)] = block.numpy()
-            at += len(block)
-
-    def finish(self) -> Tensor:
-        """All rows, (n, *shape)."""
-        self.flush()
-        return torch.zeros(0, *self.shape, dtype=torch.float64) if self.rows is None else torch.from_numpy(self.rows)
+    def finish(self, dtype: torch.dtype = torch.float64) -> Tensor:
+        """All rows, (n, *shape), of some type if there are none."""
+        if self.rows is None:
+            return torch.zeros(0, *self.shape, dtype=dtype)
+        self.rows.resize((self.count, *self.shape), refcheck=False)
+        return torch.from_numpy(self.rows)
 
 
 @dataclass
@@ -60,21 +59,36 @@ class Assembler:
     max_breaks: int | None
     limits: SweepLimits
     recorder: LayerRecorder | None = None  # of units that change their branch where two parts meet
-    parts: list[SweepPart] = field(default_factory=list)
+    parts: list[SweepPart] = field(default_factory=list)  # the last ones, which the next part may update
     breaks: int = 0
 
     def collect(self, parts: Iterator[SweepPart]) -> BreakTable:
         """Collect all parts into one table."""
-        buffers = None if self.shapes is None else [RowBuffer(shape) for shape in self.shapes]
+        values = None if self.shapes is None else [RowBuffer(shape) for shape in self.shapes]
+        columns = {
+            "line": RowBuffer(()),
+            "alphas": RowBuffer(()),
+            "origins": RowBuffer((3,)),
+            "ambiguous": RowBuffer(()),
+        }
+
+        def append(part: SweepPart) -> None:
+            for name, buffer in columns.items():
+                buffer.append(getattr(part, name))
+
         for part in parts:
             self._add(part)
-            for buffer, values in zip(buffers or (), self.parts[-1].values, strict=True):
-                buffer.append(values)
+            for buffer, block in zip(values or (), self.parts[-1].values, strict=True):
+                buffer.append(block)
             self.parts[-1] = replace(self.parts[-1], values=())
             del part  # it holds the values
+            while len(self.parts) > 1:
+                append(self.parts.pop(0))
             if self.limits.stopped:
                 break
-        return self._concatenate(buffers)
+        while self.parts:
+            append(self.parts.pop(0))
+        return self._make_table(columns, values)
 
     def stream(self, parts: Iterator[SweepPart]) -> Iterator[SweepPart]:
         """Yield the parts one by one, each after the next part has updated the point they share."""
@@ -98,18 +112,12 @@ class Assembler:
         self.breaks += len(part.alphas)
         self.parts.append(part)
 
-    def _concatenate(self, buffers: list[RowBuffer] | None) -> BreakTable:
-        def concatenate(tensors: list[Tensor], empty: Tensor) -> Tensor:
-            return torch.cat(tensors) if tensors else empty
-
-        line = concatenate([p.line for p in self.parts], torch.zeros(0, dtype=torch.int64))
+    def _make_table(self, columns: dict[str, RowBuffer], values: list[RowBuffer] | None) -> BreakTable:
+        line, origins, ambiguous = (columns[name].finish(torch.int64) for name in ("line", "origins", "ambiguous"))
         offsets = torch.zeros(self.lines + 1, dtype=torch.int64)
         offsets[1:] = torch.bincount(line, minlength=self.lines).cumsum(0)
-        alphas = concatenate([p.alphas for p in self.parts], torch.zeros(0, dtype=torch.float64))
-        origins = concatenate([p.origins for p in self.parts], torch.zeros(0, 3, dtype=torch.int64))
-        ambiguous = concatenate([p.ambiguous for p in self.parts], torch.zeros(0, dtype=torch.int64))
-        values = None if buffers is None else tuple(buffer.finish() for buffer in buffers)
-        return BreakTable(offsets, alphas, origins, ambiguous, values, self.limits.stopped)
+        outputs = None if values is None else tuple(buffer.finish() for buffer in values)
+        return BreakTable(offsets, columns["alphas"].finish(), origins, ambiguous, outputs, self.limits.stopped)
 
 
 @dataclass(frozen=True)

@@ -92,6 +92,10 @@ class LayerRecorder:
         """Drop the switches of the step: it will be repeated."""
         self.pending = []
 
+    def clear(self) -> None:
+        """Drop all switches: the sweep starts anew."""
+        self.pending, self.switches = [], []
+
     def take_until(self, alpha: float) -> Switches:
         """Remove and return the switches of a single line up to an alpha, including those found late."""
         self.commit()

@@ -31,6 +31,7 @@ from .forward_check import (
 )
 from .graph import Network, WeakModule
 from .preserve import StateRecorder, preserve_state
+from .quick_shapes import use_quick_shapes
 from .reader import IGNORED_OPERATORS, read_program
 from .sequential import read_sequential
 from .static_constants import replace_static_constants
@@ -175,12 +176,12 @@ def export_module(model: nn.Module, points: Sequence[Tensor]) -> ExportedProgram
     try:
         with _silence_torch_export(), torch.no_grad(), _disable_autocast(), _keep_hooks_out_of_torch():
             try:
-                program = torch.export.export(model, examples, dynamic_shapes=shapes, strict=False)
+                program = _export(model, examples, shapes)
             except Exception as problem:
                 varargs = "varargs" in str(problem).lower() or _takes_varargs(model)
                 if "dynamic_shapes" not in str(problem) or not varargs:
                     raise
-                program = torch.export.export(model, examples, dynamic_shapes=(shapes,), strict=False)
+                program = _export(model, examples, (shapes,))
             program = decompose_unknown(program)
             replace_static_constants(program)
             return program
@@ -195,6 +196,11 @@ def export_module(model: nn.Module, points: Sequence[Tensor]) -> ExportedProgram
                 " forward must accept any batch size and must not branch on values."
             ),
         ) from problem
+
+
+def _export(model: nn.Module, examples: tuple[Tensor, ...], shapes: Any) -> ExportedProgram:
+    with use_quick_shapes():
+        return torch.export.export(model, examples, dynamic_shapes=shapes, strict=False)
 
 
 def decompose_unknown(program: ExportedProgram) -> ExportedProgram:

@@ -11,7 +11,6 @@ from torch import Tensor, nn
 
 import exactline as xl
 from exactline.attr.path_integrals import path_integral
-from exactline.engines import select
 from exactline.engines.patches.segment import Segment
 from exactline.lines import as_lines
 from exactline.network import as_network
@@ -88,16 +87,6 @@ def test_a_limit_of_breaks_ends_the_sweep_soon_after_it(max_breaks, monkeypatch)
         assert (part.alphas - whole.alphas[:max_breaks]).abs().max() <= 1e-11
         assert (part.origin_table == whole.origin_table[:max_breaks]).all()
         assert swept <= 2 * max_breaks + 32
-
-
-def test_a_device_sweeps_small_networks_densely(monkeypatch):
-    model, start, end = random_graph(3)
-    monkeypatch.setattr(select, "MIN_PATCH_GAIN", {})
-    monkeypatch.setattr(select, "MIN_POINT_WORK", 0.0)
-    monkeypatch.setattr(select, "MIN_LINE_WORK", {"cpu": 1e3})
-    assert not xl.restrict(model, start, end).engine.startswith("dense (a small")
-    monkeypatch.setattr(select, "MIN_LINE_WORK", {"cpu": 1e11})
-    assert xl.restrict(model, start, end).engine.startswith("dense (a small network")
 
 
 @pytest.mark.parametrize("memory", [1, 1 << 12, 1 << 15, 1 << 20])

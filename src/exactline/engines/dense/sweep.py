@@ -64,6 +64,10 @@ class SweepPart:
         return replace(self, line=line, alphas=alphas, origins=origins, ambiguous=ambiguous, values=values)
 
 
+class TooManyBreaks(Exception):
+    """Lines have more breaks than `SweepLimits.max_density` allows."""
+
+
 @dataclass
 class SweepLimits:
     """The memory and time a sweep may use, and why it stopped if it did."""
@@ -72,6 +76,8 @@ class SweepLimits:
     deadline: float = float("inf")  # on the clock of time.monotonic
     memory: int = DEFAULT_MEMORY  # bytes that points and temporary numbers may take together
     max_breaks: int | None = None  # breaks after which the sweep will be stopped
+    # by breaking node: points per line above which `TooManyBreaks` is raised
+    max_density: dict[int, float] = field(default_factory=dict[int, float])
     stopped: str = ""  # why the sweep ended early: "seconds" or "max_breaks"
     max_paced_points: int = field(init=False)  # up to which parts grow while there is time
 
@@ -286,6 +292,8 @@ def insert_breaks(
     op, source = node.op, node.inputs[0]
     if not isinstance(op, Breaking):
         raise TypeError(f"{node.name} does not break")
+    if i in limits.max_density:
+        _check_density(op, state, source, limits.max_density[i])
     product = _next_product(network, plan, i) if may_skip_relu and not state.records_patterns else None
     fused = insert_relu_breaks(plan, state, op, source, limits.max_points, product)
     if fused is not None:
@@ -321,6 +329,18 @@ def insert_breaks(
     if insertion.total <= max(limits.max_points, 2):
         return insertion.apply(0, insertion.total)
     return insertion.apply_in_parts(limits)
+
+
+def _check_density(op: Breaking, state: SweepState, source: int, max_density: float) -> None:
+    """Raise `TooManyBreaks` if the points before a node, and the units that change between them, are too many."""
+    same_line, x = state.same_line, state.live[source]
+    length = float(np.diff(state.alphas)[same_line].sum())  # of the parts of lines that the points are on
+    if len(x) * (1 + x[0].numel()) <= max_density * length:
+        return  # even if every unit changes
+    pattern = op.branch_at(x)
+    changes = (pattern[1:] != pattern[:-1]).flatten(1).sum(1).cpu().numpy()
+    if len(state) + int(changes[same_line].sum()) > max_density * length:
+        raise TooManyBreaks
 
 
 def _count_known_crossings(state: SweepState, breaks: NewBreaks, passes: KnotPasses | None) -> None:

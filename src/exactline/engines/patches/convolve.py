@@ -60,6 +60,14 @@ class ConvolutionRule:
         return Taps.of(self.weight, self.groups)
 
     @property
+    def held_bytes(self) -> int:
+        """Bytes of the weights in the orders in which they are multiplied: for patches, and for single pixels."""
+        if covers(self.reach((1, 1)), self.map_shape):  # single pixels reach whole maps too
+            return self.weight.nbytes
+        taps = self.kernel_size[0] * self.kernel_size[1]
+        return self.weight.nbytes + self.weight.nbytes * (taps + 1) // taps
+
+    @property
     def span(self) -> tuple[int, int]:
         """Distance from the first tap to the last, in rows and columns."""
         rows, columns = self.kernel_size

@@ -20,6 +20,12 @@ _plans: weakref.WeakKeyDictionary[Network, PatchPlan] = weakref.WeakKeyDictionar
 
 PATCH_NUMBER_COST = 24.0  # multiplications that one number of a patch costs at a breaking node
 POINT_NUMBER_COST = 30.0  # multiplications that one number of a point costs at a breaking node of the dense engine
+# From how many points on patches are faster on a CPU: fitted to the processor seconds of both engines on 157 lines of
+# 53 networks; see benchmarks/engines.py.
+VALUE_COST = 32.0  # multiplications that one number of a point costs at every node of the dense engine
+NODE_COST = 1.5e7  # multiplications that a node costs once per line in the patch engine, beyond those of the dense one
+LINE_POINTS = 15.0  # points of the dense engine that a line costs in the patch engine, beyond those it costs there
+MIN_UNIT_SHARE = 0.5  # of the units before a node, from which the points that later nodes will add are extrapolated
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,8 +38,11 @@ class PatchPlan:
     first_dense_node: int  # where the dense engine takes over; the number of nodes if patches reach the outputs
     break_cost: float  # multiplications per break, averaged over the units it can originate from
     point_cost: float  # multiplications per point
+    # By breaking node: points of a line there from which it is faster on a CPU to start anew with patches than to go on
+    # with the dense engine. Infinity if it never is.
+    least_points: dict[int, float]
     numbers_per_break: float  # of all live patches where they are most, averaged likewise
-    weight_bytes: int  # of the weights, which the rules keep in an order of their own
+    weight_bytes: int  # of the weights, which the rules keep in orders of their own
 
     @property
     def gain(self) -> float:
@@ -73,15 +82,17 @@ def _make_plan(network: Network) -> PatchPlan:
             activation_rules[i] = rule
             map_shapes[i] = rule.map_shape
     break_cost, numbers_per_break = _break_cost(network, affine_rules, activation_rules, first_dense_node)
+    point_costs = _point_costs(network, affine_rules, map_shapes, first_dense_node)
     return PatchPlan(
         affine_rules,
         activation_rules,
         map_shapes,
         first_dense_node,
         break_cost=break_cost,
-        point_cost=_point_cost(network, affine_rules, map_shapes, first_dense_node),
+        point_cost=sum(point_costs.values()),
+        least_points=_least_points(network, point_costs, break_cost),
         numbers_per_break=numbers_per_break,
-        weight_bytes=sum(rule.weight.nbytes for rule in affine_rules.values() if isinstance(rule, ConvolutionRule)),
+        weight_bytes=sum(rule.held_bytes for rule in affine_rules.values() if isinstance(rule, ConvolutionRule)),
     )
 
 
@@ -134,17 +145,37 @@ def _most_live_numbers(network: Network, numbers: dict[int, float]) -> float:
     return most
 
 
-def _point_cost(
+def _point_costs(
     network: Network,
     affine_rules: dict[int, AffinePatchRule],
     map_shapes: dict[int, MapShape],
     first_dense_node: int,
-) -> float:
-    """Multiplications per point in the dense engine, up to the first dense node."""
-    cost = 0.0
+) -> dict[int, float]:
+    """By node, up to the first dense one: multiplications per point in the dense engine."""
+    costs = dict.fromkeys(range(first_dense_node), 0.0)
     for i, node in enumerate(network.nodes[:first_dense_node]):
         if i in affine_rules:
-            cost += affine_rules[i].multiplications(*(map_shapes[j].size for j in node.inputs))
+            costs[i] = affine_rules[i].multiplications(*(map_shapes[j].size for j in node.inputs))
         elif isinstance(node.op, Breaking):
-            cost += prod(network.nodes[node.inputs[0]].shape) * POINT_NUMBER_COST
-    return cost
+            costs[i] = prod(network.nodes[node.inputs[0]].shape) * POINT_NUMBER_COST
+    return costs
+
+
+def _least_points(network: Network, point_costs: dict[int, float], break_cost: float) -> dict[int, float]:
+    """`PatchPlan.least_points`, from the costs of a point by node and of a break."""
+    last_use = sweep_plan(network).last_use
+    never = {i: float("inf") for i in network.breaking_nodes if i in last_use}
+    if len(point_costs) < len(network.nodes):
+        return never  # the points of the dense nodes after the patches are evaluated from the input
+    sizes = {i: prod(node.shape) for i, node in enumerate(network.nodes) if i in last_use}
+    costs = {i: point_costs[i] + VALUE_COST * size for i, size in sizes.items()}
+    dense_cost, units = sum(costs.values()), sum(sizes[i] for i in never)
+    line_cost = NODE_COST * len(sizes) + LINE_POINTS * dense_cost
+    least, units_before, cost_after = dict(never), 0, dense_cost
+    for i, size in sizes.items():
+        if i in never:
+            units_before += size
+            if cost_after > break_cost:
+                least[i] = max(MIN_UNIT_SHARE, units_before / units) * line_cost / (cost_after - break_cost)
+        cost_after -= costs[i]
+    return least

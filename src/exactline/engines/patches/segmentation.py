@@ -17,7 +17,7 @@ import numpy as np
 import torch
 
 from ...arrays import Floats
-from ...budget import MIN_MEMORY, block_bytes, check_deadline, seconds_left
+from ...budget import MIN_MEMORY, block_bytes, check_deadline, release_free_memory, seconds_left
 from ...lines import Lines
 from ...network.graph import Network
 from ...numerics.plan import BYTES_PER_NUMBER, sweep_plan
@@ -34,7 +34,7 @@ FIRST_FORECAST_POINTS = 5  # points per line that forecast whether one segment i
 FORECAST_POINTS = 33  # points per line whose activation patterns forecast the number of breaks
 FORECAST_ROUNDS = 4  # times that intervals with many breaks are refined
 FORECAST_REFINEMENTS = 3  # intervals refined per round
-FORECAST_DIVISOR = 6  # the points of a forecast may take one part in so many of the memory
+FORECAST_DIVISOR = 12  # the points of a forecast may take one part in so many of the memory
 MIN_TIME_PER_FORECAST = 4.0  # times the seconds of a forecast that must be left before a deadline
 FORECAST_MARGIN = 1.1  # breaks per forecast break; room for units that cross a knot and return. Empirical
 MIN_FORECAST = 1e-3  # breaks per interval, where none is forecast
@@ -91,6 +91,8 @@ class Segmentation:
         counts: Counts the segments.
         values: Whether the values of the outputs are wanted.
         recorder: Collects the units that change their branch; None if they are not wanted.
+        releases_memory: Whether memory that was freed is given back to the system before every segment. Otherwise the
+            process keeps what lies between its tensors, which counts too where its memory is limited.
     """
 
     def __init__(
@@ -105,8 +107,9 @@ class Segmentation:
         counts: SegmentCounts,
         values: bool = False,
         recorder: LayerRecorder | None = None,
+        releases_memory: bool = False,
     ) -> None:
-        self.recorder = recorder
+        self.recorder, self.releases_memory = recorder, releases_memory
         self.network, self.plan, self.lines, self.line = network, plan, lines, line
         self.limits, self.counts = limits, counts
         self.errors = ErrorOracle.sample(network, lines, line, plan.first_dense_node)
@@ -149,6 +152,8 @@ class Segmentation:
             pending = self._forecast()[::-1]
         while pending and not self.limits.should_stop():
             span = self._shorten_to_limit(pacing.next(pending), pending, density)
+            if self.releases_memory:
+                release_free_memory()
             segment = Segment(
                 self.network,
                 self.plan,
@@ -290,7 +295,7 @@ def forecast_segments(
     ``max_breaks`` breaks it is coarse.
     """
     began, alphas = time.monotonic(), np.linspace(0, 1, FIRST_FORECAST_POINTS)
-    counts = _forecast_breaks(network, lines, line, alphas)
+    counts = forecast_breaks(network, lines, line, alphas)
     if counts.sum() * FORECAST_MARGIN <= target_breaks / 2:
         return [SegmentSpan(0.0, 1.0)]
     seconds_per_point = (time.monotonic() - began) / FIRST_FORECAST_POINTS
@@ -300,7 +305,7 @@ def forecast_segments(
 
     if is_time_for(FORECAST_POINTS):
         alphas = np.linspace(0, 1, FORECAST_POINTS)
-        counts = _forecast_breaks(network, lines, line, alphas)
+        counts = forecast_breaks(network, lines, line, alphas)
     for _ in range(FORECAST_ROUNDS):
         is_wanted = True if max_breaks is None else counts.cumsum() - counts <= max_breaks
         crowded = np.flatnonzero((counts > 2 * target_breaks) & is_wanted)[:FORECAST_REFINEMENTS]
@@ -308,7 +313,7 @@ def forecast_segments(
             break
         for k in crowded[::-1]:
             inner = np.linspace(alphas[k], alphas[k + 1], FORECAST_POINTS // 2)
-            counts = np.concatenate([counts[:k], _forecast_breaks(network, lines, line, inner), counts[k + 1 :]])
+            counts = np.concatenate([counts[:k], forecast_breaks(network, lines, line, inner), counts[k + 1 :]])
             alphas = np.concatenate([alphas[:k], inner, alphas[k + 2 :]])
     expected = counts * FORECAST_MARGIN + MIN_FORECAST  # positive, so that the sums increase strictly
     cumulative = np.concatenate([[0.0], expected.cumsum()])
@@ -319,7 +324,7 @@ def forecast_segments(
     return [SegmentSpan(float(a), float(b)) for a, b in pairwise(edges)]
 
 
-def _forecast_breaks(network: Network, lines: Lines, line: int, alphas: Floats) -> Floats:
+def forecast_breaks(network: Network, lines: Lines, line: int, alphas: Floats) -> Floats:
     """(n - 1,) estimated breaks between neighbouring alphas; ties at the first and the last one do not count."""
     alphas = alphas.copy()
     alphas[0] += END_INSET * (alphas[1] - alphas[0])

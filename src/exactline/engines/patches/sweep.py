@@ -31,6 +31,7 @@ def sweep_patches(
     float32_network: Network | None,
     counts: SegmentCounts,
     recorder: LayerRecorder | None = None,
+    releases_memory: bool = False,
 ) -> Iterator[SweepPart]:
     """Sweep lines one after another; yields finished parts in order and ends early at a limit.
 
@@ -43,6 +44,7 @@ def sweep_patches(
         float32_network: The network in float32, for patches in single precision; None for float64.
         counts: Counts the segments.
         recorder: Collects the units that change their branch; None if they are not wanted.
+        releases_memory: Whether memory that was freed is given back to the system; see `Segmentation`.
     """
     plan = patch_plan(network)
     float32_plan = plan if float32_network is None else patch_plan(float32_network)
@@ -59,6 +61,7 @@ def sweep_patches(
                 counts=counts,
                 values=values,
                 recorder=recorder,
+                releases_memory=releases_memory,
             )
         if segmentation is not None:
             yield from _sweep_line(segmentation, values, float32_plan)

@@ -14,6 +14,7 @@ from typing import Any
 
 import grpc
 
+from ...budget import release_free_memory
 from ...errors import ArgumentError, ExactlineError, LimitError
 from ..limits import MIB, Limits
 from ..status import ERROR_METADATA_KEY, REQUEST_ID_KEY, encode_error
@@ -23,7 +24,7 @@ from .clients import ByteBudget, ClientUsage
 from .connections import Connections, Peer, parse_peer
 from .ipc import WorkerJob, error_fields
 from .log import Log, ServerCounters
-from .memory import allocated_bytes, release_free_memory, resident_bytes
+from .memory import allocated_bytes, resident_bytes
 from .metrics import Metrics
 from .pool import WorkerPool
 
