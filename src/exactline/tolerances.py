@@ -53,6 +53,17 @@ MAX_SHRINKAGE = 2.0
 SUMMATION_SHARE = 1 / 8
 # Distance from a knot, in error bounds, within which a unit that crosses it slowly is counted as ambiguous.
 AMBIGUITY_WIDTH = 3.0
+# Share of the distances and alpha errors by which units are ambiguous, at which a sweep remembers them as candidates:
+# values at other points of a piece are off by other errors, each within its bound.
+CANDIDATE_SHARE = 0.5
+# Multiple of the deviations in the middle of a piece within which units are on the knot if they may be so at its ends.
+# The samples of the error, which decide at the ends, exceed the deviation by the square root of the number of equal
+# errors at most; in all tests by less than this.
+MIDDLE_REACH = 256.0
+# Error bound, as a share of the largest one of the same tensor, up to which a value counts as free of rounding: errors
+# of 0 are replaced by what may underflow where they are propagated in single precision, for n terms 2^-63 sqrt(n) of
+# the largest.
+ROUNDING_FREE_SHARE = 2.0**-48
 # Width of the floating-point filter in multiples of the expected error: values further from a knot are unambiguous.
 # Empirical: wide enough that the oracle suites show no wrong decision, narrow enough that few values are refined.
 FILTER_WIDTH = {torch.float64: 4096.0, torch.float32: 64.0}

@@ -50,7 +50,7 @@ class SweepPart:
     line: Tensor  # (n,)
     alphas: Tensor  # (n,)
     origins: Tensor  # (n, 3) node or -1, unit, count
-    ambiguous: Tensor  # (n,) number of ambiguous units on the piece that starts here
+    ambiguous: Tensor  # (n,) number of ambiguous units on the piece that starts here; in a sweep, 1 where some may be
     values: tuple[Tensor, ...]  # (n, *out) each
     continues: bool  # whether the first point repeats the last point of the previous part
     # by node, (k, 4): the units that are on a knot at the first and at the last point, as in `KnotPasses`
@@ -313,7 +313,7 @@ def insert_breaks(
     else:
         breaks = place_breaks(crossings, errors)
         if snapped.ambiguous is not None:
-            state.points.ambiguous[:-1] += snapped.ambiguous.cpu().numpy()
+            state.points.ambiguous[:-1] |= snapped.ambiguous.cpu().numpy()
         if state.recorder is not None:
             _record_switches(state.recorder, state, breaks, passes)
         _count_known_crossings(state, breaks, passes)
