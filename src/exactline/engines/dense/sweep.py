@@ -264,7 +264,9 @@ def evaluate_next(network: Network, plan: SweepPlan, state: SweepState) -> None:
     node = network.nodes[i]
     if i not in plan.last_use:
         state.live.pop(i, None)
-    elif not isinstance(node.op, (Breaking, Input)):
+        state.node = i + 1
+        return
+    if not isinstance(node.op, (Breaking, Input)):
         bound = Magnitude.after(plan, i, [state.bounds[j] for j in node.inputs], state.eps)
         may_overflow = bound.values > OVERFLOW_GUARD and state.dtype == torch.float64
         evaluate = node.op.evaluate_scaled if may_overflow and isinstance(node.op, Affine) else node.op.evaluate
