@@ -5,7 +5,15 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ...tolerances import AMBIGUITY_WIDTH, CANDIDATE_SHARE, MAX_ALPHA_ERROR, SMALLEST_SUBNORMAL
+from ...tolerances import (
+    AMBIGUITY_WIDTH,
+    CANDIDATE_SHARE,
+    FLOAT64_EPS,
+    MAX_ALPHA_ERROR,
+    MAX_DRIFT_ROUNDINGS,
+    SMALLEST_NORMAL,
+    SMALLEST_SUBNORMAL,
+)
 from .timeline import Block, NeedsDenseFallback, NodeInput
 
 
@@ -22,7 +30,9 @@ def refine_sides(
     x, bounds = node_input, torch.zeros_like(distances)  # error bounds of values that are set to the knot
     is_near = distances == 0  # at the points of the segment; at others, rounding may move these units off the knot
     _snap_ends(x, block, distances, left, right, bounds)
-    near = distances.abs() <= x.thresholds[block.pixels][:, None]
+    # sums drift by shares of the largest value of a unit, which may be far larger than at the sample points
+    drift = MAX_DRIFT_ROUNDINGS * FLOAT64_EPS * distances.abs().amax(1)
+    near = distances.abs() <= torch.maximum(x.thresholds[block.pixels], drift)[:, None]
     stays = distances == 0
     stays[:, 1:-1] &= (slopes[:, :-1] == 0) | ~block.is_entry[:, :, None]
     near &= ~stays
@@ -35,8 +45,10 @@ def refine_sides(
         row, place, channel = near.nonzero(as_tuple=True)
         element = channel * x.map_shape.pixels + block.pixels[row]
         refined, errors = x.refine(block.alphas[row, place], element, torch.full_like(element, -1), knot)
+        is_rounded = errors > SMALLEST_NORMAL  # otherwise the unit is exactly on the knot and may stay there
         snapped = (
             (refined == 0)
+            & is_rounded
             & (distances[row, place, channel] != 0)
             & ~_is_constant_at_cut(x, block, slopes, row, place, channel)
         )
@@ -44,7 +56,7 @@ def refine_sides(
         in_doubt = refined.abs() <= AMBIGUITY_WIDTH / CANDIDATE_SHARE * errors
         is_near[row[in_doubt], place[in_doubt], channel[in_doubt]] = True
         distances[row, place, channel] = refined
-        inside = (refined == 0) & (place > 0) & (place <= block.counts[row])
+        inside = (refined == 0) & is_rounded & (place > 0) & (place <= block.counts[row])
         on_knot[row[inside], place[inside], channel[inside]] = True
     _check_resolved(block, distances, slopes, bounds)
     _mark_candidates(x, block, is_near, slopes)
