@@ -282,7 +282,7 @@ class Maximum(Breaking):
         piece, window = torch.nonzero(small[:-1] & small[1:] & errors.same_line[:, None], as_tuple=True)
         if not len(piece):
             return None
-        found = torch.zeros(len(flat) - 1, dtype=torch.bool, device=flat.device)
+        counts = torch.zeros(len(flat) - 1, dtype=torch.int64, device=flat.device)
         step = max(1, max_window_elements(flat) // (2 * self._size))
         for at in range(0, len(piece), step):
             check_deadline()
@@ -292,8 +292,8 @@ class Maximum(Breaking):
                 near = lines.amax(1, keepdim=True) - lines <= 2 * errors.threshold
                 tied = near if tied is None else tied & near
             if tied is not None:
-                found[piece[some][_have_several(tied, elements)]] = True
-        return found if bool(found.any()) else None
+                counts.index_add_(0, piece[some], _have_several(tied, elements).to(torch.int64))
+        return counts > 0 if bool(counts.any()) else None
 
     def _trace_leaders(
         self,
@@ -336,7 +336,7 @@ class Maximum(Breaking):
 
 def _have_several(tied: Tensor, elements: Tensor) -> Tensor:
     """Windows (k,) with several lines that are tied, (k, size); a window may repeat an element."""
-    lowest, highest = torch.where(tied, elements, torch.inf), torch.where(tied, elements, -torch.inf)
+    lowest, highest = elements.masked_fill(~tied, torch.iinfo(torch.int64).max), elements.masked_fill(~tied, -2)
     return lowest.amin(1) < highest.amax(1)
 
 
