@@ -141,7 +141,8 @@ class Pointwise(Breaking):
                     below = None
                 elif len(flat) > 1:
                     found = values.find_ambiguous(snapped, errors)
-                    ambiguous = found if ambiguous is None or found is None else ambiguous | found
+                    if found is not None:
+                        ambiguous = found if ambiguous is None else ambiguous | found
             else:
                 below = None
             sides.append((above, below))
