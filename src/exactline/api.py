@@ -7,13 +7,16 @@ import warnings
 from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import replace
+from functools import partial
 from typing import Any, Unpack
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from .budget import Budget, enforce_budget
-from .engines.assemble import Assembler, BreakTable, link_parts
+from .engines.ambiguity import BreakRows, count_ambiguous
+from .engines.assemble import Assembler, BreakTable, count_in_part, link_parts
 from .engines.capture import capture_at_points, is_first_use
 from .engines.dense.sweep import SweepLimits, SweepPart
 from .engines.layer_record import LayerRecorder, LayerTable, Switches, count_layers
@@ -244,6 +247,7 @@ def _stream(model: Any, lines: Lines, options: RestrictOptions) -> Iterator[Rest
             yield replace(pending, stopped=choice.limits.stopped) if part is None else pending
         if part is None:
             return
+        part = count_in_part(partial(_count_ambiguous, choice, lines, options), part)
         table = _break_table(part, options.values)
         if choice.recorder is not None:
             table = replace(table, layers=_count_layers(choice, lines, options, table, is_stream=True))
@@ -304,7 +308,23 @@ def _sweep(choice: EngineChoice, lines: Lines, options: RestrictOptions) -> Iter
 
 def _assembler(network: Network, lines: Lines, options: RestrictOptions, choice: EngineChoice) -> Assembler:
     shapes = [network.nodes[i].shape for i in network.outputs] if options.values else None
-    return Assembler(len(lines), shapes, options.max_breaks, choice.limits, choice.recorder)
+    return Assembler(
+        len(lines),
+        shapes,
+        options.max_breaks,
+        choice.limits,
+        choice.recorder,
+        partial(_count_ambiguous, choice, lines, options),
+    )
+
+
+def _count_ambiguous(choice: EngineChoice, lines: Lines, options: RestrictOptions, rows: BreakRows) -> Tensor:
+    """The number of ambiguous units on the piece that starts at each break."""
+    if not bool((rows.candidates != 0).any()):
+        return rows.candidates
+    moved = lines.to(options.device, choice.network.dtype)
+    with full_precision():
+        return count_ambiguous(choice.network, moved, rows, choice.limits)
 
 
 def _count_layers(

@@ -27,6 +27,9 @@ HUGE_LINE_SCALE = 2.0**-12
 # Distance below which two alphas are the same break. Computing a crossing rounds three times and comparing it once,
 # each by at most half an ulp: four ulps are on the safe side.
 ALPHA_RESOLUTION = 4 * FLOAT64_EPS
+# Error of a crossing's position where the values at both ends of its piece are exact, as at the network's inputs: two
+# differences, their sum, a quotient, a product and a sum are rounded, each by at most half an ulp.
+POSITION_ERROR = 3 * FLOAT64_EPS
 # Alpha error above which a unit that leaves its knot slowly is counted as ambiguous. Empirical: on random networks
 # the breaks of float64 sweeps agree with the rational oracle to 1e-11.
 MAX_ALPHA_ERROR = 1e-10
@@ -53,6 +56,17 @@ MAX_SHRINKAGE = 2.0
 SUMMATION_SHARE = 1 / 8
 # Distance from a knot, in error bounds, within which a unit that crosses it slowly is counted as ambiguous.
 AMBIGUITY_WIDTH = 3.0
+# Share of the distances and alpha errors by which units are ambiguous, at which a sweep remembers them as candidates:
+# values at other points of a piece are off by other errors, each within its bound.
+CANDIDATE_SHARE = 0.5
+# Multiple of the deviations in the middle of a piece within which units are on the knot if they may be so at its ends.
+# The samples of the error, which decide at the ends, exceed the deviation by the square root of the number of equal
+# errors at most; in all tests by less than this.
+MIDDLE_REACH = 256.0
+# Error bound, as a share of the largest one of the same tensor, up to which a value counts as free of rounding: errors
+# of 0 are replaced by what may underflow where they are propagated in single precision, for n terms 2^-63 sqrt(n) of
+# the largest.
+ROUNDING_FREE_SHARE = 2.0**-48
 # Width of the floating-point filter in multiples of the expected error: values further from a knot are unambiguous.
 # Empirical: wide enough that the oracle suites show no wrong decision, narrow enough that few values are refined.
 FILTER_WIDTH = {torch.float64: 4096.0, torch.float32: 64.0}

@@ -1,8 +1,9 @@
-"""Both engines and all memory budgets give one answer: equal breaks, origins and counts, those of the oracle."""
+"""Both engines and all memory budgets give one answer: equal breaks, origins, counts and ambiguous units."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 
 import pytest
 import torch
@@ -15,45 +16,70 @@ from exactline.network import as_network
 from exactline.ops.base import Breaking
 from tests.numerics.mixed_graphs import TIED_WEIGHTS, make_mixed_graph
 
-CASES = int(os.environ.get("EXACTLINE_NUMERICS_CASES", "60"))  # in the slow tests
+CASES = int(os.environ.get("EXACTLINE_NUMERICS_CASES", "400"))  # in the slow tests
 SMALL_MEMORY = 1 << 17
-MAX_AMBIGUOUS_SHARE = 0.05  # of networks on which the engines may count ambiguous units differently
+# Graphs of which rounding moves units off their knots at other points in each engine: zeros that are exact at some
+# points, windows of zeros, and units behind ReLUs that are off on the piece and on their knot at one of its ends.
+AMBIGUOUS_SEEDS = (65, 147, 160, 471)
 
 
 def origins(line: xl.Restriction) -> list[tuple[str, int, int] | None]:
     return [b and (b.node, b.unit, b.count) for b in line.origins]
 
 
-def assert_one_answer(model: nn.Module, start: Tensor, end: Tensor) -> bool:
-    """Compare both engines with much and little memory; whether they also agree on ambiguous units."""
+def assert_one_answer(model: nn.Module, start: Tensor, end: Tensor) -> None:
+    """Compare both engines with much and little memory, a stream, and one line of many."""
     dense = xl.restrict(model, start, end, engine="dense")
     exact = xl.exact.restrict(model, start, end)
     if len(exact.alphas) == len(dense.alphas):  # exact breaks that float64 does not resolve have origins of their own
         assert origins(dense) == [b and (b.node, b.unit, b.count) for b in exact.origins]
-    small = xl.restrict(model, start, end, engine="dense", memory=SMALL_MEMORY)
-    assert torch.equal(small.ambiguous_per_piece, dense.ambiguous_per_piece)
-    patches = [xl.restrict(model, start, end, engine="patches", memory=m) for m in (None, SMALL_MEMORY)]
-    for line in (small, *patches):
-        assert len(line) == len(dense)
-        assert float((line.alphas - dense.alphas).abs().max()) < 1e-9
-        assert origins(line) == origins(dense)
-    return all(torch.equal(line.ambiguous_per_piece, dense.ambiguous_per_piece) for line in patches)
+    for engine in ("dense", "patches"):
+        lines = [xl.restrict(model, start, end, engine=engine, memory=memory) for memory in (None, SMALL_MEMORY)]
+        lines.append(xl.restrict_many(model, torch.stack([end, start]), torch.stack([start, end]), engine=engine)[1])
+        for line in lines:
+            assert len(line) == len(dense)
+            assert float((line.alphas - dense.alphas).abs().max()) < 1e-9
+            assert origins(line) == origins(dense)
+            assert line.ambiguous_per_piece.tolist() == dense.ambiguous_per_piece.tolist()
+        parts = list(xl.sweep(model, start, end, engine=engine, memory=SMALL_MEMORY))
+        assert torch.cat([p.ambiguous_per_piece for p in parts]).tolist() == dense.ambiguous_per_piece.tolist()
 
 
-def check(cases: int) -> None:
-    differing = 0
-    for seed in range(cases):
-        differing += not assert_one_answer(*make_mixed_graph(torch.Generator().manual_seed(seed), TIED_WEIGHTS))
-    assert differing <= max(1, MAX_AMBIGUOUS_SHARE * cases)
+def check(seeds: Iterable[int]) -> None:
+    for seed in seeds:
+        assert_one_answer(*make_mixed_graph(torch.Generator().manual_seed(seed), TIED_WEIGHTS))
 
 
 def test_a_few_tied_graphs():
-    check(3)
+    check([0, *AMBIGUOUS_SEEDS[:2]])
 
 
 @pytest.mark.slow
 def test_many_tied_graphs():
-    check(CASES)
+    check([*range(CASES), *AMBIGUOUS_SEEDS])
+
+
+@pytest.mark.parametrize("engine", ["dense", "patches"])
+def test_units_that_cancel_are_ambiguous_whichever_way_they_are_rounded(engine):
+    model = nn.Sequential(nn.Conv2d(1, 1, 2), nn.ReLU(), nn.Flatten(), nn.Linear(4, 1)).double()
+    with torch.no_grad():
+        model[0].weight.copy_(torch.tensor([[[[1.0, 2.0], [-1.0, -2.0]]]]))
+        model[0].bias.zero_()
+    end = torch.rand(1, 1, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64).expand(1, 3, 3).clone()
+    line = xl.restrict(model, torch.zeros(1, 3, 3), end, engine=engine)  # all rows are equal
+    assert line.ambiguous_per_piece.tolist() == [4]  # although all values are exactly 0
+
+
+@pytest.mark.parametrize("engine", ["dense", "patches"])
+def test_units_that_read_nothing_but_zeros_are_not_ambiguous(engine):
+    first, second = nn.Conv2d(1, 2, 2), nn.Conv2d(2, 3, 1, bias=False)
+    model = nn.Sequential(first, nn.ReLU(), second, nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(3, 1)).double()
+    with torch.no_grad():
+        first.weight.copy_(torch.tensor([[[[1.0, 1.0], [1.0, 1.0]]], [[[2.0, 1.0], [1.0, 2.0]]]]))
+        first.bias.copy_(torch.tensor([-1.0, -3.0]))
+    line = xl.restrict(model, torch.zeros(1, 3, 3), torch.ones(1, 3, 3), engine=engine)
+    assert len(line) == 3  # the units of each channel of the first layer cross together
+    assert line.ambiguous == 0  # those of the second one are 0 until then
 
 
 def test_windows_whose_leader_changes_several_times_at_a_break_count_once():

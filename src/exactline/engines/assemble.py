@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -11,9 +11,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from .ambiguity import BreakRows
 from .dense.sweep import SweepLimits, SweepPart
 from .layer_record import LayerRecorder, LayerTable
 
+CountAmbiguous = Callable[[BreakRows], Tensor]  # the number of ambiguous units on the piece that starts at each break
 RESERVED_BYTES = 1 << 24  # bytes that are reserved for further rows at most
 
 
@@ -59,6 +61,7 @@ class Assembler:
     max_breaks: int | None
     limits: SweepLimits
     recorder: LayerRecorder | None = None  # of units that change their branch where two parts meet
+    count: CountAmbiguous | None = None  # counts ambiguous units; None: pieces with some are only marked
     parts: list[SweepPart] = field(default_factory=list)  # the last ones, which the next part may update
     breaks: int = 0
 
@@ -95,11 +98,16 @@ class Assembler:
         for part in parts:
             self._add(part)
             if len(self.parts) > 1:
-                yield self.parts.pop(0)
+                yield self._count_ambiguous(self.parts.pop(0), self.parts[0])
             if self.limits.stopped:
                 break
-        yield from self.parts
+        for part in self.parts:
+            yield self._count_ambiguous(part, None)
         self.parts = []
+
+    def _count_ambiguous(self, part: SweepPart, following: SweepPart | None) -> SweepPart:
+        """A part with the number of ambiguous units on its pieces; the last one ends in the following part."""
+        return part if self.count is None else count_in_part(self.count, part, following)
 
     def _add(self, part: SweepPart) -> None:
         if part.continues and self.parts:
@@ -116,8 +124,11 @@ class Assembler:
         line, origins, ambiguous = (columns[name].finish(torch.int64) for name in ("line", "origins", "ambiguous"))
         offsets = torch.zeros(self.lines + 1, dtype=torch.int64)
         offsets[1:] = torch.bincount(line, minlength=self.lines).cumsum(0)
+        alphas = columns["alphas"].finish()
         outputs = None if values is None else tuple(buffer.finish() for buffer in values)
-        return BreakTable(offsets, columns["alphas"].finish(), origins, ambiguous, outputs, self.limits.stopped)
+        if self.count is not None:
+            ambiguous = self.count(BreakRows(line, alphas, origins[:, 0], ambiguous))
+        return BreakTable(offsets, alphas, origins, ambiguous, outputs, self.limits.stopped)
 
 
 @dataclass(frozen=True)
@@ -132,6 +143,16 @@ class BreakTable:
     stopped: str  # why the sweep ended early; empty if it did not
     errors: Tensor | None = None  # (breaks,) estimated errors of the values, where the network is not known
     layers: LayerTable | None = None  # what the units of every layer do, if it was recorded
+
+
+def count_in_part(count: CountAmbiguous, part: SweepPart, following: SweepPart | None = None) -> SweepPart:
+    """A part with the number of ambiguous units on its pieces; the last one may end in the following part."""
+    parts = [part] if following is None else [part, following.head(1)]
+    line, alphas, origins, candidates = (
+        torch.cat([getattr(p, name).cpu() for p in parts]) for name in ("line", "alphas", "origins", "ambiguous")
+    )
+    counts = count(BreakRows(line, alphas, origins[:, 0], candidates))
+    return replace(part, ambiguous=counts[: len(part.alphas)].to(part.ambiguous.device))
 
 
 def trim(part: SweepPart, keep_values: bool) -> SweepPart:

@@ -11,7 +11,7 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
-from ..tolerances import OVERFLOW_SCALE
+from ..tolerances import MIDDLE_REACH, OVERFLOW_SCALE
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,6 +139,23 @@ class Breaking(Op):
         return None
 
     @abstractmethod
+    def count_ambiguous(self, ends: PieceEnds) -> Tensor:
+        """How many units are ambiguous on each piece, (pieces,): rounding hides their branch all along it."""
+
+    def may_be_ambiguous(self, x: Tensor, bounds: Tensor, widths: Tensor) -> Tensor:
+        """Whether pieces may have ambiguous units, (pieces,), from the values (pieces, *in) in their middle.
+
+        Args:
+            x: The values.
+            bounds: (pieces, elements) their errors, up to a small factor; 0 where no term of a value is rounded.
+            widths: (pieces,) in alpha.
+        """
+        reach = MIDDLE_REACH * bounds
+        certain = torch.zeros_like(widths, dtype=torch.bool)
+        ends = PieceEnds((x, x), (reach, reach), bounds > 0, (certain, certain), widths)
+        return self.count_ambiguous(ends) > 0
+
+    @abstractmethod
     def propagate_errors(self, low: Tensor, high: Tensor, errors: Tensor) -> Tensor:
         """Propagate small errors of an input that is between ``low`` and ``high``.
 
@@ -209,12 +226,23 @@ class ErrorBounds(ABC):
 
 
 @dataclass(frozen=True, eq=False)
+class PieceEnds:
+    """The input of a breaking node at the left and the right end of some pieces, evaluated there."""
+
+    values: tuple[Tensor, Tensor]  # (pieces, *in)
+    bounds: tuple[Tensor, Tensor]  # (pieces, elements) their errors
+    is_rounded: Tensor  # (pieces, elements) whether some term of a value is rounded in the middle of the piece
+    is_earlier: tuple[Tensor, Tensor]  # (pieces,) whether the end is an end of the line or a break of an earlier node
+    widths: Tensor  # (pieces,) in alpha
+
+
+@dataclass(frozen=True, eq=False)
 class SnappedInput:
     """The input of a breaking node after values within their error of a knot were set to the knot."""
 
     x: Tensor  # (points, elements), values on a knot are exactly the knot
     sides: tuple[tuple[Tensor, Tensor | None], ...] = ()  # per knot: masks above and below; None: below is not above
-    ambiguous: Tensor | None = None  # (points - 1,) units per piece whose side of a knot rounding hides
+    ambiguous: Tensor | None = None  # (points - 1,) whether units may be ambiguous on a piece; None: nowhere
     leaders: Tensor | None = None  # (points, units) the largest element of every window of a maximum
 
 

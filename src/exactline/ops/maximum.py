@@ -10,7 +10,15 @@ from torch import Tensor
 
 from ..budget import block_bytes, check_deadline
 from ..tolerances import AMBIGUITY_SHARE, HUGE_LINE_SCALE, SUBTRACTION_GUARD, TIE_TOLERANCE
-from .base import Breaking, Crossings, ErrorBounds, KnotPasses, SnappedInput, flatten_units
+from .base import (
+    Breaking,
+    Crossings,
+    ErrorBounds,
+    KnotPasses,
+    PieceEnds,
+    SnappedInput,
+    flatten_units,
+)
 
 Native = Callable[[Tensor], tuple[Tensor, Tensor]]
 MAX_GPU_WINDOW_ELEMENTS = 1 << 22  # elements of windows gathered at a time on a GPU
@@ -76,7 +84,7 @@ class Maximum(Breaking):
 
     def snap_to_knots(self, x: Tensor, errors: ErrorBounds) -> SnappedInput:
         best, leaders = self._leaders(x)
-        return SnappedInput(x, ambiguous=self._count_ambiguous(flatten_units(x), best, errors), leaders=leaders)
+        return SnappedInput(x, ambiguous=self._find_ambiguous(flatten_units(x), best, errors), leaders=leaders)
 
     def crossings(self, snapped: SnappedInput, errors: ErrorBounds) -> Crossings:
         piece, window = torch.nonzero(_leader_differs(snapped, errors), as_tuple=True)
@@ -243,45 +251,53 @@ class Maximum(Breaking):
             values = values.clamp(min=0)
         return values, position
 
-    def _count_ambiguous(self, flat: Tensor, best: Tensor, errors: ErrorBounds) -> Tensor | None:
-        """Windows per piece, (points - 1,), whose leader is tied with another line, up to errors, at both ends.
+    def count_ambiguous(self, ends: PieceEnds) -> Tensor:
+        counts = torch.zeros_like(ends.widths, dtype=torch.int64)
+        best = [self._leaders(values)[0].abs() for values in ends.values]
+        small = [b * AMBIGUITY_SHARE <= e.amax(1, keepdim=True) for b, e in zip(best, ends.bounds, strict=True)]
+        piece, window = torch.nonzero(small[0] & small[1], as_tuple=True)
+        step = max(1, max_window_elements(best[0]) // (2 * self._size))
+        for at in range(0, len(piece), step):
+            check_deadline()
+            some, rows = window[at : at + step], piece[at : at + step]
+            tied, size, error = torch.ones(len(rows), self._size, dtype=torch.bool, device=rows.device), [], []
+            for values, bounds in zip(ends.values, ends.bounds, strict=True):
+                lines, elements = self._members(flatten_units(values), rows, some)
+                bound = bounds[rows[:, None], elements.clamp(min=0)] * (elements >= 0)
+                leading, leader = lines.max(1, keepdim=True)
+                tied &= leading - lines <= bound + bound.gather(1, leader)
+                size.append(leading.abs()[:, 0])
+                error.append(bound)
+            is_rounded = ends.is_rounded[rows[:, None], elements.clamp(min=0)] & (elements >= 0)  # pyright: ignore
+            several = _have_several(tied, elements) & (tied & is_rounded).any(1)  # pyright: ignore
+            hides = [(e * tied).amax(1) > AMBIGUITY_SHARE * s for e, s in zip(error, size, strict=True)]
+            counts += torch.bincount(rows[several & hides[0] & hides[1]], minlength=len(counts))
+        return counts
 
-        Only where errors are so large a share of the maxima ``best`` (points, windows) that a whole line can hide in
-        them. None where they are so nowhere.
+    def _find_ambiguous(self, flat: Tensor, best: Tensor, errors: ErrorBounds) -> Tensor | None:
+        """Pieces (points - 1,) on which a window may be ambiguous; None if there are none.
+
+        The others certainly have none, at whichever points of the line the values were computed.
         """
         if len(flat) < 2:
             return None
-        best = best.view(len(flat), -1)
-        small = best.abs() <= errors.threshold / AMBIGUITY_SHARE
+        best = best.view(len(flat), -1).abs()
+        small = best <= errors.threshold / AMBIGUITY_SHARE
         piece, window = torch.nonzero(small[:-1] & small[1:] & errors.same_line[:, None], as_tuple=True)
         if not len(piece):
             return None
-        step = max(1, max_window_elements(flat) // (2 * self.table.shape[1]))
-        found = list[Tensor]()
+        counts = torch.zeros(len(flat) - 1, dtype=torch.int64, device=flat.device)
+        step = max(1, max_window_elements(flat) // (2 * self._size))
         for at in range(0, len(piece), step):
             check_deadline()
-            found.append(self._ambiguous_pieces(flat, piece[at : at + step], window[at : at + step], errors))
-        ambiguous = torch.cat(found)
-        return torch.bincount(ambiguous, minlength=len(flat) - 1) if len(ambiguous) else None
-
-    def _ambiguous_pieces(self, flat: Tensor, piece: Tensor, window: Tensor, errors: ErrorBounds) -> Tensor:
-        """The pieces (n,) of those of some windows (k,) on pieces (k,) that are ambiguous."""
-        ends, elements = torch.stack([piece, piece + 1])[..., None], self.table[window]
-        values = self.sign * flat[ends, elements]  # (2, k, size)
-        best = values.amax(2, keepdim=True)
-        gap = best - values
-        near = (gap <= 2 * errors.threshold).all(0) & (gap > 0).any(0)
-        best = best.clamp(min=0) if self.floor else best
-        rows = torch.nonzero(near.any(1) & (best != 0).any(0)[:, 0] if self.floor else near.any(1))[:, 0]
-        if not len(rows):
-            return rows
-        points, which = torch.unique(ends[:, rows, 0], return_inverse=True)
-        bound = errors.bound(points)[which[..., None], elements[rows]]
-        gap, best = gap[:, rows], best[:, rows]
-        leader_bound = bound.gather(2, gap.argmin(2, keepdim=True))
-        near = (gap <= bound + leader_bound).all(0) & (gap > 0).any(0)
-        hides = (leader_bound > AMBIGUITY_SHARE * best.abs()).all(0)
-        return piece[rows][(near & hides).any(1)]
+            some, tied, elements = slice(at, at + step), None, piece
+            for end in (piece[some], piece[some] + 1):
+                lines, elements = self._members(flat, end, window[some])
+                near = lines.amax(1, keepdim=True) - lines <= 2 * errors.threshold
+                tied = near if tied is None else tied & near
+            if tied is not None:
+                counts.index_add_(0, piece[some], _have_several(tied, elements).to(torch.int64))
+        return counts > 0 if bool(counts.any()) else None
 
     def _trace_leaders(
         self,
@@ -320,6 +336,12 @@ class Maximum(Breaking):
             leader, challenger, active = leader[rows], challenger[rows], active[rows]
             yield _make_crossings(piece, window, (start, stop), elements, leader, challenger)
             leader = challenger
+
+
+def _have_several(tied: Tensor, elements: Tensor) -> Tensor:
+    """Windows (k,) with several lines that are tied, (k, size); a window may repeat an element."""
+    lowest, highest = elements.masked_fill(~tied, torch.iinfo(torch.int64).max), elements.masked_fill(~tied, -2)
+    return lowest.amin(1) < highest.amax(1)
 
 
 def max_window_elements(like: Tensor) -> int:

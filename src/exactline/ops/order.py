@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ..budget import check_deadline
 from ..tolerances import AMBIGUITY_SHARE, HUGE_VALUE_SCALE, OVERFLOW_GUARD, RANK_TIE_ROUNDINGS
-from .base import Breaking, Crossings, ErrorBounds, SnappedInput, flatten_units
+from .base import Breaking, Crossings, ErrorBounds, PieceEnds, SnappedInput, flatten_units
 from .maximum import max_window_elements
 
 
@@ -40,7 +40,7 @@ class Order(Breaking):
         return len(self.table)
 
     def snap_to_knots(self, x: Tensor, errors: ErrorBounds) -> SnappedInput:
-        return SnappedInput(flatten_units(x), ambiguous=self._count_ambiguous(x, errors))
+        return SnappedInput(flatten_units(x), ambiguous=self._find_ambiguous(x, errors))
 
     def crossings(self, snapped: SnappedInput, errors: ErrorBounds) -> Crossings:
         x = snapped.x
@@ -68,42 +68,41 @@ class Order(Breaking):
     def _window_values(self, x: Tensor) -> Tensor:
         return flatten_units(x)[:, self.table]  # (points, windows, size)
 
-    def _count_ambiguous(self, x: Tensor, errors: ErrorBounds) -> Tensor | None:
-        """Windows per piece, (points - 1,), with two lines that are equal up to errors at both ends.
+    def count_ambiguous(self, ends: PieceEnds) -> Tensor:
+        size, counts = self.table.shape[1], torch.zeros_like(ends.widths, dtype=torch.int64)
+        values = torch.stack([self._window_values(v) for v in ends.values])  # (2, pieces, windows, size)
+        bounds = torch.stack([self._window_values(b) for b in ends.bounds])
+        is_rounded = self._window_values(ends.is_rounded)
+        for first in range(len(self.table)):
+            is_ambiguous = torch.zeros_like(ends.widths, dtype=torch.bool)
+            value, bound, elements = values[:, :, first], bounds[:, :, first], self.table[first]
+            hides = bound > AMBIGUITY_SHARE * value.abs()
+            for one, two in _pair_blocks(size, 2 * len(counts), values):
+                check_deadline()
+                gap = (value[..., one] - value[..., two]).abs()
+                near = (gap <= bound[..., one] + bound[..., two]) & (hides[..., one] | hides[..., two])
+                rounded = is_rounded[:, first, one] | is_rounded[:, first, two]
+                is_ambiguous |= (near.all(0) & rounded & (elements[one] != elements[two])).any(1)
+            counts += is_ambiguous
+        return counts
 
-        Only where errors are so large a share of their values that a whole line can hide in them. None where they are
-        so nowhere.
-        """
+    def _find_ambiguous(self, x: Tensor, errors: ErrorBounds) -> Tensor | None:
+        """Pieces (points - 1,) on which a window may be ambiguous; None if there are none."""
         if len(x) < 2:
             return None
-        x = flatten_units(x)
-        is_near = self._has_near_lines(x, 2 * errors.threshold)
-        piece, window = torch.nonzero((is_near[:-1] | is_near[1:]) & errors.same_line[:, None], as_tuple=True)
-        if not len(piece):
-            return None
-        is_ambiguous = torch.zeros(len(piece), dtype=torch.bool, device=x.device)
-        size = self.table.shape[1]
-        step = max(1, max_window_elements(x) // (2 * size))
-        for first in range(0, len(piece), step):
-            ends = torch.stack([piece[first : first + step], piece[first : first + step] + 1])
-            elements = self.table[window[first : first + step]].expand(2, -1, -1)
-            rows, place = ends.unique(return_inverse=True)
-            values, bounds = x[ends[..., None], elements], errors.bound(rows)[place[..., None], elements]
-            hides = (bounds > AMBIGUITY_SHARE * values.abs()).all(0)
-            for one, two in _pair_blocks(size, 2 * ends.shape[1], x):
-                check_deadline()
-                gap = (values[..., one] - values[..., two]).abs()
-                near = (gap <= bounds[..., one] + bounds[..., two]).all(0) & (gap > 0).any(0) & hides[:, one]
-                is_ambiguous[first : first + step] |= near.any(1)
-        return torch.bincount(piece[is_ambiguous], minlength=len(x) - 1)
+        is_near = self._has_near_lines(flatten_units(x), errors)
+        found = (is_near[:-1] & is_near[1:]).any(1) & errors.same_line
+        return found if bool(found.any()) else None
 
-    def _has_near_lines(self, x: Tensor, distance: float) -> Tensor:
-        """Windows with two different values at most so far apart, (points, windows)."""
+    def _has_near_lines(self, x: Tensor, errors: ErrorBounds) -> Tensor:
+        """Windows with two lines that are near each other and so small that errors may hide them, (points, windows)."""
         found = [torch.zeros(0, len(self.table), dtype=torch.bool, device=x.device)]
         for part in x.split(max(1, max_window_elements(x) // max(self.table.numel(), 1))):
             check_deadline()
-            gaps = self._window_values(part).sort(2).values.diff(dim=2)
-            found.append(((gaps > 0) & (gaps <= distance)).any(2))
+            values = self._window_values(part).sort(2).values
+            is_small = values.abs() <= errors.threshold / AMBIGUITY_SHARE
+            near = values.diff(dim=2) <= 2 * errors.threshold
+            found.append((near & (is_small[..., 1:] | is_small[..., :-1])).any(2))
         return torch.cat(found)
 
     def _candidates(self, x: Tensor, first: int, last: int, errors: ErrorBounds) -> Iterator[_WindowLines]:

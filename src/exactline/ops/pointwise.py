@@ -9,8 +9,16 @@ from fractions import Fraction
 import torch
 from torch import Tensor
 
-from ..tolerances import AMBIGUITY_WIDTH, HUGE_VALUE_SCALE, MAX_ALPHA_ERROR, OVERFLOW_GUARD
-from .base import Breaking, Crossings, ErrorBounds, KnotPasses, SnappedInput
+from ..tolerances import AMBIGUITY_WIDTH, CANDIDATE_SHARE, HUGE_VALUE_SCALE, MAX_ALPHA_ERROR, OVERFLOW_GUARD
+from .base import (
+    Breaking,
+    Crossings,
+    ErrorBounds,
+    KnotPasses,
+    PieceEnds,
+    SnappedInput,
+    flatten_units,
+)
 from .masks import all_true, greater, less, nonzero, xor
 
 Number = Fraction | Tensor  # one exact number, or a tensor broadcastable to (1, *shape); knots have exactly that shape
@@ -67,6 +75,27 @@ class Pointwise(Breaking):
     def evaluate_inplace(self, x: Tensor) -> Tensor:
         return self.evaluate(x) if self.inplace_fn is None else self.inplace_fn(x)
 
+    def count_ambiguous(self, ends: PieceEnds) -> Tensor:
+        counts = torch.zeros_like(ends.widths, dtype=torch.int64)
+        for knot in self.knots:
+            level = knot_level(knot, ends.values[0])
+            gaps = [flatten_units(values) - level for values in ends.values]
+            side = [torch.where(gap.abs() <= bound, 0.0, gap) for gap, bound in zip(gaps, ends.bounds, strict=True)]
+            ambiguous = (side[0] == 0) & (side[1] == 0)
+            for near, far in ((0, 1), (1, 0)):  # units that leave the knot so slowly that rounding hides where
+                bound = ends.bounds[near]
+                is_near = (gaps[near].abs() <= AMBIGUITY_WIDTH * bound) & ends.is_earlier[near][:, None]
+                leaves = (side[far] != 0) & (side[near].sign() != side[far].sign())
+                is_slow = bound * ends.widths[:, None] > MAX_ALPHA_ERROR * gaps[far].abs()
+                ambiguous |= is_near & leaves & is_slow
+            counts += (ambiguous & ends.is_rounded).sum(1)
+        return counts
+
+    def may_be_ambiguous(self, x: Tensor, bounds: Tensor, widths: Tensor) -> Tensor:
+        # a unit that leaves the knot at one end so slowly that rounding hides where is this far from it in the middle
+        slow = bounds * (widths / (CANDIDATE_SHARE * MAX_ALPHA_ERROR))[:, None]
+        return super().may_be_ambiguous(x, torch.maximum(bounds, slow), widths)
+
     def propagate_errors(self, low: Tensor, high: Tensor, errors: Tensor) -> Tensor:
         if self.is_relu:
             return errors * (high >= 0)
@@ -110,9 +139,10 @@ class Pointwise(Breaking):
                 snapped = values.snap(rows, columns, errors)
                 if snapped is None and all_true(xor(above, below)):
                     below = None
-                elif snapped is not None and len(flat) > 1:
-                    count = snapped.count_along_pieces(values, errors) + snapped.count_slow_crossings(values, errors)
-                    ambiguous = count if ambiguous is None else ambiguous + count
+                elif len(flat) > 1:
+                    found = values.find_ambiguous(snapped, errors)
+                    if found is not None:
+                        ambiguous = found if ambiguous is None else ambiguous | found
             else:
                 below = None
             sides.append((above, below))
@@ -296,8 +326,48 @@ class _Values:
         self.above[rows, columns] = (gap > 0) & ~on_knot
         self.below[rows, columns] = (gap < 0) & ~on_knot
         self.x[rows[on_knot], columns[on_knot]] = self.level_at(columns[on_knot])
-        near = gap.abs() <= AMBIGUITY_WIDTH * bound
-        return _NearValues(rows[near], columns[near], bound[near], on_knot[near]) if bool(near.any()) else None
+        near = gap.abs() <= AMBIGUITY_WIDTH / CANDIDATE_SHARE * bound
+        return _NearValues(rows[near], columns[near], bound[near]) if bool(near.any()) else None
+
+    def find_ambiguous(self, near: _NearValues | None, errors: ErrorBounds) -> Tensor | None:
+        """Pieces (points - 1,) on which units may be ambiguous; None if there are none.
+
+        The others certainly have none, at whichever points of the line the values were computed.
+        """
+        is_on = ~(self.above ^ self.below)
+        is_near = is_on
+        if near is not None:
+            is_near = is_on.clone()
+            is_near[near.rows, near.columns] = True
+        found = (is_near[:-1] & is_near[1:]).any(1)
+        for step in (0, 1):  # units exactly on the knot at the left, then at the right end only
+            piece, column = nonzero(is_on[step : len(is_on) - 1 + step] & ~is_on[1 - step : len(is_on) - step])
+            self._find_slow(found, piece, piece + 1 - step, column, errors.thresholds_at(column), errors)
+        if near is not None:
+            for step in (-1, 0):  # the piece to the left, then the one to the right
+                piece, neighbour = near.rows + step, near.rows + (1 if step == 0 else -1)
+                inside = (neighbour >= 0) & (neighbour < len(self.x))
+                piece, neighbour, columns, bound = (t[inside] for t in (piece, neighbour, near.columns, near.bound))
+                self._find_slow(found, piece, neighbour, columns, bound, errors)
+        found &= errors.same_line
+        return found if bool(found.any()) else None
+
+    def _find_slow(
+        self, found: Tensor, piece: Tensor, far: Tensor, column: Tensor, bound: Tensor | float, errors: ErrorBounds
+    ) -> None:
+        """Add pieces (k,) on which a unit leaves the knot so slowly that rounding may hide where.
+
+        Args:
+            found: (points - 1,) is written.
+            piece: (k,) the pieces.
+            far: (k,) their ends further away from the knot.
+            column: (k,) the units.
+            bound: (k,) or one for all: the error at the end near the knot.
+            errors: The errors.
+        """
+        distance = (self.x[far, column] - self.level_at(column)).abs()
+        is_slow = bound * errors.widths[piece] > CANDIDATE_SHARE * MAX_ALPHA_ERROR * distance
+        found[piece[is_slow]] = True
 
 
 @dataclass(frozen=True)
@@ -307,29 +377,3 @@ class _NearValues:
     rows: Tensor  # (k,)
     columns: Tensor  # (k,)
     bound: Tensor  # (k,)
-    on_knot: Tensor  # (k,)
-
-    def count_along_pieces(self, values: _Values, errors: ErrorBounds) -> Tensor:
-        """Units per piece, (points - 1,), that are on the knot at both ends, and not exactly so."""
-        on_knot = ~(values.above ^ values.below)
-        snapped = torch.zeros_like(values.above)
-        snapped[self.rows[self.on_knot], self.columns[self.on_knot]] = True
-        along_piece = on_knot[:-1] & on_knot[1:] & (snapped[:-1] | snapped[1:])
-        return along_piece.sum(1) * errors.same_line
-
-    def count_slow_crossings(self, values: _Values, errors: ErrorBounds) -> Tensor:
-        """Units per piece, (points - 1,), that leave the knot so slowly that the alpha error exceeds its limit."""
-        counts = torch.zeros_like(errors.same_line, dtype=torch.int64)
-        for step in (-1, 0):  # the piece to the left, then the one to the right
-            piece = self.rows + step
-            neighbour = self.rows + (1 if step == 0 else -1)
-            inside = (neighbour >= 0) & (neighbour < len(values.x))
-            piece, neighbour = piece[inside], neighbour[inside]
-            rows, columns, bound = self.rows[inside], self.columns[inside], self.bound[inside]
-            distance = (values.x[neighbour, columns] - values.level_at(columns)).abs()
-            side = _side(values.above, values.below, rows, columns)
-            other = _side(values.above, values.below, neighbour, columns)
-            leaves_knot = (other != 0) & (side != other)
-            is_slow = (bound * errors.widths[piece] > MAX_ALPHA_ERROR * distance) & leaves_knot
-            counts.index_add_(0, piece, (is_slow & errors.same_line[piece]).to(torch.int64))
-        return counts

@@ -11,10 +11,12 @@ import time
 from collections.abc import Iterator
 from copy import copy
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Unpack
 
 import torch
 
+from ..engines.ambiguity import count_ambiguous
 from ..engines.assemble import Assembler
 from ..engines.dense.state import SweepState, start_state
 from ..engines.dense.sweep import SweepLimits, SweepPart, evaluate_next, insert_breaks, sweep_from
@@ -95,9 +97,11 @@ def restrict(
     check_shapes(lines, [network.nodes[i].shape for i in network.inputs])
     shapes = [network.nodes[i].shape for i in network.outputs] if checked.values else None
     assembler = Assembler(1, shapes, checked.max_breaks, SweepLimits(1))
+    swept = as_network(network, [], dtype=checked.dtype)
+    assembler.count = partial(count_ambiguous, swept, lines.to(CPU, checked.dtype), limits=assembler.limits)
     with (
         progress_reporter(checked.progress) as report,
-        _SegmentPool(as_network(network, [], dtype=checked.dtype), workers, address) as pool,
+        _SegmentPool(swept, workers, address) as pool,
     ):
         with full_precision():
             segments = split_line(pool.network, lines.to(CPU, checked.dtype), SEGMENTS_PER_WORKER * pool.workers)

@@ -10,7 +10,7 @@ import torch
 
 from ...arrays import Bools, Floats, Ints
 from ...ops.base import Crossings
-from ...tolerances import OVERFLOW_GUARD
+from ...tolerances import OVERFLOW_GUARD, POSITION_ERROR
 from .points import PointTable, to_device
 
 
@@ -211,7 +211,8 @@ def _group_crossings(found: SortedCrossings, alpha: Floats, slope: Floats, error
     numbers = np.arange(len(alpha))
     if len(alpha) < 2:
         return numbers, numbers
-    radius = errors.threshold / slope
+    rounding = POSITION_ERROR * np.abs(alpha)
+    radius = errors.threshold / slope + rounding
     distance = alpha[1:] - alpha[:-1]
     linked = (found.piece[1:] == found.piece[:-1]) & (distance <= np.maximum(radius[1:], radius[:-1]))
     if not linked.any():
@@ -223,7 +224,7 @@ def _group_crossings(found: SortedCrossings, alpha: Floats, slope: Floats, error
     radius = np.zeros_like(alpha)
     if needs_refinement.any():
         rows = np.flatnonzero(needs_refinement)
-        radius[rows] = _alpha_radius(found.select(rows), slope[rows], errors)
+        radius[rows] = _alpha_radius(found.select(rows), slope[rows], errors) + rounding[rows]
         linked &= distance <= np.maximum(radius[1:], radius[:-1])
         chain[1:] = (~linked).cumsum()
     return _split_by_knot(found, radius, *group_ties(chain, alpha, radius))

@@ -99,7 +99,7 @@ class Insertion:
 
     def _new_points(self) -> PointTable:
         """The table of the new points alone."""
-        split = self.state.points.integers.take(self.piece, 0)  # line and ambiguous units of the piece that is split
+        split = self.state.points.integers.take(self.piece, 0)  # line and candidates of the piece that is split
         new = PointTable(split, self.alpha)
         new.node[:] = self.state.node
         new.unit[:], new.count[:] = self.breaks.unit[self.selected], self.breaks.count[self.selected]

@@ -96,7 +96,7 @@ def insert_sign_changes(
                 number = x[near, j] + step * (x[i + 1, j] - x[i, j])
                 out[row, j] = number if number > 0.0 else 0.0
             out[row, units[k]] = 0.0
-            for j in range(LINE, NODE):  # line and ambiguous units of the piece that is split
+            for j in range(LINE, NODE):  # line and candidates of the piece that is split
                 new_integers[row, j] = integers[i, j]
             new_integers[row, NODE], new_integers[row, UNIT], new_integers[row, COUNT] = node, units[k], 1
             new_alphas[row] = alpha
@@ -170,7 +170,7 @@ def place_sign_changes(
             if fraction <= 0.0 or fraction >= 1.0:
                 return -1
             row += 1
-            for j in range(LINE, NODE):  # line and ambiguous units of the piece that is split
+            for j in range(LINE, NODE):  # line and candidates of the piece that is split
                 new_integers[row, j] = integers[i, j]
             new_integers[row, NODE], new_integers[row, UNIT], new_integers[row, COUNT] = node, unit, 1
             new_alphas[row] = alpha

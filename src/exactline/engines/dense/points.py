@@ -44,7 +44,7 @@ class PointTable:
 
     @property
     def ambiguous(self) -> Any:
-        """(n,) number of ambiguous units on the piece that starts at the point."""
+        """(n,) 1 if units may be ambiguous on the piece that starts at the point, else 0."""
         return self.integers[:, AMBIGUOUS]
 
     @property

@@ -50,7 +50,7 @@ class SweepPart:
     line: Tensor  # (n,)
     alphas: Tensor  # (n,)
     origins: Tensor  # (n, 3) node or -1, unit, count
-    ambiguous: Tensor  # (n,) number of ambiguous units on the piece that starts here
+    ambiguous: Tensor  # (n,) number of ambiguous units on the piece that starts here; in a sweep, 1 where some may be
     values: tuple[Tensor, ...]  # (n, *out) each
     continues: bool  # whether the first point repeats the last point of the previous part
     # by node, (k, 4): the units that are on a knot at the first and at the last point, as in `KnotPasses`
@@ -270,7 +270,9 @@ def evaluate_next(network: Network, plan: SweepPlan, state: SweepState) -> None:
     node = network.nodes[i]
     if i not in plan.last_use:
         state.live.pop(i, None)
-    elif not isinstance(node.op, (Breaking, Input)):
+        state.node = i + 1
+        return
+    if not isinstance(node.op, (Breaking, Input)):
         bound = Magnitude.after(plan, i, [state.bounds[j] for j in node.inputs], state.eps)
         may_overflow = bound.values > OVERFLOW_GUARD and state.dtype == torch.float64
         evaluate = node.op.evaluate_scaled if may_overflow and isinstance(node.op, Affine) else node.op.evaluate
@@ -321,7 +323,7 @@ def insert_breaks(
     else:
         breaks = place_breaks(crossings, errors)
         if snapped.ambiguous is not None:
-            state.points.ambiguous[:-1] += snapped.ambiguous.cpu().numpy()
+            state.points.ambiguous[:-1] |= snapped.ambiguous.cpu().numpy()
         if state.recorder is not None:
             _record_switches(state.recorder, state, breaks, passes)
         _count_known_crossings(state, breaks, passes)

@@ -74,15 +74,21 @@ def _transpose_windows(rule: ConvolutionRule, adjoint: Tensor, first: tuple[int,
     if rule.stride == (1, 1) and rule.dilation == (1, 1):
         return _correlate(rule, adjoint, first, size)
     _, rows, columns, channels = adjoint.shape
-    out = adjoint.new_empty(len(adjoint), *size, rule.source_shape.channels)
+    out = adjoint.new_zeros(len(adjoint), *size, rule.source_shape.channels)
     step = patches_per_product(adjoint, rows * columns * rule.source_shape.channels * prod(rule.kernel_size))
     for at in range(0, len(adjoint), step):
         part = adjoint[at : at + step]
         taps = rule.taps.transpose(part.reshape(-1, channels)).view(len(part), rows, columns, *rule.kernel_size, -1)
         scattered = _scatter_taps(rule, taps)
-        after = [size[d] - first[d] - scattered.shape[1 + d] for d in range(2)]
-        out[at : at + step] = F.pad(scattered, (0, 0, first[1], after[1], first[0], after[0]))  # negative: crop
+        y, x = (_overlap(first[d], scattered.shape[1 + d], size[d]) for d in range(2))
+        out[at : at + step, y[0], x[0]] = scattered[:, y[1], x[1]]
     return out
+
+
+def _overlap(first: int, length: int, size: int) -> tuple[slice, slice]:
+    """Where a range of ``length`` from ``first`` lies in one of ``size`` from 0: within the latter, and the former."""
+    start, stop = max(first, 0), min(first + length, size)
+    return slice(start, max(start, stop)), slice(start - first, max(start, stop) - first)
 
 
 def _scatter_taps(rule: ConvolutionRule, taps: Tensor) -> Tensor:

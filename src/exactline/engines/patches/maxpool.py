@@ -8,6 +8,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from ...tolerances import AMBIGUITY_SHARE
 from .candidates import Candidates, find_candidates
 from .channelwise import ReceptiveReach, first_and_last_reader, first_readers
 from .entry_rows import EntryRows, patch_boxes
@@ -278,6 +279,7 @@ class _MaximumEvaluation:
         Identical members are dropped from ``values`` in place.
         """
         x = self.node_input
+        self._mark_candidates(block, values, window)
         self._drop_identical_members(values, window)
         best, leader = values.max(2)
         near = _lead(values, best, leader) <= 2 * self._per_member(x.thresholds, window).amax(1)[:, None]
@@ -304,6 +306,20 @@ class _MaximumEvaluation:
         if not bool(near.any()):
             return leader, None
         return self._resolve_ties(block, values, leader, window, near)
+
+    def _mark_candidates(self, block: Block, values: Tensor, window: Tensor) -> None:
+        """Mark pieces along which several members may lead, so small that errors may hide them."""
+        x = self.node_input
+        thresholds = self._per_member(x.thresholds, window)
+        largest = thresholds.amax(1)[:, None]  # (p, 1, channels)
+        lead = values.topk(2, 2).values
+        is_tied = (lead[:, :, 0] - lead[:, :, 1] <= 2 * largest) & (lead[:, :, 0].abs() * AMBIGUITY_SHARE <= largest)
+        pieces = is_tied[:, :-1] & is_tied[:, 1:]
+        if not bool(pieces.any()):
+            return
+        near = values >= lead[:, :, :1] - 2 * largest[:, :, None]  # (p, depth + 2, members, channels)
+        pieces &= (near[:, :-1] & near[:, 1:]).sum(2) > 1
+        x.mark_candidates(block, pieces.any(2))
 
     def _resolve_ties(
         self, block: Block, values: Tensor, leader: Tensor, window: Tensor, near: Tensor

@@ -5,7 +5,15 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ...tolerances import MAX_ALPHA_ERROR, SMALLEST_SUBNORMAL
+from ...tolerances import (
+    AMBIGUITY_WIDTH,
+    CANDIDATE_SHARE,
+    FLOAT64_EPS,
+    MAX_ALPHA_ERROR,
+    MAX_DRIFT_ROUNDINGS,
+    SMALLEST_NORMAL,
+    SMALLEST_SUBNORMAL,
+)
 from .timeline import Block, NeedsDenseFallback, NodeInput
 
 
@@ -20,8 +28,11 @@ def refine_sides(
 ) -> tuple[Tensor, Tensor]:
     """Whether values are above the knot, and which pieces cross it, where some values are near it."""
     x, bounds = node_input, torch.zeros_like(distances)  # error bounds of values that are set to the knot
+    is_near = distances == 0  # at the points of the segment; at others, rounding may move these units off the knot
     _snap_ends(x, block, distances, left, right, bounds)
-    near = distances.abs() <= x.thresholds[block.pixels][:, None]
+    # sums drift by shares of the largest value of a unit, which may be far larger than at the sample points
+    drift = MAX_DRIFT_ROUNDINGS * FLOAT64_EPS * distances.abs().amax(1)
+    near = distances.abs() <= torch.maximum(x.thresholds[block.pixels], drift)[:, None]
     stays = distances == 0
     stays[:, 1:-1] &= (slopes[:, :-1] == 0) | ~block.is_entry[:, :, None]
     near &= ~stays
@@ -34,16 +45,21 @@ def refine_sides(
         row, place, channel = near.nonzero(as_tuple=True)
         element = channel * x.map_shape.pixels + block.pixels[row]
         refined, errors = x.refine(block.alphas[row, place], element, torch.full_like(element, -1), knot)
+        is_rounded = errors > SMALLEST_NORMAL  # otherwise the unit is exactly on the knot and may stay there
         snapped = (
             (refined == 0)
+            & is_rounded
             & (distances[row, place, channel] != 0)
             & ~_is_constant_at_cut(x, block, slopes, row, place, channel)
         )
         bounds[row[snapped], place[snapped], channel[snapped]] = errors[snapped]
+        in_doubt = refined.abs() <= AMBIGUITY_WIDTH / CANDIDATE_SHARE * errors
+        is_near[row[in_doubt], place[in_doubt], channel[in_doubt]] = True
         distances[row, place, channel] = refined
-        inside = (refined == 0) & (place > 0) & (place <= block.counts[row])
+        inside = (refined == 0) & is_rounded & (place > 0) & (place <= block.counts[row])
         on_knot[row[inside], place[inside], channel[inside]] = True
     _check_resolved(block, distances, slopes, bounds)
+    _mark_candidates(x, block, is_near, slopes)
     if bool(on_knot.any()):
         _set_sides_at_entries(block, distances, *on_knot.nonzero(as_tuple=True))
     _check_cuts(x, distances, slopes)
@@ -57,6 +73,13 @@ def refine_sides(
     above_after = above.clone()  # a unit that leaves the knot is on the side it goes to
     above_after[:, :-1] |= (distances[:, :-1] == 0) & above[:, 1:]
     return above_after, crossed
+
+
+def _mark_candidates(node_input: NodeInput, block: Block, is_near: Tensor, slopes: Tensor) -> None:
+    """Mark pieces at both ends of which a unit is near the knot, or at one end if it leaves the knot slowly."""
+    is_slow = node_input.thresholds[block.pixels][:, None] > CANDIDATE_SHARE * MAX_ALPHA_ERROR * slopes.abs()
+    before, after = is_near[:, :-1], is_near[:, 1:]
+    node_input.mark_candidates(block, ((before & after) | ((before | after) & is_slow)).any(2))
 
 
 def _is_within_smallest_error(node_input: NodeInput, block: Block, distances: Tensor) -> Tensor:

@@ -69,6 +69,16 @@ class SegmentBreaks:
     tensors: dict[int, TensorOnSegment]  # by node: the outputs, and what nodes after the last one read
     start: float  # alpha
     stop: float  # alpha
+    candidates: list[Tensor]  # (2, k) alphas between which units may be ambiguous
+
+    def mark_candidates(self, alphas: Tensor) -> Tensor:
+        """1 where units may be ambiguous on the piece that starts at an alpha, else 0; alphas (n,) in order."""
+        changes = torch.zeros(len(alphas) + 1, dtype=torch.int64, device=alphas.device)
+        for first, last in self.candidates:
+            start = torch.searchsorted(alphas, first.contiguous(), right=True).sub_(1).clamp_(min=0)
+            stop = torch.searchsorted(alphas, last.contiguous())
+            changes.index_add_(0, start, torch.ones_like(start)).index_add_(0, stop, -torch.ones_like(stop))
+        return (changes.cumsum(0)[:-1] > 0).to(torch.int64)
 
 
 class Segment:
@@ -113,6 +123,7 @@ class Segment:
         self.switches: dict[int, PatchSwitches] = {}  # by node: units that change their branch without a crossing
         # by node, (pixels, channels) just after the start: slopes of units, or input pixels of leaders (-1: none)
         self.patterns: dict[int, Tensor] = {}
+        self.candidates: list[Tensor] = []  # (2, k) alphas between which units may be ambiguous
         self.tied: dict[int, Tensor] = {}  # by node: input elements that lead together all along
         self.positions: dict[int, PositionsBySources] = {}  # by node: where its slope jumps are
         self.kept_nodes = kept_nodes
@@ -226,6 +237,7 @@ class Segment:
             records_patterns=self.records_patterns,
             records_switches=self.records_switches,
             end_bounds=partial(self.errors.end_bounds, i, map_shape),
+            candidates=self.candidates,
         )
 
     def _require_room(self, numbers: int) -> None:
@@ -268,6 +280,7 @@ class Segment:
             tensors=self.tensors,
             start=self.start,
             stop=self.stop,
+            candidates=self.candidates,
         )
 
 

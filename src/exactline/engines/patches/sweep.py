@@ -154,8 +154,8 @@ def _make_part(segmentation: Segmentation, breaks: SegmentBreaks, keep_values: b
     no_origin = origins.new_tensor([[-1, 0, 0]])
     origins = torch.cat([*[no_origin] * has_start, origins, *[no_origin] * has_end])
     line = torch.full((len(alphas),), segmentation.line)
-    ambiguous = torch.zeros(len(alphas), dtype=torch.int64)
-    return SweepPart(line, alphas.cpu(), origins.cpu(), ambiguous, tuple(values), False)
+    ambiguous = breaks.mark_candidates(alphas)
+    return SweepPart(line, alphas.cpu(), origins.cpu(), ambiguous.cpu(), tuple(values), False)
 
 
 def _continue_densely(segmentation: Segmentation, breaks: SegmentBreaks) -> Iterator[SweepPart]:
@@ -166,6 +166,7 @@ def _continue_densely(segmentation: Segmentation, breaks: SegmentBreaks) -> Iter
     inner = slice(1, -1)
     table.node[inner], table.unit[inner] = breaks.node.cpu().numpy(), breaks.unit.cpu().numpy()
     table.count[inner] = breaks.count.cpu().numpy()
+    table.ambiguous[:] = breaks.mark_candidates(torch.from_numpy(alphas).to(breaks.alphas.device)).cpu().numpy()
     device = lines.starts[0].device
     wanted = list(breaks.tensors)
     del breaks  # it holds the patches

@@ -75,6 +75,13 @@ class NodeInput:
     records_patterns: bool  # whether the activation pattern is recorded; a unit that stays on a knot then has none
     records_switches: bool  # whether units are recorded that change their branch without a crossing
     end_bounds: Callable[[], tuple[Tensor, Tensor]]  # error bounds (pixels, channels) at both ends of the line
+    candidates: list[Tensor]  # written: (2, k) alphas between which units may be ambiguous
+
+    def mark_candidates(self, block: Block, pieces: Tensor) -> None:
+        """Mark pieces (p, depth + 1) of the pixels of a block on which units may be ambiguous."""
+        row, piece = (pieces & (block.widths > 0)).nonzero(as_tuple=True)
+        if len(row):
+            self.candidates.append(torch.stack([block.alphas[row, piece], block.alphas[row, piece + 1]]))
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,0 +1,123 @@
+"""The number of ambiguous units on every piece: counted at the breaks themselves, so that all engines count alike.
+
+A sweep computes values at points of its own, whose rounding differs between engines and memory budgets. It only marks
+pieces on which units may be ambiguous, with a margin. The values and errors that decide are evaluated here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ..budget import Budget, DeadlineReached, enforce_budget
+from ..lines import Lines
+from ..network.graph import Network
+from ..numerics.plan import sweep_plan
+from ..numerics.point_errors import PointErrors, RecentErrors, points_per_estimate
+from ..ops.base import Breaking, PieceEnds, flatten_units
+from ..tolerances import ROUNDING_FREE_SHARE
+from .dense.points import to_device
+from .dense.sweep import SweepLimits
+
+POINTS_PER_PIECE = 3  # both ends and the middle
+
+
+@dataclass(frozen=True)
+class BreakRows:
+    """Breaks of lines in order, as parallel tensors; a piece starts at every row whose successor is on its line."""
+
+    line: Tensor  # (n,)
+    alphas: Tensor  # (n,)
+    nodes: Tensor  # (n,) the node that each originates from, -1 for ends of lines
+    candidates: Tensor  # (n,) not 0 where units may be ambiguous on the piece that starts here
+
+
+def count_ambiguous(network: Network, lines: Lines, rows: BreakRows, limits: SweepLimits) -> Tensor:
+    """Count the units that are ambiguous on the piece that starts at each break, (n,).
+
+    Where the deadline is reached before they are counted, the candidates are returned.
+    """
+    is_piece = (rows.candidates[:-1] != 0) & (rows.line[1:] == rows.line[:-1])
+    pieces, counts = is_piece.nonzero()[:, 0], torch.zeros_like(rows.candidates)
+    if not len(pieces):
+        return counts
+    try:
+        with enforce_budget(Budget(limits.deadline, limits.memory)):
+            step = points_per_estimate(network, 0)
+            pieces = torch.cat([some[_PieceErrors(network, lines, rows, some).find()] for some in pieces.split(step)])
+            for some in pieces.split(max(1, points_per_estimate(network) // POINTS_PER_PIECE)) if len(pieces) else ():
+                counts[some] = _PieceErrors(network, lines, rows, some).count()
+    except DeadlineReached:
+        return rows.candidates
+    return counts
+
+
+class _PieceErrors:
+    """Values and errors on some pieces."""
+
+    def __init__(self, network: Network, lines: Lines, rows: BreakRows, pieces: Tensor) -> None:
+        device, last_use = lines.starts[0].device, sweep_plan(network).last_use
+        self.network, self.lines, self.device = network, lines, device
+        self.nodes = [i for i in network.breaking_nodes if i in last_use]
+        breaks, where = torch.stack([pieces, pieces + 1]).unique(return_inverse=True)
+        self.line, self.alphas, self.origin = (
+            to_device(device, column[breaks].numpy()) for column in (rows.line, rows.alphas, rows.nodes)
+        )
+        self.before, self.after = where.to(device)
+        self.widths = self.alphas[self.after] - self.alphas[self.before]
+
+    def find(self) -> Tensor:
+        """(k,) whether a piece may have ambiguous units, from standard deviations in its middle, on the CPU."""
+        found = torch.zeros(len(self.widths), dtype=torch.bool, device=self.device)
+        middle = self._middle()
+        for i in self.nodes:
+            op, source = self._node(i)
+            bounds = _drop_rounding_free(flatten_units(middle.advance_to(source)))
+            found |= op.may_be_ambiguous(middle.values[source], bounds, self.widths)
+        return found.cpu()
+
+    def count(self) -> Tensor:
+        """(k,) the number of ambiguous units on every piece, on the CPU."""
+        counts = torch.zeros(len(self.widths), dtype=torch.int64, device=self.device)
+        middle, ends = self._middle(), PointErrors(self.network, *self.lines.at(self.line, self.alphas))
+        for i in self.nodes:
+            op, source = self._node(i)
+            bounds, is_earlier = flatten_units(ends.advance_to(source)), self.origin < i
+            values = ends.values[source]
+            counts += op.count_ambiguous(
+                PieceEnds(
+                    values=(values[self.before], values[self.after]),
+                    bounds=(bounds[self.before], bounds[self.after]),
+                    is_rounded=_drop_rounding_free(flatten_units(middle.advance_to(source))) > 0,
+                    is_earlier=(is_earlier[self.before], is_earlier[self.after]),
+                    widths=self.widths,
+                )
+            )
+        return counts.cpu()
+
+    def _node(self, i: int) -> tuple[Breaking, int]:
+        """The operator of a breaking node, and the node that it reads."""
+        node = self.network.nodes[i]
+        if not isinstance(node.op, Breaking):
+            raise TypeError(f"{node.name} does not break")
+        return node.op, node.inputs[0]
+
+    def _middle(self) -> RecentErrors:
+        """The standard deviations of the errors in the middle of every piece."""
+        alphas = self.alphas[self.before] + self.widths / 2
+        points, errors = self.lines.at(self.line[self.before], alphas)
+        estimate = RecentErrors(
+            self.network, max(self.network.inputs), dict(zip(self.network.inputs, points, strict=True))
+        )
+        estimate.errors = {i: error[None] for i, error in zip(self.network.inputs, errors, strict=True)}
+        return estimate
+
+
+def _drop_rounding_free(bounds: Tensor) -> Tensor:
+    """Error bounds (k, elements), 0 where they are so small that no term of the value can be rounded."""
+    if not bounds.numel():
+        return bounds
+    least = (bounds.amax(1, keepdim=True) * ROUNDING_FREE_SHARE).clamp(min=torch.finfo(bounds.dtype).tiny)
+    return bounds.masked_fill(bounds <= least, 0.0)
