@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import Tensor, nn
 
 import exactline as xl
 from exactline.attr import InternalInfluence, LayerConductance, LayerIntegratedGradients, NeuronConductance
+from exactline.attr.layer_networks import watch_before_pools, watch_before_relus
 from exactline.engines import select
 from exactline.network import as_network
 from exactline.network.simplify import fuse_relu_with_maximum
@@ -155,3 +160,15 @@ def test_units_that_stay_off_on_the_line_of_a_layer(multiply, monkeypatch):
     assert torch.allclose(*found, rtol=0, atol=1e-12 * float(found[1].abs().max()))
     assert counts[1] > 0  # units tie at 0 in pools, which matters only if they are not multiplied by their change of 0
     assert counts[0] == (0 if multiply else counts[1])
+
+
+@pytest.mark.parametrize("rewrite", [watch_before_relus, watch_before_pools])
+def test_rewritten_networks_are_freed_with_their_original(rewrite):
+    model, _, x = make_model(False)
+    network = replace(as_network(model, [x], rewrite=False))  # a copy, which no cache of the model keeps alive
+    for i in range(len(network.nodes) - 1):
+        rewrite(network, [i])
+    freed = weakref.ref(network)
+    del network
+    gc.collect()
+    assert freed() is None
