@@ -56,6 +56,17 @@ def sum_flow(model: Pooled, layer: nn.Module, baseline: Tensor, x: Tensor) -> Te
     return (gradients * taken[1].detach().diff(dim=0)).sum(0, keepdim=True)
 
 
+def sum_gradients(model: Pooled, layer: nn.Module, baseline: Tensor, x: Tensor) -> Tensor:
+    """The gradient at a layer in the middle of each piece of the model, times the width of the piece."""
+    line = xl.restrict(model, baseline, x, rewrite=False)
+    middles, taken = (line.alphas[1:] + line.alphas[:-1]) / 2, list[Tensor]()
+    handle = layer.register_forward_hook(lambda _, __, out: taken.append(out))
+    out = model(torch.lerp(baseline, x, middles.view(-1, 1, 1, 1)))
+    handle.remove()
+    (gradients,) = torch.autograd.grad(out[:, TARGET].sum(), taken[0])
+    return (gradients * line.alphas.diff().view(-1, 1, 1, 1)).sum(0, keepdim=True)
+
+
 @pytest.mark.parametrize("is_shared", [False, True], ids=["read once", "read twice"])
 @pytest.mark.parametrize("name", ["relu", "last_relu", "second"])
 def test_conductance_is_the_sum_over_all_pieces(name, is_shared):
@@ -131,6 +142,19 @@ def test_influence_at_units_that_tie_in_pools(name, engine, monkeypatch):
     assert torch.allclose(found, expected, rtol=0, atol=1e-12 * float(expected.abs().max()))
     assert method.report.ambiguous > 0
     assert torch.allclose(method.report.subgradient_range, plain.report.subgradient_range, rtol=1e-12, atol=0)
+
+
+@pytest.mark.parametrize("engine", ["dense", "patches"])
+@pytest.mark.parametrize("name", ["relu", "last_relu"])
+def test_influence_at_units_that_only_a_pool_reads(name, engine, monkeypatch):
+    model, baseline, x = make_model(False)
+    monkeypatch.setattr(select, "MIN_POINT_WORK", 0.0 if engine == "patches" else float("inf"))
+    monkeypatch.setattr(select, "MIN_PATCH_GAIN", {"cpu": 0.0})
+    layer = getattr(model, name)
+    expected = sum_gradients(model, layer, baseline, x)
+    method = InternalInfluence(model, layer)
+    found = method.attribute(x[None], baseline[None], target=TARGET)
+    assert torch.allclose(found, expected, rtol=0, atol=1e-12 * float(expected.abs().max()))
 
 
 def test_both_engines_count_as_many_ties(monkeypatch):
