@@ -43,11 +43,13 @@ def methods(model: nn.Module, layers: int) -> Iterator[tuple[str, list[Call]]]:
         yield f"IntegratedGradients{suffix}", [lambda a, b, m=integrated: m.attribute(b, a, target=0)]
         yield f"ExpectedGradients{suffix}", [lambda a, b, m=expected: m.attribute(b, a, target=0)]
         for kind in (attr.LayerConductance, attr.InternalInfluence, attr.LayerIntegratedGradients):
-            inner = [kind(network, layer) for layer in chosen]
-            yield f"{kind.__name__}{suffix}", [lambda a, b, m=m: m.attribute(b, a, target=0) for m in inner]
-        through = [attr.NeuronConductance(network, layer) for layer in chosen]
+            yield (
+                f"{kind.__name__}{suffix}",
+                [lambda a, b, m=m: m.attribute(b, a, target=0) for m in (kind(network, layer) for layer in chosen)],
+            )
+        through = (attr.NeuronConductance(network, layer) for layer in chosen)
         yield f"NeuronConductance{suffix}", [lambda a, b, m=m: m.attribute(b, UNIT, a, target=0) for m in through]
-    units = [attr.NeuronIntegratedGradients(model, layer) for layer in chosen]
+    units = (attr.NeuronIntegratedGradients(model, layer) for layer in chosen)
     yield "NeuronIntegratedGradients", [lambda a, b, m=m: m.attribute(b, UNIT, a) for m in units]
 
 
@@ -71,11 +73,12 @@ def measure(name: str, max_breaks: int, layers: int) -> tuple[list[str], dict[st
     near = torch.lerp(start, end, WARM_UP)
     for title, calls in methods(model, layers):
         times = list[float]()
-        for call in calls:
+        while calls:
+            call = calls.pop(0)
             call(start[None], near[None])
             times.append(timed(partial(call, start[None], end[None])))
-        del calls, call
-        gc.collect()  # the networks that were captured for one method, before those of the next one
+            del call
+            gc.collect()  # what was captured for one layer, before the next one
         ratios[title] = [seconds / max(restrict, forward) for seconds in times]
         print(name, title, *(f"{ratio:.2f}" for ratio in ratios[title]), sep="\t", flush=True)
     return [name, f"{len(line):,}", f"{restrict:.2f}", f"{restrict / forward:.2f}"], ratios

@@ -113,7 +113,7 @@ class Segment:
         self.switches: dict[int, PatchSwitches] = {}  # by node: units that change their branch without a crossing
         # by node, (pixels, channels) just after the start: slopes of units, or input pixels of leaders (-1: none)
         self.patterns: dict[int, Tensor] = {}
-        self.tied: dict[int, Tensor] = {}  # by node: input elements that lead together all along
+        self.tied: dict[int, Tensor] = {}  # by node: input elements that lead together all along, (k, 2)
         self.positions: dict[int, PositionsBySources] = {}  # by node: where its slope jumps are
         self.kept_nodes = kept_nodes
         self.kept: dict[int, TensorOnSegment] = {}
