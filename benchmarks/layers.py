@@ -2,16 +2,19 @@
 
     python benchmarks/layers.py [NAME ...] [--max-breaks 200] [--layers 2]
 
-The line connects two images of noise and ends after the given number of breaks. Processor time of one thread, of calls
-after the capture. A cell is the time of a call over the larger of a restriction and one plain float64 forward at as
-many points; "forwards" is the restriction over that forward. Layers are ReLUs: the first one, and others spread evenly,
-separated by slashes in a cell. "softmax" has a softmax behind the model.
+The line connects two images of noise and ends after the given number of breaks, halfway to the next one: at a break, a
+unit would be on its knot. Processor time of one thread, of calls after the capture. A cell is the time of a call over
+the larger of a restriction and one plain float64 forward at as many points; "forwards" is the restriction over that
+forward. Layers are ReLUs: the first one, and others spread evenly, separated by slashes in a cell. "softmax" has a
+softmax behind the model.
 """
 
 from __future__ import annotations
 
 import argparse
+import gc
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import torch
@@ -40,11 +43,13 @@ def methods(model: nn.Module, layers: int) -> Iterator[tuple[str, list[Call]]]:
         yield f"IntegratedGradients{suffix}", [lambda a, b, m=integrated: m.attribute(b, a, target=0)]
         yield f"ExpectedGradients{suffix}", [lambda a, b, m=expected: m.attribute(b, a, target=0)]
         for kind in (attr.LayerConductance, attr.InternalInfluence, attr.LayerIntegratedGradients):
-            inner = [kind(network, layer) for layer in chosen]
-            yield f"{kind.__name__}{suffix}", [lambda a, b, m=m: m.attribute(b, a, target=0) for m in inner]
-        through = [attr.NeuronConductance(network, layer) for layer in chosen]
+            yield (
+                f"{kind.__name__}{suffix}",
+                [lambda a, b, m=m: m.attribute(b, a, target=0) for m in (kind(network, layer) for layer in chosen)],
+            )
+        through = (attr.NeuronConductance(network, layer) for layer in chosen)
         yield f"NeuronConductance{suffix}", [lambda a, b, m=m: m.attribute(b, UNIT, a, target=0) for m in through]
-    units = [attr.NeuronIntegratedGradients(model, layer) for layer in chosen]
+    units = (attr.NeuronIntegratedGradients(model, layer) for layer in chosen)
     yield "NeuronIntegratedGradients", [lambda a, b, m=m: m.attribute(b, UNIT, a) for m in units]
 
 
@@ -59,7 +64,8 @@ def measure(name: str, max_breaks: int, layers: int) -> tuple[list[str], dict[st
 
     model = build(name).double()
     start, end = line_of("long", input_size(name))
-    end = torch.lerp(start, end, float(xl.restrict(model, start, end, max_breaks=max_breaks).alphas[-1]))
+    last_breaks = xl.restrict(model, start, end, max_breaks=max_breaks + 1).alphas[-2:]
+    end = torch.lerp(start, end, float(last_breaks.mean()))
     line = xl.restrict(model, start, end)
     restrict = timed(lambda: xl.restrict(model, start, end))
     forward = seconds_per_point(model, start) * len(line.alphas)
@@ -67,9 +73,12 @@ def measure(name: str, max_breaks: int, layers: int) -> tuple[list[str], dict[st
     near = torch.lerp(start, end, WARM_UP)
     for title, calls in methods(model, layers):
         times = list[float]()
-        for call in calls:
+        while calls:
+            call = calls.pop(0)
             call(start[None], near[None])
-            times.append(timed(lambda call=call: call(start[None], end[None])))
+            times.append(timed(partial(call, start[None], end[None])))
+            del call
+            gc.collect()  # what was captured for one layer, before the next one
         ratios[title] = [seconds / max(restrict, forward) for seconds in times]
         print(name, title, *(f"{ratio:.2f}" for ratio in ratios[title]), sep="\t", flush=True)
     return [name, f"{len(line):,}", f"{restrict:.2f}", f"{restrict / forward:.2f}"], ratios

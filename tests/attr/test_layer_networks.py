@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import Tensor, nn
 
 import exactline as xl
 from exactline.attr import InternalInfluence, LayerConductance, LayerIntegratedGradients, NeuronConductance
+from exactline.attr.layer_networks import watch_before_pools, watch_before_relus
 from exactline.engines import select
 from exactline.network import as_network
 from exactline.network.simplify import fuse_relu_with_maximum
@@ -49,6 +54,17 @@ def sum_flow(model: Pooled, layer: nn.Module, baseline: Tensor, x: Tensor) -> Te
     handle.remove()
     (gradients,) = torch.autograd.grad(out[:, TARGET].sum(), taken[0])
     return (gradients * taken[1].detach().diff(dim=0)).sum(0, keepdim=True)
+
+
+def sum_gradients(model: Pooled, layer: nn.Module, baseline: Tensor, x: Tensor) -> Tensor:
+    """The gradient at a layer in the middle of each piece of the model, times the width of the piece."""
+    line = xl.restrict(model, baseline, x, rewrite=False)
+    middles, taken = (line.alphas[1:] + line.alphas[:-1]) / 2, list[Tensor]()
+    handle = layer.register_forward_hook(lambda _, __, out: taken.append(out))
+    out = model(torch.lerp(baseline, x, middles.view(-1, 1, 1, 1)))
+    handle.remove()
+    (gradients,) = torch.autograd.grad(out[:, TARGET].sum(), taken[0])
+    return (gradients * line.alphas.diff().view(-1, 1, 1, 1)).sum(0, keepdim=True)
 
 
 @pytest.mark.parametrize("is_shared", [False, True], ids=["read once", "read twice"])
@@ -128,6 +144,19 @@ def test_influence_at_units_that_tie_in_pools(name, engine, monkeypatch):
     assert torch.allclose(method.report.subgradient_range, plain.report.subgradient_range, rtol=1e-12, atol=0)
 
 
+@pytest.mark.parametrize("engine", ["dense", "patches"])
+@pytest.mark.parametrize("name", ["relu", "last_relu"])
+def test_influence_at_units_that_only_a_pool_reads(name, engine, monkeypatch):
+    model, baseline, x = make_model(False)
+    monkeypatch.setattr(select, "MIN_POINT_WORK", 0.0 if engine == "patches" else float("inf"))
+    monkeypatch.setattr(select, "MIN_PATCH_GAIN", {"cpu": 0.0})
+    layer = getattr(model, name)
+    expected = sum_gradients(model, layer, baseline, x)
+    method = InternalInfluence(model, layer)
+    found = method.attribute(x[None], baseline[None], target=TARGET)
+    assert torch.allclose(found, expected, rtol=0, atol=1e-12 * float(expected.abs().max()))
+
+
 def test_both_engines_count_as_many_ties(monkeypatch):
     counts = list[int]()
     for least_work in (0.0, float("inf")):
@@ -155,3 +184,15 @@ def test_units_that_stay_off_on_the_line_of_a_layer(multiply, monkeypatch):
     assert torch.allclose(*found, rtol=0, atol=1e-12 * float(found[1].abs().max()))
     assert counts[1] > 0  # units tie at 0 in pools, which matters only if they are not multiplied by their change of 0
     assert counts[0] == (0 if multiply else counts[1])
+
+
+@pytest.mark.parametrize("rewrite", [watch_before_relus, watch_before_pools])
+def test_rewritten_networks_are_freed_with_their_original(rewrite):
+    model, _, x = make_model(False)
+    network = replace(as_network(model, [x], rewrite=False))  # a copy, which no cache of the model keeps alive
+    for i in range(len(network.nodes) - 1):
+        rewrite(network, [i])
+    freed = weakref.ref(network)
+    del network
+    gc.collect()
+    assert freed() is None

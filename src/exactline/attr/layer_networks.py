@@ -19,9 +19,11 @@ from ..ops.pointwise import Pointwise
 from .inputs import select_first_output
 
 LayerNetworks: TypeAlias = dict[tuple[int, ...], tuple[Network, list[int]]]  # by the nodes of the layer's tensors
+# None for the network itself, which must not keep its own entry alive
+MovedNetworks: TypeAlias = dict[tuple[int, ...], tuple[Network, list[int]] | None]
 PoolNetworks: TypeAlias = dict[tuple[int, ...], tuple[Network, list[list[int]]]]
 _fused_networks: weakref.WeakKeyDictionary[Network, LayerNetworks] = weakref.WeakKeyDictionary()
-_networks_before_relus: weakref.WeakKeyDictionary[Network, LayerNetworks] = weakref.WeakKeyDictionary()
+_networks_before_relus: weakref.WeakKeyDictionary[Network, MovedNetworks] = weakref.WeakKeyDictionary()
 _networks_with_floors: weakref.WeakKeyDictionary[Network, PoolNetworks] = weakref.WeakKeyDictionary()
 
 
@@ -45,7 +47,7 @@ def watch_before_relus(network: Network, nodes: Sequence[int]) -> tuple[Network,
     known = _networks_before_relus.setdefault(network, {})
     if tuple(nodes) not in known:
         known[tuple(nodes)] = _move_before_relus(network, nodes)
-    return known[tuple(nodes)]
+    return known[tuple(nodes)] or (network, list(nodes))
 
 
 def watch_before_pools(network: Network, nodes: Sequence[int]) -> tuple[Network, list[list[int]]]:
@@ -82,9 +84,8 @@ class _FloorRewriter:
                     node = replace(node, op=replace(op, floor=True, floor_elements=floor_elements))
                     inputs = (self._copy_before_relus(node.inputs[0]),)
             self.new_index[i] = self._add(replace(node, inputs=inputs))
-        network = replace(
-            self.network, nodes=tuple(self.nodes), outputs=tuple(self.new_index[i] for i in self.network.outputs)
-        )
+        outputs = tuple(self.new_index[i] for i in self.network.outputs)
+        network = replace(self.network, nodes=tuple(self.nodes), outputs=outputs, device_copies={})
         copies = [[self.before_relus[i]] if i in self.before_relus else [] for i in self.watched]
         return network, [[self.new_index[i], *copy] for i, copy in zip(self.watched, copies, strict=True)]
 
@@ -136,7 +137,8 @@ def _fuse_between(network: Network, nodes: Sequence[int]) -> tuple[Network, list
     return select_first_output(fused), list(fused.outputs[1:])
 
 
-def _move_before_relus(network: Network, nodes: Sequence[int]) -> tuple[Network, list[int]]:
+def _move_before_relus(network: Network, nodes: Sequence[int]) -> tuple[Network, list[int]] | None:
+    """The network that watches the inputs of ReLUs, and the nodes there; None if no node can be moved."""
     watched, redirected = list[int](), network
     for i in nodes:
         relu = network.nodes[i].inputs[0] if _is_identity(network.nodes[i]) else i
@@ -147,7 +149,7 @@ def _move_before_relus(network: Network, nodes: Sequence[int]) -> tuple[Network,
             continue
         redirected = _redirect_readers(redirected, i, relu)
         watched.append(source)
-    return (network, list(nodes)) if watched == list(nodes) else _fuse_between(redirected, watched)
+    return None if watched == list(nodes) else _fuse_between(redirected, watched)
 
 
 def _is_relu(node: Node) -> bool:
@@ -170,5 +172,6 @@ def _redirect_readers(network: Network, old: int, new: int) -> Network:
     """Let the readers of one node read another one."""
     if old == new:
         return network
-    nodes = (replace(n, inputs=tuple(new if j == old else j for j in n.inputs)) for n in network.nodes)
-    return replace(network, nodes=tuple(nodes), outputs=tuple(new if j == old else j for j in network.outputs))
+    nodes = tuple(replace(n, inputs=tuple(new if j == old else j for j in n.inputs)) for n in network.nodes)
+    outputs = tuple(new if j == old else j for j in network.outputs)
+    return replace(network, nodes=nodes, outputs=outputs, device_copies={})

@@ -474,9 +474,9 @@ class NodeInsertion:
 
 
 def _release_inputs(plan: SweepPlan, state: SweepState, i: int, inputs: tuple[int, ...]) -> None:
-    """Release the tensors whose last use is node ``i``."""
+    """Release the tensors whose last use is node ``i``; nodes that nothing needs have none."""
     for j in set(inputs):
-        if plan.last_use[j] == i:
+        if plan.last_use.get(j) == i:
             state.live.pop(j, None)
             state.bounds.pop(j, None)
             state.magnitudes.pop(j, None)

@@ -199,7 +199,7 @@ def _integrate_line(
     kept = {i for i, hook in hooks.items() if isinstance(hook, LayerIntegral) and hook.over_values}
     for segment, breaks in segmentation.segments(plan, records_patterns=True, kept_nodes=kept):
         stop = segment.stop
-        if segment.tied and depends_on_convention(network, segment, task.watched, task.ignores_fixed_inputs):
+        if segment.tied and depends_on_convention(network, segment, task.watched, hooks, task.ignores_fixed_inputs):
             return None
         if breaks is None:
             part = _integrate_densely(segmentation, segment.start, stop, task)

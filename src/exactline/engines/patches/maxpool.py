@@ -117,7 +117,7 @@ class MaximumPatchRule:
         new_breaks = NewPatchBreaks.join(parts) if parts else NewPatchBreaks.empty(slope)
         groups = regroup(evaluation.out, layouts, timeline.pixel, self.map_shape)
         switches = PatchSwitches.join(evaluation.switches)
-        tied = torch.cat(evaluation.tied).unique() if evaluation.tied else None
+        tied = torch.cat(evaluation.tied).unique(dim=0) if evaluation.tied else None
         return ActivationOutput(groups, slope * self.sign, new_breaks, evaluation.pattern, switches, tied)
 
     def _apply_to_straight(self, node_input: NodeInput, candidates: Candidates) -> ActivationOutput | None:
@@ -380,9 +380,9 @@ class _MaximumEvaluation:
         here = values[row, :, :, channel]  # (k, depth + 2, members)
         leads = (here[:, :, one] >= here.amax(2)).any(1)
         row, channel = row[leads], channel[leads]
-        for member in (one, other):
-            pixel = member_pixel(window, row, torch.full_like(row, member), channel)
-            self.tied.append((pixel + channel * self.rule.source_shape.pixels)[pixel >= 0])
+        pixels = [member_pixel(window, row, torch.full_like(row, member), channel) for member in (one, other)]
+        area = self.rule.source_shape.pixels
+        self.tied.append(torch.stack([torch.where(pixel < 0, -1, pixel + channel * area) for pixel in pixels], 1))
 
     def _per_member(self, numbers: Tensor, window: Tensor) -> Tensor:
         """Numbers (pixels, channels) of the members of windows, (p, members, channels); 0 for the floor."""

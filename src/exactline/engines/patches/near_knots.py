@@ -114,13 +114,19 @@ def _set_sides_at_entries(block: Block, distances: Tensor, row: Tensor, place: T
 
 
 def _check_resolved(block: Block, distances: Tensor, slopes: Tensor, bounds: Tensor) -> None:
-    """Raise `NeedsDenseFallback` if a unit stays on a knot, or leaves it so slowly that rounding hides where."""
+    """Raise `NeedsDenseFallback` if a unit stays on a knot, or leaves it so slowly that rounding hides where.
+
+    It names the end of the piece that is on the knot: a short part around it is enough for the dense engine.
+    """
     bound = torch.maximum(bounds[:, :-1], bounds[:, 1:])
     flat = (bound > 0) & (distances[:, :-1] == 0) & (distances[:, 1:] == 0)
     unresolved = (flat | (bound > MAX_ALPHA_ERROR * slopes.abs())) & (block.widths > 0)[:, :, None]
     if bool(unresolved.any()):
-        row, piece, _ = unresolved.nonzero()[0].tolist()
-        raise NeedsDenseFallback(float(block.alphas[row, piece : piece + 2].mean()))
+        row, piece, channel = unresolved.nonzero()[0].tolist()
+        ends, (first, last) = block.alphas[row, piece : piece + 2], bounds[row, piece : piece + 2, channel]
+        if bool(flat[row, piece, channel]):
+            raise NeedsDenseFallback(float(ends.mean()))
+        raise NeedsDenseFallback(float(ends[0] if first >= last else ends[1]))
 
 
 def _check_cuts(node_input: NodeInput, distances: Tensor, slopes: Tensor) -> None:

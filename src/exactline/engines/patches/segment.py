@@ -124,7 +124,7 @@ class Segment:
         # by node, (pixels, channels) just after the start: slopes of units, or input pixels of leaders (-1: none)
         self.patterns: dict[int, Tensor] = {}
         self.candidates: list[Tensor] = []  # (2, k) alphas between which units may be ambiguous
-        self.tied: dict[int, Tensor] = {}  # by node: input elements that lead together all along
+        self.tied: dict[int, Tensor] = {}  # by node: input elements that lead together all along, (k, 2)
         self.positions: dict[int, PositionsBySources] = {}  # by node: where its slope jumps are
         self.kept_nodes = kept_nodes
         self.kept: dict[int, TensorOnSegment] = {}

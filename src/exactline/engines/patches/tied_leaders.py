@@ -11,26 +11,42 @@ from torch import Tensor
 from ...network.graph import Network
 from ...ops.affine import Rearrange, Reshape, Scale
 from ...ops.base import Breaking, Input
+from .equal_units import UnitLabels
 from .pointwise import PointwisePatchRule
 from .segment import Segment
 
 
 def depends_on_convention(
-    network: Network, segment: Segment, watched: Collection[int], ignores_fixed_inputs: bool
+    network: Network,
+    segment: Segment,
+    watched: Collection[int],
+    hooked: Collection[int],
+    ignores_fixed_inputs: bool,
 ) -> bool:
-    """Whether some tied leader passes a gradient on to the inputs of the network, or to a watched node.
+    """Whether it matters to the inputs, or to a watched node, which of some tied leaders gets a gradient.
 
-    Leaders that are tied along a whole segment are mostly zeros of ReLUs that are off. Whichever of them gets the
-    gradient, it ends there.
+    Leaders that are tied along a whole segment are mostly zeros of ReLUs that are off, where the gradient ends, or the
+    same function of the inputs, so that the gradient is the same.
 
     Args:
         network: The network.
         segment: The swept segment.
-        watched: Nodes whose gradients are wanted.
-        ignores_fixed_inputs: Whether those at inputs that do not move along the line are not.
+        watched: Nodes whose gradients are wanted as they are.
+        hooked: These, and other nodes whose units are told apart.
+        ignores_fixed_inputs: Whether gradients at inputs that do not move along the line are not wanted.
     """
     ends = _GradientEnds(network, segment, watched, ignores_fixed_inputs)
-    return any(not ends.include(network.nodes[i].inputs[0], elements).all() for i, elements in segment.tied.items())
+    labels = UnitLabels(network, segment.plan, frozenset(hooked))
+    for i, pairs in segment.tied.items():
+        source = network.nodes[i].inputs[0]
+        is_floor = pairs < 0
+        passes = ~(is_floor | ends.include(source, pairs.clamp(min=0).flatten()).view_as(pairs)).all(1)
+        if not bool(passes.any()):
+            continue
+        of_unit = labels.of(source)[pairs.clamp(min=0)]
+        if bool((passes & (is_floor.any(1) | (of_unit[:, 0] != of_unit[:, 1]))).any()):
+            return True
+    return False
 
 
 @dataclass(frozen=True, eq=False)

@@ -146,7 +146,8 @@ class ActivationOutput:
     new_breaks: NewPatchBreaks
     pattern: Tensor | None = None  # if recorded: see `Segment.patterns`
     switches: PatchSwitches | None = None  # if recorded
-    tied: Tensor | None = None  # (k,) input elements that lead together all along, if patterns are recorded
+    # (k, 2) input elements that lead together all along, if patterns are recorded; -1 for the constant 0
+    tied: Tensor | None = None
 
 
 class ActivationPatchRule(Protocol):
