@@ -192,4 +192,5 @@ def _set_limits(ax: Axes, plane: PlaneRestriction, summary: str, names: tuple[st
 
 
 def _draw_legend(ax: Axes, rows: Sequence[Artist], title: str) -> None:
-    ax.legend(handles=list(rows), title=title, alignment="left", loc="upper left", bbox_to_anchor=(1.01, 1.02), borderaxespad=0)
+    place: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (1.01, 1.02), "borderaxespad": 0}
+    ax.legend(handles=list(rows), title=title, alignment="left", **place)
