@@ -33,7 +33,7 @@ class OptionalCache(FunctionCache):
         """Whether there is compiled code for this processor on disk."""
         processor = target_context.codegen().magic_tuple()
         try:
-            return any(key[1] == processor for key in self._cache_file._load_index())
+            return any(key[1] == processor for key in self._cache_file._load_index())  # pyright: ignore[reportPrivateUsage]
         except Exception:  # noqa: BLE001  whatever unpickling raises
             return False
 
