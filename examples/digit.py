@@ -24,5 +24,5 @@ if len(sys.argv) > 1:
     folder = Path(sys.argv[1])
     names = [f"reads {digit}" for digit in range(10)]
     save_picture(line.plot(labels=names), folder / "digits_line.png")
-    save_picture(xl.attr.plot(images[9], attributions[0]), folder / "digit_heatmap.png")
+    save_picture(xl.attr.plot(attributions[0], images[9]), folder / "digit_heatmap.png")
     line.to_html(folder / "digits.html", labels=names)

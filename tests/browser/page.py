@@ -124,18 +124,18 @@ class Page:
         self.mouse("mouseWheel", box["left"] + x, box["top"] + y, deltaX=0, deltaY=turn)
         self.wait_drawn()
 
-    def pinch(self, x, y, start, end, on="overlay"):
-        """Two fingers side by side, at distances from the middle that change from start to end."""
+    def pinch(self, x, y, start, end, on="overlay", shift=(0, 0)):
+        """Two fingers side by side, at distances from the middle that change from start to end; the middle may move."""
         box = self.js("return document.getElementById(arguments[0]).getBoundingClientRect().toJSON()", on)
 
-        def fingers(gap):
-            return [{"x": box["left"] + x + s * gap, "y": box["top"] + y, "id": i} for i, s in enumerate((-1, 1))]
+        def fingers(part):
+            gap = start + part * (end - start)
+            middle = box["left"] + x + part * shift[0], box["top"] + y + part * shift[1]
+            return [{"x": middle[0] + s * gap, "y": middle[1], "id": i} for i, s in enumerate((-1, 1))]
 
-        self.command("Input.dispatchTouchEvent", type="touchStart", touchPoints=fingers(start))
+        self.command("Input.dispatchTouchEvent", type="touchStart", touchPoints=fingers(0))
         for part in (0.25, 0.5, 0.75, 1.0):
-            self.command(
-                "Input.dispatchTouchEvent", type="touchMove", touchPoints=fingers(start + part * (end - start))
-            )
+            self.command("Input.dispatchTouchEvent", type="touchMove", touchPoints=fingers(part))
         self.command("Input.dispatchTouchEvent", type="touchEnd", touchPoints=[])
         self.wait_drawn()
 

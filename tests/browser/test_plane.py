@@ -121,6 +121,24 @@ def test_two_fingers_zoom_about_what_is_between_them(page, tmp_path):
     assert page.js("return exactline.screen(0.5, 0.25)") == pytest.approx([x, y], abs=3)
 
 
+@pytest.mark.parametrize(
+    ("start", "end", "shift"), [(30, 120, (0, 0)), (120, 40, (0, 0)), (30, 90, (35, -20))], ids=["in", "out", "moving"]
+)
+def test_a_pinch_on_a_phone_zooms_the_plane_and_not_the_page(page, tmp_path, start, end, shift):
+    page.set_screen(390, 844, touch=True)
+    page.open(diamond().to_html(tmp_path / "a.html"))
+    x, y = page.js("return exactline.screen(0.5, 0.25)")
+    zoom, scrolled = page.js("return [exactline.view.zoom, scrollY]")
+    page.pinch(x, y, start, end, shift=shift)
+    assert page.js("return exactline.view.zoom") == pytest.approx(end / start * zoom, rel=0.03)
+    under = page.js("return exactline.screen(0.5, 0.25)")  # stays between the fingers
+    assert under == pytest.approx([x + shift[0], y + shift[1]], abs=3)
+    assert page.js("return [visualViewport.scale, scrollY]") == [1, scrolled]
+    before = page.js("return exactline.view.zoom")
+    page.press("all")
+    assert page.js("return exactline.view.zoom") != before
+
+
 def test_the_axes_have_names_and_the_input_under_the_pointer_is_an_image(page, tmp_path):
     images = torch.rand(3, 1, 8, 8, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     plane = xl.restrict_plane(nn.Sequential(nn.Flatten(), nn.Linear(64, 3).double(), nn.ReLU()), images)

@@ -13,6 +13,7 @@ import exactline as xl
 from exactline.api import restrict_parts
 from exactline.budget import Budget, enforce_budget
 from exactline.engines.dense import fused_relu
+from exactline.engines.loops import CompiledLoops
 from exactline.errors import ArgumentError
 from exactline.network import as_network
 from exactline.numerics.point_errors import PointErrors, bytes_per_estimate, points_per_estimate
@@ -117,11 +118,11 @@ def test_the_time_is_asked_for_at_every_node_of_an_error_estimate(engine, monkey
     assert clock.count >= len(network.nodes)
 
 
-def test_compiled_loops_are_not_loaded_before_a_deadline():
-    fused_relu._compiled_loops.cache_clear()
+def test_compiled_loops_are_not_loaded_before_a_deadline(monkeypatch):
+    monkeypatch.setattr(fused_relu, "RELU_LOOPS", CompiledLoops(lambda: object(), ()))  # nothing is left to compile
     model = _mlp(100, 400, 400, 3).double().eval()
     xl.restrict(model, torch.zeros(100), torch.ones(100), seconds=10.0)
-    assert not fused_relu._compiled_loops.cache_info().currsize
+    assert not fused_relu.RELU_LOOPS.is_ready
 
 
 def test_parts_grow_while_there_is_time():

@@ -296,6 +296,8 @@ def test_pictures_and_pages(tmp_path) -> None:
     assert "estimated" in text
     assert "<b>b" not in text
     assert "A &lt;title&gt;" in text
+    assert 'content="width=device-width' in text
+    assert text.count("data:image/svg+xml") == 2  # for light and for dark pages
     assert curve.decisions().plot() is not None
 
 

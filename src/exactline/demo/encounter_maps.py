@@ -73,7 +73,8 @@ def _draw_detail(ax: Axes, whole: Axes, study: LineStudy, chart: AdvisoryMap, re
     box = {"boxstyle": "round,pad=0.25", "facecolor": "white", "edgecolor": "none", "alpha": 0.9}
     arrow = {"arrowstyle": "-", "color": "black", "linewidth": 0.8}
     above = (x, top - 0.13 * (top - bottom))
-    ax.annotate(text, (x, y), above, ha="center", va="center", bbox=box, arrowprops=arrow, zorder=8)
+    place: dict[str, Any] = {"ha": "center", "va": "center", "zorder": 8}
+    ax.annotate(text, (x, y), above, color="black", bbox=box, arrowprops=arrow, **place)  # on dark pages too
 
 
 def _draw_dots(ax: Axes, study: LineStudy, size: float, edge: str = "white") -> None:

@@ -1,4 +1,4 @@
-"""Compilation of loops by numba, if the extra `fast` is installed."""
+"""Compilation of loops by numba, if the extra `fast` is installed, once a process does enough work to pay for it."""
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportMissingTypeStubs=false
 # pyright: reportUnknownArgumentType=false, reportMissingModuleSource=false, reportMissingImports=false
 
@@ -29,6 +29,14 @@ class OptionalCache(FunctionCache):
                 self.flush()
             return None
 
+    def holds_code(self, target_context: Any) -> bool:
+        """Whether there is compiled code for this processor on disk."""
+        processor = target_context.codegen().magic_tuple()
+        try:
+            return any(key[1] == processor for key in self._cache_file._load_index())  # pyright: ignore[reportPrivateUsage]
+        except Exception:  # noqa: BLE001  whatever unpickling raises
+            return False
+
     def save_overload(self, sig: Any, data: Any) -> None:
         with contextlib.suppress(OSError):
             super().save_overload(sig, data)
@@ -40,3 +48,10 @@ def compile_loop(function: Callable[..., Any]) -> Callable[..., Any]:
     with contextlib.suppress(RuntimeError):  # no folder to cache in
         loop._cache = OptionalCache(function)  # pyright: ignore[reportAttributeAccessIssue]
     return loop
+
+
+def is_compiled(loop: Any) -> bool:
+    """Whether the first call of a loop compiles nothing: it has been called before, or its code is on disk."""
+    if loop.signatures:
+        return True
+    return isinstance(loop._cache, OptionalCache) and loop._cache.holds_code(loop.targetctx)

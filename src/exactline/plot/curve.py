@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..errors import ArgumentError
+from ..humanize import count_noun
 from .figure import get_axes, matplotlib_style
 from .line import MAX_TICKS, draw_curves, thin_ticks
 from .style import current_theme
@@ -50,6 +51,6 @@ def plot_curve(
         ticks = ends[1:-1] if len(ends) <= MAX_TICKS else thin_ticks(ends[1:-1])
         ax.vlines(ticks, *TICK_SPAN, color=current_theme().soft, linewidth=0.6, transform=ax.get_xaxis_transform())
         ax.set_xlim(0, 1)
-        ax.set_xlabel(f"alpha ({len(curve):,} pieces, {curve.status}, error {curve.error:.0e})")
+        ax.set_xlabel(f"alpha ({count_noun(len(curve), 'piece')}, {curve.status}, error {curve.error:.0e})")
         ax.set_ylabel("output")
     return ax

@@ -85,7 +85,7 @@ def plot_plane(
 
 
 def _draw_regions(ax: Axes, plane: PlaneRestriction) -> str:
-    """Draw the polygons and their edges; returns a summary for the axis."""
+    """Draw the polygons and their edges; returns a summary for the title."""
     from matplotlib.collections import PathCollection, PolyCollection
     from matplotlib.colors import to_rgba_array
     from matplotlib.lines import Line2D
@@ -134,7 +134,7 @@ def _draw_decisions(
     labels: Sequence[str] | None,
     colors: Sequence[str] | None,
 ) -> str:
-    """Draw the classes and their boundaries; returns a summary for the axis."""
+    """Draw the classes and their boundaries; returns a summary for the title."""
     from matplotlib.collections import LineCollection
     from matplotlib.patches import Patch, PathPatch
 
@@ -187,9 +187,10 @@ def _set_limits(ax: Axes, plane: PlaneRestriction, summary: str, names: tuple[st
     pad = 0.02 * ((high - low).max() if is_equal else high - low) * np.ones(2)
     ax.set(xlim=(low[0] - pad[0], high[0] + pad[0]), ylim=(low[1] - pad[1], high[1] + pad[1]))
     ax.set_aspect("equal" if is_equal else "auto")
-    ax.set_xlabel(escape_label(f"{names[0]} \u00b7 {summary}"))
-    ax.set_ylabel(escape_label(names[1]))
+    ax.set(xlabel=escape_label(names[0]), ylabel=escape_label(names[1]))
+    ax.set_title(escape_label(summary), loc="left", fontsize="medium")
 
 
 def _draw_legend(ax: Axes, rows: Sequence[Artist], title: str) -> None:
-    ax.legend(handles=list(rows), title=title, loc="upper left", bbox_to_anchor=(1.01, 1.02), borderaxespad=0)
+    place: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (1.01, 1.02), "borderaxespad": 0}
+    ax.legend(handles=list(rows), title=title, alignment="left", **place)

@@ -67,7 +67,8 @@ def plot_region_map(
     """
     style = {None: STYLE, "light": STYLE | _LIGHT_PAPER, "dark": DARK_STYLE}[theme]
     with matplotlib_style("plot_regions", style):
-        ax = get_axes(ax, 6.4, _figure_height(plane))
+        is_own, shape = ax is None, _shape(plane)
+        ax = get_axes(ax, 6.4, 0.75 + 4.6 * shape)
         rows = _draw_values(ax, plane) if regions is None else _draw_classes(ax, plane, regions, labels, colors)
         if len(plane) > MAX_VECTOR_POLYGONS:
             ax.set_rasterization_zorder(0)
@@ -78,16 +79,28 @@ def plot_region_map(
             head = f"{MAX_LEGEND_ROWS} of {len(rows)} classes" if len(rows) > MAX_LEGEND_ROWS else "class"
             place: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (1.01, 1.02), "borderaxespad": 0}
             ax.legend(handles=rows[:MAX_LEGEND_ROWS], title=head, alignment="left", **place)
+        if is_own:
+            _fit_height(ax, shape)
     return ax
 
 
 _LIGHT_PAPER = {"figure.facecolor": "#FFFFFF", "axes.facecolor": "#FFFFFF", "savefig.facecolor": "#FFFFFF"}
 
 
-def _figure_height(plane: PlaneRestriction) -> float:
-    """The height in inches that leaves little empty space around the plane."""
+def _shape(plane: PlaneRestriction) -> float:
+    """Height over width of the axes, as far as a picture may be flat or tall."""
     wide, high = (plane.outline.max(0).values - plane.outline.min(0).values).tolist()
-    return 0.75 + 4.6 * float(np.clip(high / wide * vertical_stretch(plane), 0.4, 1.3))
+    return float(np.clip(high / wide * vertical_stretch(plane), 0.4, 1.3))
+
+
+def _fit_height(ax: Axes, shape: float) -> None:
+    """Choose the height of the figure so that no empty space is left above and below the axes."""
+    figure: Any = ax.get_figure()
+    figure.get_layout_engine().execute(figure)
+    wide, high = figure.get_size_inches()
+    box = ax.get_position(original=True)
+    figure.set_size_inches(wide, high * (1 - box.height) + shape * wide * box.width)
+    figure.get_layout_engine().execute(figure)  # names of ticks differ at another height
 
 
 def _summarize(plane: PlaneRestriction, regions: Regions | None) -> str:

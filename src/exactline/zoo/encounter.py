@@ -27,9 +27,9 @@ class NormalizeInput(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        low, high = torch.tensor(INPUT_LOW), torch.tensor(INPUT_HIGH)
-        self.register_buffer("middle", (low + high) / 2)
-        self.register_buffer("spread", high - low)
+        ends = list(zip(INPUT_LOW, INPUT_HIGH, strict=True))  # numbers: arithmetic on "meta" tensors imports a compiler
+        self.register_buffer("middle", torch.tensor([(low + high) / 2 for low, high in ends]))
+        self.register_buffer("spread", torch.tensor([high - low for low, high in ends]))
 
     def forward(self, x: Tensor) -> Tensor:  # (n, 5) -> (n, 5)
         return (x - self.middle) / self.spread

@@ -28,7 +28,8 @@ def interpolated(monkeypatch) -> list[tuple[int, int]]:
         counts.append((len(out) - len(z), int((hats[:, 0] < 0).sum())))
         interpolate(z, columns, first_output, column, sign_changes, hats, out)
 
-    fused_relu._compiled_loops()
+    fused_relu.RELU_LOOPS.load()
+    fused_product.PRODUCT_LOOPS.load()
     monkeypatch.setattr(kernels, "interpolate_products", counting_interpolate)
     monkeypatch.setattr(fused_product, "MIN_WEIGHTS", 0)
     monkeypatch.setattr(fused_product, "MIN_UNITS", 0)

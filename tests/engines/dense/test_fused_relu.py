@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
+from importlib import import_module
 from itertools import pairwise
 
 import pytest
@@ -14,9 +14,12 @@ import exactline as xl
 from exactline.attr import IntegratedGradients
 from exactline.engines.dense import fused_product, fused_relu
 from exactline.engines.dense import sweep as engine
+from exactline.engines.loops import CompiledLoops
 from tests.oracle.families import small_integers
 
 pytest.importorskip("numba", reason="the extra fast is not installed")
+
+NO_LOOPS = CompiledLoops(lambda: import_module("no_such_module"), ())
 
 
 @pytest.fixture
@@ -29,7 +32,8 @@ def used_fused_path(monkeypatch) -> list[bool]:
         used_fused_path.append(after is not None)
         return after
 
-    fused_relu._compiled_loops()
+    fused_relu.RELU_LOOPS.load()
+    fused_relu.PATTERN_LOOPS.load()
     monkeypatch.setattr(fused_relu, "MIN_LAYER_NUMBERS", 0)
     monkeypatch.setattr(fused_product, "MIN_WEIGHTS", 1 << 60)  # values of new points by products have the same bits
     monkeypatch.setattr(engine, "insert_relu_breaks", recording_insert)
@@ -43,7 +47,7 @@ def build_mlp(*widths: int) -> nn.Module:
 
 def without_fused_path(monkeypatch, run: Callable[[], xl.Restrictions]) -> xl.Restrictions:
     with monkeypatch.context() as patch:
-        patch.setattr(fused_relu, "_compiled_loops", cache(lambda: None))
+        patch.setattr(fused_relu, "RELU_LOOPS", NO_LOOPS)
         return run()
 
 
@@ -84,7 +88,7 @@ def test_the_same_gradients(used_fused_path, monkeypatch):
         return IntegratedGradients(model).attribute(inputs, baselines, target=1)
 
     with monkeypatch.context() as patch:
-        patch.setattr(fused_relu, "_compiled_loops", cache(lambda: None))
+        patch.setattr(fused_relu, "RELU_LOOPS", NO_LOOPS)
         expected = run()
     used_fused_path.clear()
     assert torch.equal(run(), expected)
@@ -147,7 +151,7 @@ def test_overflow_is_an_error(used_fused_path):
 
 
 def test_without_numba_nothing_changes(used_fused_path, monkeypatch):
-    monkeypatch.setattr(fused_relu, "_compiled_loops", cache(lambda: None))
+    monkeypatch.setattr(fused_relu, "RELU_LOOPS", NO_LOOPS)
     line = xl.restrict(build_mlp(2, 8, 2), torch.zeros(2), torch.ones(2))
     assert used_fused_path == [False]
     assert line.alphas[0] == 0

@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 import exactline as xl
+from exactline.engines.loops import CompiledLoops
 from exactline.engines.polygons import compiled
 from exactline.engines.polygons.subdivide import Subdivision
 from tests.engines.polygons.test_parts import SQUARE, build_relu_network
@@ -61,16 +62,10 @@ MODELS = {
 
 
 def restrict(model: nn.Module, memory: int, loops: object, monkeypatch) -> xl.PlaneRestriction:
-    def load() -> object:
-        return loops
-
-    load.cache_info = compiled_info  # type: ignore[attr-defined]
-    monkeypatch.setattr(compiled, "compiled_loops", load)
+    given = CompiledLoops(lambda: loops, ())
+    given.load()
+    monkeypatch.setattr(compiled, "CUT_LOOPS", given)
     return xl.restrict_plane(model, SQUARE, memory=memory)
-
-
-def compiled_info() -> object:
-    return type("Info", (), {"currsize": 1})
 
 
 @pytest.mark.parametrize("memory", [1 << 28, 100_000], ids=["one part", "several parts"])
@@ -78,7 +73,7 @@ def compiled_info() -> object:
 @pytest.mark.every(2)
 def test_both_ways_agree_bit_for_bit(name, memory, monkeypatch):
     model = MODELS[name]().eval()
-    loops = compiled.compiled_loops()
+    loops = compiled.CUT_LOOPS.load()
     assert loops is not None
     rounds: list[bool] = []
     plain_round = Subdivision._split_round
@@ -105,7 +100,7 @@ def test_huge_values_are_left_to_numpy(monkeypatch):
     with torch.no_grad():
         model[0].weight.copy_(torch.from_numpy(np.array([[1.0, 2.0], [-1.0, 1.0], [2.0, -1.0]]) * 2.0**1020))
         model[0].bias.zero_()
-    loops = compiled.compiled_loops()
+    loops = compiled.CUT_LOOPS.load()
     one, two = (restrict(model.eval(), 1 << 28, given, monkeypatch) for given in (loops, None))
     assert len(one) == len(two)
     assert torch.equal(one.weights, two.weights)

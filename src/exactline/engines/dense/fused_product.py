@@ -16,6 +16,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Iterator
 from dataclasses import replace
+from importlib import import_module
 
 import numpy as np
 import torch
@@ -28,6 +29,7 @@ from ...numerics.plan import SweepPlan
 from ...numerics.static_filter import Magnitude
 from ...ops.affine import Product
 from ...tolerances import MAX_SHRINKAGE, OVERFLOW_GUARD
+from ..loops import CompiledLoops
 from .points import PointTable
 from .state import SweepState
 from .workspace import empty
@@ -38,6 +40,10 @@ MAX_PRODUCT_SHARE = 0.5  # of the new points that may need the product: with mor
 MAX_KEPT_COLUMNS = 1 << 24  # weights of all layers that are kept transposed: 128 MiB of float64
 KEPT_DIVISOR = 8  # kept columns may take one part in so many of the memory
 GATHER_DIVISOR = 32  # columns that are gathered at a time may do so, twice while they are transposed
+PRODUCT_LOOPS = CompiledLoops(
+    lambda: import_module(".kernels", __package__),
+    ("place_sign_changes", "interpolate_products"),
+)
 _kept_columns: weakref.WeakKeyDictionary[Product, Tensor] = weakref.WeakKeyDictionary()
 
 
@@ -62,13 +68,14 @@ def insert_product_breaks(
     max_points: int,
 ) -> SweepState | None:
     """The state after the ReLU at ``state.node`` and the linear layer after it; None if only the ReLU can be done."""
-    from . import kernels
-
     i, values, old = state.node, x.numpy(), state.points
     rows, width = len(x) + int(counts.sum()), len(product.weight)
     is_last = i + 2 == len(plan.value_gain)  # then only the outputs are kept
     bound = Magnitude.after(plan, i + 1, [state.bounds[i]], state.eps)
     if rows > max_points * max(1, x.shape[1] // width if is_last else 1) or not bound.values <= OVERFLOW_GUARD:
+        return None
+    kernels = PRODUCT_LOOPS.request(x.numel())
+    if kernels is None:
         return None
     new, hats = PointTable.empty(rows), np.zeros((rows, 3))
     table = (values, old.integers, old.alpha, counts, i, threshold, MAX_SHRINKAGE)

@@ -7,13 +7,11 @@ bit, unless the linear layer after it is evaluated in the same pass (`fused_prod
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cache
-from typing import Any
+from importlib import import_module
 
 import numpy as np
 import torch
 
-from ...budget import seconds_left
 from ...numerics.plan import SweepPlan
 from ...numerics.static_filter import Magnitude
 from ...ops.affine import Product
@@ -21,6 +19,7 @@ from ...ops.base import Breaking
 from ...ops.masks import is_on_host
 from ...ops.pointwise import Pointwise
 from ...tolerances import OVERFLOW_GUARD
+from ..loops import CompiledLoops
 from .fused_product import insert_product_breaks
 from .points import PointTable
 from .state import PatternRecord, SweepState
@@ -28,7 +27,9 @@ from .workspace import empty
 
 MIN_LAYER_NUMBERS = 1 << 11  # numbers in a layer (points times units): smaller layers gain nothing
 MIN_FIRST_LAYER_NUMBERS = 1 << 15  # the same before the compiled loops are loaded, which takes time
-MIN_SECONDS_TO_LOAD = 20.0  # seconds left before a deadline: with fewer, the loops are not loaded
+
+RELU_LOOPS = CompiledLoops(lambda: import_module(".kernels", __package__), ("scan_signs", "insert_sign_changes"))
+PATTERN_LOOPS = CompiledLoops(lambda: import_module(".kernels", __package__), ("record_pattern",))
 
 
 def insert_relu_breaks(
@@ -46,7 +47,7 @@ def insert_relu_breaks(
     """
     x, i = state.live[source], state.node
     min_numbers = MIN_FIRST_LAYER_NUMBERS
-    if _compiled_loops.cache_info().currsize:
+    if RELU_LOOPS.is_ready:
         min_numbers = MIN_LAYER_NUMBERS if product is None else 1
     if x.numel() < min_numbers or x.dim() != 2 or not is_on_host(x) or x.dtype != torch.float64:
         return None
@@ -58,10 +59,8 @@ def insert_relu_breaks(
         or not (isinstance(op, Pointwise) and op.is_relu)
     ):
         return None
-    if not _compiled_loops.cache_info().currsize and seconds_left() < MIN_SECONDS_TO_LOAD:
-        return None
-    loops = _compiled_loops()
-    if loops is None:
+    loops = RELU_LOOPS.request(x.numel())
+    if loops is None or (state.records_patterns and PATTERN_LOOPS.request(x.numel()) is None):
         return None
     values, counts = x.numpy(), np.empty(len(x), dtype=np.int64)
     low, high = np.array(loops.scan_signs(values.view(np.int64), state.line, counts)).view(np.float64).tolist()
@@ -90,13 +89,3 @@ def insert_relu_breaks(
         loops.record_pattern(values, counts, new.integers, pattern.numpy(), source_point)
         record = PatternRecord(torch.from_numpy(source_point), len(x), rows > len(x), pattern, None)
     return replace(state, table=new, live={i: out}, bounds=bounds, record=record, is_unambiguous=True)
-
-
-@cache
-def _compiled_loops() -> Any:
-    """The module of compiled loops; None if numba is not installed."""
-    try:
-        from . import kernels
-    except ImportError:
-        return None
-    return kernels

@@ -5,7 +5,6 @@ Every step looks first whether rounding could change one of its decisions. If so
 
 from __future__ import annotations
 
-from functools import cache
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,27 +12,38 @@ import numpy as np
 import torch
 
 from ...arrays import Ints
-from ...budget import seconds_left
 from ...network.graph import Network
 from ...ops.masks import is_on_host
 from ...tolerances import OVERFLOW_GUARD
+from ..loops import CompiledLoops
 from .growable import GrowableArray
 from .separators import Separator
 from .state import MeshState, NewCorners, PendingCuts
 from .subdivide import Subdivision
 
 MIN_NUMBERS_TO_LOAD = 1 << 15  # numbers in a layer (corners times units) before the loops are loaded, which takes time
-MIN_SECONDS_TO_LOAD = 20.0  # seconds left before a deadline: with fewer, the loops are not loaded
+LOOPS = (
+    "scan_differences",
+    "select_columns",
+    "count_sign_changes",
+    "find_edge_crossings",
+    "split_edges",
+    "find_cut_pairs",
+    "find_starts",
+    "find_chords",
+    "split_polygons",
+    "set_levels",
+    "interpolate_rows",
+)
 
 
-@cache
-def compiled_loops() -> Any:
-    """The compiled loops; None if numba is not installed."""
-    try:
-        from . import chord_kernels, kernels
-    except ImportError:
-        return None
+def _import_loops() -> Any:
+    from . import chord_kernels, kernels
+
     return SimpleNamespace(**(vars(kernels) | vars(chord_kernels)))
+
+
+CUT_LOOPS = CompiledLoops(_import_loops, LOOPS)
 
 
 def make_subdivision(
@@ -47,9 +57,9 @@ def make_subdivision(
 ) -> Subdivision:
     """The subdivision along one separator, compiled where that is possible and worth its start; see `Subdivision`."""
     source = state.live[network.nodes[state.node].inputs[0]]
-    is_loaded = compiled_loops.cache_info().currsize > 0
-    is_large = source.numel() >= MIN_NUMBERS_TO_LOAD and seconds_left() >= MIN_SECONDS_TO_LOAD
-    if (is_loaded or is_large) and magnitude <= OVERFLOW_GUARD and (loops := compiled_loops()) is not None:
+    is_large = CUT_LOOPS.is_ready or source.numel() >= MIN_NUMBERS_TO_LOAD
+    loops = CUT_LOOPS.request(source.numel()) if is_large and magnitude <= OVERFLOW_GUARD else None
+    if loops is not None:
         kind = CompiledSubdivision
         subdivision = kind(network, state, number, separator, magnitude=magnitude, threshold=threshold)
         subdivision.loops = loops

@@ -79,15 +79,17 @@ def _choose_temporary_folder() -> None:
 
 
 def _load_compiled_loops() -> None:
-    """Sweep some lines, which loads the loops that numba compiles, if it is installed: workers start with them.
+    """Load the loops that numba compiles, if it is installed, and sweep some lines with them: workers start with them.
 
     A process without them loads them only for a large sweep, and takes twice as long for small ones until then.
     """
     import torch
 
     from ...api import restrict_many
+    from ...engines.dense.fused_relu import RELU_LOOPS
     from ...network import as_network
 
+    RELU_LOOPS.load()
     layer = torch.nn.Linear(1, WARM_UP_UNITS, dtype=torch.float64)
     network = as_network(torch.nn.Sequential(layer, torch.nn.ReLU()).eval(), [torch.zeros(1, dtype=torch.float64)])
     starts = torch.linspace(-2, -1, WARM_UP_LINES, dtype=torch.float64)[:, None]
