@@ -117,3 +117,11 @@ def test_a_device_sweeps_small_networks_densely(model, monkeypatch):
     assert not is_small()
     monkeypatch.setattr(select, "MIN_LINE_WORK", {"cpu": 1e11})
     assert is_small()
+
+
+@pytest.mark.parametrize("layer", [nn.ReLU(), nn.LeakyReLU(0.1), nn.Hardtanh(-1.0, 2.0)])
+def test_branches_at_points_are_those_of_pieces_without_length(layer):
+    network = as_network(layer, [torch.zeros(5)])
+    op = network.nodes[network.breaking_nodes[0]].op
+    x = torch.tensor([[-3.0, -1.0, -0.5, 0.0, 0.25], [0.5, 1.0, 2.0, 5e-324, -5e-324]], dtype=torch.float64)
+    assert torch.equal(op.branch_at(x).to(torch.int16), op.activation_pattern(x, x).to(torch.int16))

@@ -31,7 +31,7 @@ MIN_POINT_WORK = 1e5  # multiplications per point: below, the dense engine is al
 MIN_LINE_WORK = {"cuda": 1e11}  # by device: multiplications per line below which patches cannot win
 NUMBERS_PER_UNIT = 4  # that the patch engine keeps for every unit along a line: bounds on its error
 MIN_SEGMENT_MEMORY_DIVISOR = 6  # segments have at least one part in so many of the memory, however large weights are
-SEGMENT_SHARE = 0.8  # of the memory that weights and errors leave: the rest is room for what the allocator keeps
+SEGMENT_SHARE = 0.5  # of the memory that weights and errors leave: the rest is room for what the allocator keeps
 SEGMENT_COPIES = 6  # of a point: both ends of a segment and the slope there, in two layouts
 
 

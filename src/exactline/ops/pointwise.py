@@ -195,6 +195,17 @@ class Pointwise(Breaking):
                 switches.append(torch.stack([rows, units, passes], 1)[same_line & ((before > 0) != (after > 0))])
         return KnotPasses(counts, torch.cat(first), torch.cat(last), torch.cat(switches) if with_switches else None)
 
+    def branch_at(self, x: Tensor) -> Tensor:
+        if _shared_numbers(self.knots) == [0] and self.flat_slope is None:
+            return x > 0
+        pattern = torch.zeros(x.shape, dtype=torch.int16, device=x.device)
+        for j, knot in enumerate(self.knots):  # in fewer passes than on a piece
+            level = _as_number(knot)
+            pattern += x > level
+            if self.flat_slope is not None:
+                pattern = torch.where(x == level, torch.full_like(pattern, len(self.slopes) + j), pattern)
+        return pattern
+
     def activation_pattern(self, before: Tensor, after: Tensor) -> Tensor:
         if _shared_numbers(self.knots) == [0] and self.flat_slope is None:
             # up to rounding both ends are on the same side, so the larger decides; a sum that overflows keeps its sign

@@ -340,8 +340,8 @@ def _check_density(op: Breaking, state: SweepState, source: int, max_density: fl
     if len(x) * (1 + x[0].numel()) <= max_density * length:
         return  # even if every unit changes
     pattern = op.branch_at(x)
-    changes = (pattern[1:] != pattern[:-1]).flatten(1).sum(1).cpu().numpy()
-    if len(state) + int(changes[same_line].sum()) > max_density * length:
+    changes = (pattern[1:] != pattern[:-1]).cpu().numpy()
+    if len(x) + np.count_nonzero(changes if same_line.all() else changes[same_line]) > max_density * length:
         raise TooManyBreaks
 
 
