@@ -155,3 +155,19 @@ def test_units_that_stay_off_on_the_line_of_a_layer(multiply, monkeypatch):
     assert torch.allclose(*found, rtol=0, atol=1e-12 * float(found[1].abs().max()))
     assert counts[1] > 0  # units tie at 0 in pools, which matters only if they are not multiplied by their change of 0
     assert counts[0] == (0 if multiply else counts[1])
+
+
+@pytest.mark.parametrize("engine", ["dense", "patches"])
+def test_internal_influence_at_a_relu_that_only_a_pool_reads(engine, monkeypatch):
+    monkeypatch.setattr(select, "MIN_POINT_WORK", 0.0)
+    monkeypatch.setattr(select, "MIN_PATCH_GAIN", {"cpu": 0.0 if engine == "patches" else 1e9})
+    model, baseline, x = make_model(False)
+    line = xl.restrict(model, baseline, x, rewrite=False)
+    middles, taken = (line.alphas[1:] + line.alphas[:-1]) / 2, list[Tensor]()
+    handle = model.relu.register_forward_hook(lambda _, __, out: taken.append(out))
+    out = model(torch.lerp(baseline, x, middles.view(-1, 1, 1, 1)))
+    handle.remove()
+    (gradients,) = torch.autograd.grad(out[:, TARGET].sum(), taken[0])
+    expected = (gradients * line.alphas.diff().view(-1, 1, 1, 1)).sum(0, keepdim=True)
+    found = InternalInfluence(model, model.relu).attribute(x[None], baseline[None], target=TARGET)
+    assert torch.allclose(found, expected, rtol=0, atol=1e-12 * float(expected.abs().max()))

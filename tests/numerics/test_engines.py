@@ -82,6 +82,30 @@ def test_units_that_read_nothing_but_zeros_are_not_ambiguous(engine):
     assert line.ambiguous == 0  # those of the second one are 0 until then
 
 
+def test_leaders_of_windows_of_inputs_change_at_one_alpha():
+    model = nn.Sequential(nn.MaxPool2d(2, padding=1), nn.Flatten(), nn.Linear(64, 2)).double()
+    for seed in range(4):
+        x = torch.randn(4, 6, 6, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+        for engine in ("dense", "patches"):  # at 1/3 all inputs are 0; the computed positions are an ulp apart
+            assert len(xl.restrict(model, -x, 2 * x, engine=engine)) == 2
+
+
+def test_units_that_are_off_at_all_sample_points_do_not_break_where_they_turn_off():
+    random = torch.Generator().manual_seed(0)
+    slopes, tent, wide = nn.Conv2d(1, 2, 1), nn.Conv2d(2, 1, 1), nn.Conv2d(1, 64, 1, bias=False)
+    model = nn.Sequential(slopes, nn.ReLU(), tent, nn.ReLU(), wide, nn.ReLU(), nn.Flatten(), nn.Linear(256, 1)).double()
+    with torch.no_grad():
+        slopes.weight.copy_(torch.tensor([3e3, 3e3]).view(2, 1, 1, 1))
+        slopes.bias.copy_(torch.tensor([-0.61 * 3e3, -0.7 * 3e3]))
+        tent.weight.copy_(torch.tensor([1.0, -3.0]).view(1, 2, 1, 1))
+        tent.bias.zero_()
+        wide.weight.copy_(torch.rand(64, 1, 1, 1, generator=random))
+    end = 1 + 0.01 * torch.rand(1, 2, 2, generator=random, dtype=torch.float64)
+    lines = [xl.restrict(model, torch.zeros(1, 2, 2), end, engine=engine) for engine in ("dense", "patches")]
+    assert len(lines[0]) == len(lines[1]) == 13  # three breaks for each pixel; the last layer follows the tent
+    assert origins(lines[0]) == origins(lines[1])
+
+
 def test_windows_whose_leader_changes_several_times_at_a_break_count_once():
     torch.manual_seed(0)
     model = nn.Sequential(nn.Conv2d(1, 2, 3, padding=1), nn.MaxPool2d(2), nn.Flatten()).double()
