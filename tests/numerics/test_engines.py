@@ -90,20 +90,21 @@ def test_leaders_of_windows_of_inputs_change_at_one_alpha():
             assert len(xl.restrict(model, -x, 2 * x, engine=engine)) == 2
 
 
-def test_units_that_are_off_at_all_sample_points_do_not_break_where_they_turn_off():
-    random = torch.Generator().manual_seed(0)
-    slopes, tent, wide = nn.Conv2d(1, 2, 1), nn.Conv2d(2, 1, 1), nn.Conv2d(1, 64, 1, bias=False)
-    model = nn.Sequential(slopes, nn.ReLU(), tent, nn.ReLU(), wide, nn.ReLU(), nn.Flatten(), nn.Linear(256, 1)).double()
-    with torch.no_grad():
-        slopes.weight.copy_(torch.tensor([3e3, 3e3]).view(2, 1, 1, 1))
-        slopes.bias.copy_(torch.tensor([-0.61 * 3e3, -0.7 * 3e3]))
-        tent.weight.copy_(torch.tensor([1.0, -3.0]).view(1, 2, 1, 1))
-        tent.bias.zero_()
-        wide.weight.copy_(torch.rand(64, 1, 1, 1, generator=random))
-    end = 1 + 0.01 * torch.rand(1, 2, 2, generator=random, dtype=torch.float64)
-    lines = [xl.restrict(model, torch.zeros(1, 2, 2), end, engine=engine) for engine in ("dense", "patches")]
-    assert len(lines[0]) == len(lines[1]) == 13  # three breaks for each pixel; the last layer follows the tent
-    assert origins(lines[0]) == origins(lines[1])
+def test_sums_that_drift_do_not_break_beside_the_break_that_turns_a_unit_off():
+    random = torch.Generator().manual_seed(301)
+    model = nn.Sequential(
+        *(nn.Conv2d(4, 3, 1), nn.Hardtanh()),
+        *(nn.Conv2d(3, 6, (3, 2), padding=(0, 1), groups=3, bias=False, padding_mode="circular"), nn.ReLU()),
+        *(nn.Conv2d(6, 2, 1), nn.ReLU()),
+        nn.Conv2d(2, 4, (1, 2), (3, 1), padding=1, dilation=(2, 1), groups=2, bias=False, padding_mode="reflect"),
+        *(nn.ReLU(), nn.Conv2d(4, 2, (1, 2), (1, 2), dilation=(1, 2), groups=2), nn.ReLU()),
+        *(nn.Flatten(), nn.Linear(12, 1)),
+    ).double()
+    for parameter in model.parameters():  # steep: values reach 1e3 between sample points at which they are 0
+        parameter.data = 30 * torch.randn(parameter.shape, generator=random, dtype=torch.float64)
+        torch.randint(-2, 3, parameter.shape, generator=random)
+    end = torch.randn(2, 4, 6, 6, generator=random, dtype=torch.float64)[1].round()
+    assert_one_answer(model, torch.full_like(end, 0.5), end)
 
 
 def test_windows_whose_leader_changes_several_times_at_a_break_count_once():
