@@ -196,3 +196,19 @@ def test_rewritten_networks_are_freed_with_their_original(rewrite):
     del network
     gc.collect()
     assert freed() is None
+
+
+@pytest.mark.parametrize("engine", ["dense", "patches"])
+def test_internal_influence_at_a_relu_that_only_a_pool_reads(engine, monkeypatch):
+    monkeypatch.setattr(select, "MIN_POINT_WORK", 0.0)
+    monkeypatch.setattr(select, "MIN_PATCH_GAIN", {"cpu": 0.0 if engine == "patches" else 1e9})
+    model, baseline, x = make_model(False)
+    line = xl.restrict(model, baseline, x, rewrite=False)
+    middles, taken = (line.alphas[1:] + line.alphas[:-1]) / 2, list[Tensor]()
+    handle = model.relu.register_forward_hook(lambda _, __, out: taken.append(out))
+    out = model(torch.lerp(baseline, x, middles.view(-1, 1, 1, 1)))
+    handle.remove()
+    (gradients,) = torch.autograd.grad(out[:, TARGET].sum(), taken[0])
+    expected = (gradients * line.alphas.diff().view(-1, 1, 1, 1)).sum(0, keepdim=True)
+    found = InternalInfluence(model, model.relu).attribute(x[None], baseline[None], target=TARGET)
+    assert torch.allclose(found, expected, rtol=0, atol=1e-12 * float(expected.abs().max()))

@@ -82,6 +82,31 @@ def test_units_that_read_nothing_but_zeros_are_not_ambiguous(engine):
     assert line.ambiguous == 0  # those of the second one are 0 until then
 
 
+def test_leaders_of_windows_of_inputs_change_at_one_alpha():
+    model = nn.Sequential(nn.MaxPool2d(2, padding=1), nn.Flatten(), nn.Linear(64, 2)).double()
+    for seed in range(4):
+        x = torch.randn(4, 6, 6, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+        for engine in ("dense", "patches"):  # at 1/3 all inputs are 0; the computed positions are an ulp apart
+            assert len(xl.restrict(model, -x, 2 * x, engine=engine)) == 2
+
+
+def test_sums_that_drift_do_not_break_beside_the_break_that_turns_a_unit_off():
+    random = torch.Generator().manual_seed(301)
+    model = nn.Sequential(
+        *(nn.Conv2d(4, 3, 1), nn.Hardtanh()),
+        *(nn.Conv2d(3, 6, (3, 2), padding=(0, 1), groups=3, bias=False, padding_mode="circular"), nn.ReLU()),
+        *(nn.Conv2d(6, 2, 1), nn.ReLU()),
+        nn.Conv2d(2, 4, (1, 2), (3, 1), padding=1, dilation=(2, 1), groups=2, bias=False, padding_mode="reflect"),
+        *(nn.ReLU(), nn.Conv2d(4, 2, (1, 2), (1, 2), dilation=(1, 2), groups=2), nn.ReLU()),
+        *(nn.Flatten(), nn.Linear(12, 1)),
+    ).double()
+    for parameter in model.parameters():  # steep: values reach 1e3 between sample points at which they are 0
+        parameter.data = 30 * torch.randn(parameter.shape, generator=random, dtype=torch.float64)
+        torch.randint(-2, 3, parameter.shape, generator=random)
+    end = torch.randn(2, 4, 6, 6, generator=random, dtype=torch.float64)[1].round()
+    assert_one_answer(model, torch.full_like(end, 0.5), end)
+
+
 def test_windows_whose_leader_changes_several_times_at_a_break_count_once():
     torch.manual_seed(0)
     model = nn.Sequential(nn.Conv2d(1, 2, 3, padding=1), nn.MaxPool2d(2), nn.Flatten()).double()

@@ -76,6 +76,7 @@ def small_network(kind: str) -> nn.Module:
         "depthwise": [nn.Conv2d(4, 4, 3, padding=1, groups=4), nn.BatchNorm2d(4)],
         "depthwise with a stride": [nn.Conv2d(4, 4, 3, 2, padding=1, groups=4), nn.Conv2d(4, 4, 1), nn.ReLU()],
         "groups": [nn.Conv2d(4, 6, 3, padding=1, groups=2), nn.ReLU(), nn.Conv2d(6, 4, 3, 2, groups=2)],
+        "stride beyond the kernel": [nn.Conv2d(4, 4, 1), nn.ReLU(), nn.Conv2d(4, 4, 1, (3, 1)), nn.ReLU()],
         "dilated groups": [nn.Conv2d(4, 4, 3, padding=2, dilation=2, groups=2), nn.ReLU()],
         "shuffle": [nn.ChannelShuffle(2), nn.Conv2d(4, 4, 3, padding=1, groups=4), nn.ReLU()],
         "split": [
@@ -95,7 +96,7 @@ def small_network(kind: str) -> nn.Module:
 KINDS = (
     *("max pool", "max pool before the ReLU", "overlapping pool", "average pool"),
     *("residual", "concatenation", "clamp", "depthwise", "depthwise with a stride", "groups", "dilated groups"),
-    *("shuffle", "split"),
+    *("stride beyond the kernel", "shuffle", "split"),
 )
 TIED_KINDS = ("pool of a clamp", "pool of a part of a clamp")  # saturated elements lead a window together
 
