@@ -19,10 +19,11 @@ import torch
 from torch import Tensor
 
 from ..budget import block_bytes, check_deadline
+from ..lines import Lines
 from ..network.graph import Network
 from ..ops.base import Affine, Breaking, Input, Op
 from ..ops.masks import is_on_host
-from ..tolerances import ERROR_SAMPLES, ERROR_WIDTH, SMALLEST_SUBNORMAL, SUMMATION_SHARE
+from ..tolerances import ERROR_SAMPLES, ERROR_WIDTH, SHORT_LINE_SHARE, SMALLEST_SUBNORMAL, SUMMATION_SHARE
 from .plan import sweep_plan
 
 ESTIMATE_DIVISOR = 4  # one error estimate may take one part in so many of the memory
@@ -193,6 +194,17 @@ def _evaluate_op(op: Op, xs: list[Tensor]) -> Tensor:
     if isinstance(op, Affine) and is_on_host(value) and not bool(torch.isfinite(value.sum())):
         return op.evaluate_scaled(*xs)
     return value
+
+
+def is_short_line(lines: Lines, line: int) -> bool:
+    """Whether a line is so short beside its start that one error estimate serves all of its points."""
+    length = max(float((b[line] - a[line]).abs().amax()) for a, b in zip(lines.starts, lines.ends, strict=True))
+    return length <= SHORT_LINE_SHARE * max(float(a[line].abs().amax()) for a in lines.starts)
+
+
+def share_errors(points: list[Tensor], errors: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
+    """The first and the last of the points of a short line, (2, *in), and errors of all of them, (1, *in)."""
+    return [p[[0, -1]] for p in points], [e.amax(0, keepdim=True) for e in errors]
 
 
 def points_per_estimate(network: Network, samples: int = ERROR_SAMPLES) -> int:

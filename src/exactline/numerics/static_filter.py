@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ..network.graph import Network
-from ..tolerances import FILTER_WIDTH, MIN_EXPECTED_HITS, SAMPLE_SAFETY, SMALLEST_SUBNORMAL
+from ..tolerances import ERROR_SAMPLES, FILTER_WIDTH, MIN_EXPECTED_HITS, SAMPLE_SAFETY, SMALLEST_SUBNORMAL
 from .plan import SweepPlan, sweep_plan
 from .point_errors import PointErrors
 
@@ -62,9 +62,11 @@ class StaticFilter:
         self.growth = max(self.growth, rounding / sampled if sampled > 0 else math.inf if rounding > 0 else 1.0)
 
 
-def sample_errors(network: Network, points: list[Tensor], errors: list[Tensor]) -> dict[int, float]:
-    """By breaking node: the largest error bound at its input, over some input points (k, *in)."""
-    estimate, last_use = PointErrors(network, points, errors), sweep_plan(network).last_use
+def sample_errors(
+    network: Network, points: list[Tensor], errors: list[Tensor], samples: int = ERROR_SAMPLES
+) -> dict[int, float]:
+    """By breaking node: the largest error bound at its input; for the arguments see `PointErrors`."""
+    estimate, last_use = PointErrors(network, points, errors, samples), sweep_plan(network).last_use
     largest = dict[int, float]()
     for i in network.breaking_nodes:
         if i in last_use:

@@ -19,11 +19,12 @@ from ...errors import NumberError
 from ...lines import Lines
 from ...network.graph import Network
 from ...numerics.plan import SweepPlan, sweep_plan
+from ...numerics.point_errors import is_short_line, share_errors
 from ...numerics.static_filter import Magnitude, StaticFilter, sample_errors
 from ...ops.affine import Product
 from ...ops.base import Affine, Breaking, Input, KnotPasses
 from ...ops.masks import is_on_host
-from ...tolerances import OVERFLOW_GUARD, SAMPLE_POINTS, WIDE_SAMPLE_POINTS
+from ...tolerances import OVERFLOW_GUARD, SAMPLE_POINTS, SEGMENT_ERROR_SAMPLES, WIDE_SAMPLE_POINTS
 from .breaks import NewBreaks, count_units, place_breaks
 from .device import DeviceInsertion, place_on_device, summarize_input
 from .error_model import PointErrorBounds
@@ -237,7 +238,10 @@ def _sample_line_errors(network: Network, lines: Lines) -> dict[int, float]:
     line = np.rint(share * (len(lines) - 1)).astype(np.int64)
     alphas = np.modf(share * (points // 2 - 0.5))[0] if len(lines) > 1 else share
     device = lines.starts[0].device
-    return sample_errors(network, *lines.at(to_device(device, line), to_device(device, alphas)))
+    some, errors = lines.at(to_device(device, line), to_device(device, alphas))
+    if len(lines) == 1 and is_short_line(lines, 0):
+        return sample_errors(network, *share_errors(some, errors), SEGMENT_ERROR_SAMPLES)
+    return sample_errors(network, some, errors)
 
 
 def _advance(

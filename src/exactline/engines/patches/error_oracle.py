@@ -12,7 +12,14 @@ from ...budget import block_bytes
 from ...lines import Lines
 from ...network.graph import Network
 from ...numerics.plan import BYTES_PER_NUMBER, sweep_plan
-from ...numerics.point_errors import PointErrors, bytes_per_estimate, points_per_estimate, random_signs
+from ...numerics.point_errors import (
+    PointErrors,
+    bytes_per_estimate,
+    is_short_line,
+    points_per_estimate,
+    random_signs,
+    share_errors,
+)
 from ...numerics.static_filter import StaticFilter
 from ...ops.base import Breaking, Input, flatten_units
 from ...options import free_device_bytes
@@ -26,7 +33,6 @@ from ...tolerances import (
     PERTURBATIONS,
     SEGMENT_ERROR_SAMPLES,
     SEGMENT_SAMPLE_POINTS,
-    SHORT_LINE_SHARE,
 )
 from .patch import MapShape
 from .timeline import NeedsDenseFallback, to_host
@@ -193,10 +199,7 @@ def _sample_points(lines: Lines, line: int) -> tuple[list[Tensor], list[Tensor]]
     device = lines.starts[0].device
     alphas = torch.linspace(0, 1, SEGMENT_SAMPLE_POINTS, dtype=torch.float64, device=device)
     points, errors = lines.at(torch.full((SEGMENT_SAMPLE_POINTS,), line, device=device), alphas)
-    length = max(float((b[line] - a[line]).abs().amax()) for a, b in zip(lines.starts, lines.ends, strict=True))
-    if length > SHORT_LINE_SHARE * max(float(a[line].abs().amax()) for a in lines.starts):
-        return points, errors
-    return [p[[0, -1]] for p in points], [e.amax(0, keepdim=True) for e in errors]
+    return share_errors(points, errors) if is_short_line(lines, line) else (points, errors)
 
 
 def _choose_kept_nodes(network: Network, first_dense_node: int) -> frozenset[int]:
