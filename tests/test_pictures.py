@@ -85,6 +85,18 @@ def test_names_titles_axes_and_files(tmp_path):
     np.testing.assert_allclose(scattered(ax)[1], [to_rgb(CLASS_COLOURS[i]) for i in (0, 2, 2)])
 
 
+@pytest.mark.parametrize("box", [BOX, ((-2, 2), (-0.8, 0.8)), ((-1, 1), (-1.2, 1.2))], ids=["square", "flat", "tall"])
+def test_nothing_is_cut_off_and_no_space_is_left(box):
+    names = ["a class with a long name", "b", "c"]
+    ax = xl.plot_regions(network(), None, box, labels=names, features=["speed (m/s)", "height (m)"])
+    figure = ax.get_figure()
+    figure.canvas.draw()
+    outer, drawn = figure.bbox, figure.get_tightbbox().transformed(figure.dpi_scale_trans)
+    assert outer.x0 <= drawn.x0
+    assert drawn.x1 <= outer.x1
+    assert drawn.height > 0.9 * outer.height
+
+
 def test_a_classifier_of_scikit_learn_brings_its_names():
     neural, pandas = pytest.importorskip("sklearn.neural_network"), pytest.importorskip("pandas")
     frame = pandas.DataFrame(np.random.default_rng(0).normal(size=(40, 2)), columns=["width", "height"])

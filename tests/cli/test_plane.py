@@ -233,3 +233,20 @@ def test_limits_end_a_plane_with_an_error(run):
     assert (status, out) == (7, "")
     assert "not finished after 0 seconds" in err
     assert run("plane", "loan.nnet", *GRID, "--max-polygons", "3", "--seconds", "600")[0] == 0
+
+
+def test_features_name_the_axes(run, tmp_path):
+    page, picture = tmp_path / "loan.html", tmp_path / "loan.svg"
+    names = ("--features", "age (years), income (1000 $)")
+    assert run("plane", "loan.nnet", *GRID, *names, "--html", str(page), "--plot", str(picture))[0] == 0
+    assert '"age (years)"' in page.read_text()
+    assert "income (1000 $)" in picture.read_text()
+    assert run("plane", "loan.nnet", *GRID, "--out", "loan.safetensors")[0] == 0
+    assert run("report", "loan.safetensors", *names, "--out", str(page))[0] == 0
+    assert '"age (years)"' in page.read_text()
+
+
+def test_features_of_another_number_are_refused(run):
+    status, _, err = run("plane", "loan.nnet", *GRID, "--features", "age")
+    assert status == 2
+    assert err.splitlines()[:2] == ["That is 1 name for 2 features.", "  where: --features"]

@@ -87,7 +87,8 @@ def test_invalid_reports_are_refused_and_nothing_is_written(run, tmp_path):
         (2, "line.safetensors", "--image", "1,2", "--table"),
         (2, "line.safetensors", "--output", "4"),
         (6, "line.safetensors", "--model", "scaled.nnet"),
-        (2, "plane.safetensors", "--features", "a,b"),
+        (2, "plane.safetensors", "--features", "a,b,c"),
+        (2, "plane.safetensors", "--image", "1,2"),
         (2, "plane.safetensors", "--order", "most"),
     ):
         found, out, err = run("report", *arguments)

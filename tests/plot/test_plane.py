@@ -102,7 +102,7 @@ def test_a_plane_without_breaks_is_one_polygon_without_a_legend():
     ax = plot_plane(plane)
     assert [len(c.get_paths()) for c in fills(ax)] == [1]
     assert (strokes(ax), ax.get_legend()) == ([], None)
-    assert ax.get_title("left") == "1 polygon"
+    assert ax.get_title() == "1 polygon"
     plot_plane(xl.restrict_plane(nn.Linear(2, 1), SQUARE), style="decisions", threshold=0.0)
 
 

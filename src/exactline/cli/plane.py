@@ -10,11 +10,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..console.inputs import PointReader, check_choice, parse_bytes, parse_labels, parse_output, parse_shapes
+from ..console.inputs import (
+    PointReader,
+    check_choice,
+    parse_bytes,
+    parse_labels,
+    parse_output,
+    parse_shapes,
+    split_names,
+)
 from ..console.options import (
     POINT_HELP,
     AsJsonTables,
     Device,
+    Features,
     Labels,
     MaxPolygons,
     Memory,
@@ -90,6 +99,7 @@ def plane(
     output: OutputName = None,
     threshold: Threshold = None,
     labels: Labels = None,
+    features: Features = None,
     plot: Annotated[Path | None, typer.Option(help="Draw the plane: .png, .svg, .pdf.")] = None,
     page: Annotated[Path | None, typer.Option("--html", help="Write a web page to explore the plane.")] = None,
     out: SavePath = None,
@@ -122,7 +132,7 @@ def plane(
     network = load_network(file, normalize=normalize, shape=parse_shapes(shape))
     chosen = parse_output(output)
     network = network if chosen is None else network.output(chosen)
-    names = _parse_output_names(labels, network, threshold)
+    names, feature_names = _parse_output_names(labels, network, threshold), _parse_features(features, network)
     reader = PointReader.make(network, options)
     points = _read_points(plane_input, network, reader)
     with show_bar(progress, "", "{task.completed:.1%}, {task.fields[polygons]:,} polygons", polygons=0) as update:
@@ -142,7 +152,7 @@ def plane(
         result.save(out)
         print_note(f"saved to {out}")
     marks = dict(zip(_name_points(plane_input.through), points, strict=True)) if plane_input.through else None
-    appearance = {"style": style, "labels": names, "points": marks, "regions": regions}
+    appearance = {"style": style, "labels": names, "points": marks, "regions": regions, "features": feature_names}
     _draw(result, plot, page, title=file.name, appearance=appearance)
     if as_json:
         print_json(build_document(str(file), result, regions, names) | reader.report())
@@ -185,6 +195,19 @@ def _parse_output_names(labels: str | None, network: Network, threshold: float |
     count = prod(network.nodes[network.outputs[0]].shape)
     is_implied = network.tails[0] is not None and network.tails[0].name == "sigmoid"
     return parse_labels(labels, 2 if count == 1 and (threshold is not None or is_implied) else count)
+
+
+def _parse_features(features: str | None, network: Network) -> list[str] | None:
+    """The names of the features, before anything is computed."""
+    names = split_names(features)
+    count = sum(prod(network.nodes[i].shape) for i in network.inputs)
+    if names is not None and len(names) != count:
+        raise ArgumentError(
+            f"That is {count_noun(len(names), 'name')} for {count_noun(count, 'feature')}.",
+            where="--features",
+            hint="Give one name for each number of the input.",
+        )
+    return names
 
 
 def _read_points(plane_input: PlaneInput, network: Network, reader: PointReader) -> list[Any]:

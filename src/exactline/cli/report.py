@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..console.inputs import check_choice, parse_shape, split_names
-from ..console.options import Labels, Order, OutputIndex
+from ..console.options import Features, Labels, Order, OutputIndex
 from ..console.output import check_output_files, print_json, print_note, print_text
 from ..errors import ArgumentError, FileError
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ..results.restriction import Restriction
 
 SAVED_FILE_HINT = "Give a file that exactline restrict --out or exactline plane --out has written."
-LINES_ONLY_PROBLEM = "--features, --image, --table and --output are options of lines."
+LINES_ONLY_PROBLEM = "--image, --table and --output are options of lines."
 MAX_HEADER_BYTES = 100_000_000  # of a safetensors file
 
 
@@ -28,9 +28,7 @@ def report(
         str | None, typer.Option(help="Title of the page; default: the name of RESULT without its ending.")
     ] = None,
     labels: Labels = None,
-    features: Annotated[
-        str | None, typer.Option(metavar="A,B,C", help="Names of the features of the input, in order.")
-    ] = None,
+    features: Features = None,
     image: Annotated[
         str | None, typer.Option(metavar="28,28", help="Show the input as an image of this shape.")
     ] = None,
@@ -58,11 +56,12 @@ def report(
         "title": title or result.stem.replace("_", " "),
         "labels": split_names(labels),
         "order": order,
+        "features": split_names(features),
     }
     if kind == "line":
         shape = False if table else parse_shape(image, "--image", "28,28 or 3,32,32")
-        options |= {"features": split_names(features), "image": shape, "output": output or 0}
-    elif features is not None or image is not None or table or output is not None:
+        options |= {"image": shape, "output": output or 0}
+    elif image is not None or table or output is not None:
         raise ArgumentError(LINES_ONLY_PROBLEM, where=str(result), hint="The file contains a plane: omit them.")
     elif labels is not None and model is None:
         raise ArgumentError("The classes of a plane need the network.", where="--labels", hint="Give it with --model.")

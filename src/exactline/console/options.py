@@ -32,6 +32,10 @@ MaxPolygons = Annotated[int | None, typer.Option(help="Stop with an error if the
 TimeLimit = Annotated[float | None, typer.Option(help="Stop after this many seconds.")]
 Order = Annotated[str, typer.Option(metavar="max|min", help="Whether the largest or the smallest output decides.")]
 Labels = Annotated[str | None, typer.Option(metavar="A,B,C", help="Names of the outputs, in order.")]
+Features = Annotated[
+    str | None,
+    typer.Option(metavar="A,B,C", help="Names of the features of the input, in order, best with their units."),
+]
 OutputIndex = Annotated[int | None, typer.Option(help="Which output, if the network has several.")]
 OutputName = Annotated[
     str | None, typer.Option(metavar="NAME|K", help="Which output, by name or from 0, if the network has several.")

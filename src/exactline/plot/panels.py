@@ -30,6 +30,7 @@ MIN_NAMED_WIDTH = 0.02  # of an interval that holds the name of its class
 CORNER_ZOOM = 3.4  # points for a pixel of a corner's image
 CORNER_DISTANCE = 17.0  # points from a corner to the middle of its image
 MIN_SHARE_FOR_TEXT, MIN_SHARE_FOR_NAME = 0.1, 0.03  # of regions that hold their name and share, or only their name
+NAME_GRID = 24  # points along each side of a region, among which a place for its name is chosen
 
 
 def plot_line_panels(line: Restriction, decisions: Decisions) -> Figure:
@@ -207,7 +208,7 @@ def _remove_axes(ax: Axes, title: str) -> None:
 
 
 def _draw_region_name(ax: Axes, region: Region) -> None:
-    x, y = _centroid(region)
+    x, y = _deepest_point(region)
     text = f"{region.label}\n{format_share(region.share)}"
     style: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": "small", "zorder": 7}
     if region.share >= MIN_SHARE_FOR_NAME:
@@ -217,13 +218,21 @@ def _draw_region_name(ax: Axes, region: Region) -> None:
     ax.annotate(text, (x, y), (70, 42), textcoords="offset points", arrowprops=arrow, **style)
 
 
-def _centroid(region: Region) -> tuple[float, float]:
-    """The centroid of the outer boundary."""
-    ring = region.rings[0]
-    following = ring.roll(-1, 0)
-    cross = ring[:, 0] * following[:, 1] - ring[:, 1] * following[:, 0]
-    x, y = (((ring + following) * cross[:, None]).sum(0) / (3 * cross.sum())).tolist()
-    return x, y
+def _deepest_point(region: Region) -> tuple[float, float]:
+    """A place for a name: of the points of a grid inside the region, the one that is farthest from its boundary."""
+    from matplotlib.path import Path
+
+    ring = region.rings[0].numpy()
+    low, high = ring.min(0), ring.max(0)
+    shares = (np.arange(NAME_GRID) + 0.5) / NAME_GRID
+    grid = low + (high - low) * np.stack(np.meshgrid(shares, shares), -1).reshape(-1, 2)
+    inside = grid[Path(ring).contains_points(grid)]
+    if not len(inside):
+        return tuple(ring.mean(0).tolist())
+    side = np.roll(ring, -1, 0) - ring
+    share = ((inside[:, None] - ring) * side).sum(2) / np.maximum((side**2).sum(1), np.finfo(float).tiny)
+    distance = np.linalg.norm(inside[:, None] - ring - share.clip(0, 1)[..., None] * side, axis=2).min(1)
+    return tuple(inside[distance.argmax()].tolist())
 
 
 def _draw_corner_image(ax: Axes, image: Floats, corner: Floats, centre: Floats) -> None:

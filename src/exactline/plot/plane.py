@@ -188,7 +188,7 @@ def _set_limits(ax: Axes, plane: PlaneRestriction, summary: str, names: tuple[st
     ax.set(xlim=(low[0] - pad[0], high[0] + pad[0]), ylim=(low[1] - pad[1], high[1] + pad[1]))
     ax.set_aspect("equal" if is_equal else "auto")
     ax.set(xlabel=escape_label(names[0]), ylabel=escape_label(names[1]))
-    ax.set_title(escape_label(summary), loc="left", fontsize="medium")
+    ax.set_title(escape_label(summary), fontsize="medium")  # in the middle, where a title of your own replaces it
 
 
 def _draw_legend(ax: Axes, rows: Sequence[Artist], title: str) -> None:

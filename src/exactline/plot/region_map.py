@@ -96,11 +96,14 @@ def _shape(plane: PlaneRestriction) -> float:
 def _fit_height(ax: Axes, shape: float) -> None:
     """Choose the height of the figure so that no empty space is left above and below the axes."""
     figure: Any = ax.get_figure()
+    aspect = ax.get_aspect()
+    ax.set_aspect("auto")  # the layout is wrong while axes fill a part of their place only
     figure.get_layout_engine().execute(figure)
     wide, high = figure.get_size_inches()
     box = ax.get_position(original=True)
     figure.set_size_inches(wide, high * (1 - box.height) + shape * wide * box.width)
     figure.get_layout_engine().execute(figure)  # names of ticks differ at another height
+    ax.set_aspect(aspect)
 
 
 def _summarize(plane: PlaneRestriction, regions: Regions | None) -> str:
