@@ -12,6 +12,7 @@ from torch import Tensor, nn
 import exactline as xl
 from exactline.attr.path_integrals import path_integral
 from exactline.engines.patches.segment import Segment
+from exactline.engines.patches.segmentation import MAX_CUT_DEPTH
 from exactline.lines import as_lines
 from exactline.network import as_network
 from tests.engines.patches.random_graphs import random_graph
@@ -345,3 +346,28 @@ def test_ambiguous_units_are_counted(memory):
     start[:, 2, 1:3] = 0.9
     patches, _ = assert_same(model, start, end, memory=memory)
     assert patches.ambiguous > 0
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("reverse", [False, True], ids=["end", "start"])
+def test_a_short_line_that_ends_at_a_break_is_cut_a_few_times_only(seed, reverse, monkeypatch):
+    """A unit that is so near its knot that rounding hides on which side it is: the dense engine sweeps a short part."""
+    torch.manual_seed(seed)
+    convolutions = [nn.Sequential(nn.Conv2d(k, 6, 3, padding=1), nn.ReLU()) for k in (2, 6, 6)]
+    model = nn.Sequential(*convolutions, nn.Flatten(), nn.Linear(600, 3)).double().eval()
+    start, end = torch.randn(2, 2, 10, 10, dtype=torch.float64)
+    breaks = xl.restrict(model, start, end, engine="dense", rewrite=False).alphas
+    knot = torch.lerp(start, end, float(breaks[len(breaks) // 2]))
+    attempts, run = list[float](), Segment.run
+
+    def count(segment):
+        attempts.append(segment.start)
+        return run(segment)
+
+    monkeypatch.setattr(Segment, "run", count)
+    for length in (3e-5, 1e-5):  # errors of 1e-16 hide a crossing by more than 1e-10 of the line
+        ends = (knot, knot + length * (start - end)) if reverse else (knot - length * (end - start), knot)
+        attempts.clear()
+        patches, dense = (xl.restrict(model, *ends, engine=engine) for engine in ("patches", "dense"))
+        assert len(attempts) <= 2 * (MAX_CUT_DEPTH + 1)
+        assert torch.allclose(patches.alphas, dense.alphas, rtol=0, atol=1e-9)
