@@ -198,8 +198,12 @@ def _evaluate_op(op: Op, xs: list[Tensor]) -> Tensor:
 
 def is_short_line(lines: Lines, line: int) -> bool:
     """Whether a line is so short beside its start that one error estimate serves all of its points."""
-    length = max(float((b[line] - a[line]).abs().amax()) for a, b in zip(lines.starts, lines.ends, strict=True))
-    return length <= SHORT_LINE_SHARE * max(float(a[line].abs().amax()) for a in lines.starts)
+    length = max(_largest(b[line] - a[line]) for a, b in zip(lines.starts, lines.ends, strict=True))
+    return length <= SHORT_LINE_SHARE * max(_largest(a[line]) for a in lines.starts)
+
+
+def _largest(x: Tensor) -> float:
+    return float(x.abs().amax()) if x.numel() else 0.0
 
 
 def share_errors(points: list[Tensor], errors: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:

@@ -82,12 +82,13 @@ class Pointwise(Breaking):
             gaps = [flatten_units(values) - level for values in ends.values]
             side = [torch.where(gap.abs() <= bound, 0.0, gap) for gap, bound in zip(gaps, ends.bounds, strict=True)]
             ambiguous = (side[0] == 0) & (side[1] == 0)
-            for near, far in ((0, 1), (1, 0)):  # units that leave the knot so slowly that rounding hides where
+            changes_side = side[0].sign() != side[1].sign()  # also up to its own break, where it is on the knot
+            change = (gaps[1] - gaps[0]).abs()
+            for near in (0, 1):  # units that leave the knot so slowly that rounding hides where
                 bound = ends.bounds[near]
                 is_near = (gaps[near].abs() <= AMBIGUITY_WIDTH * bound) & ends.is_earlier[near][:, None]
-                leaves = (side[far] != 0) & (side[near].sign() != side[far].sign())
-                is_slow = bound * ends.widths[:, None] > MAX_ALPHA_ERROR * gaps[far].abs()
-                ambiguous |= is_near & leaves & is_slow
+                is_slow = bound * ends.widths[:, None] > MAX_ALPHA_ERROR * change
+                ambiguous |= is_near & changes_side & is_slow
             counts += (ambiguous & ends.is_rounded).sum(1)
         return counts
 

@@ -61,30 +61,30 @@ def small_network(kind: str) -> nn.Module:
     torch.manual_seed(5)
     first = [nn.Conv2d(2, 4, 3, padding=1), nn.ReLU()]
     middle = {
-        "max pool": [nn.MaxPool2d(2)],
-        "max pool before the ReLU": [nn.Conv2d(4, 4, 3, padding=1), nn.MaxPool2d(2), nn.ReLU()],
-        "overlapping pool": [nn.MaxPool2d(3, 2, 1)],
-        "average pool": [nn.AvgPool2d(2)],
-        "residual": [Residual(nn.Sequential(nn.Conv2d(4, 4, 3, padding=1), nn.ReLU(), nn.Conv2d(4, 4, 1)))],
-        "concatenation": [Concat(nn.Conv2d(4, 3, 1), nn.Sequential(nn.Conv2d(4, 2, 3, padding=1), nn.ReLU()))],
-        "clamp": [Apply(lambda x: x.clamp(-0.25, 0.5))],
-        "pool of a clamp": [Apply(lambda x: x.clamp(-0.25, 0.5)), nn.MaxPool2d(2)],
-        "pool of a part of a clamp": [
+        "max pool": lambda: [nn.MaxPool2d(2)],
+        "max pool before the ReLU": lambda: [nn.Conv2d(4, 4, 3, padding=1), nn.MaxPool2d(2), nn.ReLU()],
+        "overlapping pool": lambda: [nn.MaxPool2d(3, 2, 1)],
+        "average pool": lambda: [nn.AvgPool2d(2)],
+        "residual": lambda: [Residual(nn.Sequential(nn.Conv2d(4, 4, 3, padding=1), nn.ReLU(), nn.Conv2d(4, 4, 1)))],
+        "concatenation": lambda: [Concat(nn.Conv2d(4, 3, 1), nn.Sequential(nn.Conv2d(4, 2, 3, padding=1), nn.ReLU()))],
+        "clamp": lambda: [Apply(lambda x: x.clamp(-0.25, 0.5))],
+        "pool of a clamp": lambda: [Apply(lambda x: x.clamp(-0.25, 0.5)), nn.MaxPool2d(2)],
+        "pool of a part of a clamp": lambda: [
             Apply(lambda x: F.pad(x.clamp(-0.1, 0.1)[:, :, :-1], (1, 0, 0, 1))),
             nn.MaxPool2d(2),
         ],
-        "depthwise": [nn.Conv2d(4, 4, 3, padding=1, groups=4), nn.BatchNorm2d(4)],
-        "depthwise with a stride": [nn.Conv2d(4, 4, 3, 2, padding=1, groups=4), nn.Conv2d(4, 4, 1), nn.ReLU()],
-        "groups": [nn.Conv2d(4, 6, 3, padding=1, groups=2), nn.ReLU(), nn.Conv2d(6, 4, 3, 2, groups=2)],
-        "stride beyond the kernel": [nn.Conv2d(4, 4, 1), nn.ReLU(), nn.Conv2d(4, 4, 1, (3, 1)), nn.ReLU()],
-        "dilated groups": [nn.Conv2d(4, 4, 3, padding=2, dilation=2, groups=2), nn.ReLU()],
-        "shuffle": [nn.ChannelShuffle(2), nn.Conv2d(4, 4, 3, padding=1, groups=4), nn.ReLU()],
-        "split": [
+        "depthwise": lambda: [nn.Conv2d(4, 4, 3, padding=1, groups=4), nn.BatchNorm2d(4)],
+        "depthwise with a stride": lambda: [nn.Conv2d(4, 4, 3, 2, padding=1, groups=4), nn.Conv2d(4, 4, 1), nn.ReLU()],
+        "groups": lambda: [nn.Conv2d(4, 6, 3, padding=1, groups=2), nn.ReLU(), nn.Conv2d(6, 4, 3, 2, groups=2)],
+        "stride beyond the kernel": lambda: [nn.Conv2d(4, 4, 1), nn.ReLU(), nn.Conv2d(4, 4, 1, (3, 1)), nn.ReLU()],
+        "dilated groups": lambda: [nn.Conv2d(4, 4, 3, padding=2, dilation=2, groups=2), nn.ReLU()],
+        "shuffle": lambda: [nn.ChannelShuffle(2), nn.Conv2d(4, 4, 3, padding=1, groups=4), nn.ReLU()],
+        "split": lambda: [
             Apply(lambda x: torch.cat([x[:, :2], x[:, 2:] - x[:, 1:3]], 1)),
             nn.Conv2d(4, 4, 3),
             nn.ReLU(),
         ],
-    }[kind]
+    }[kind]()
     channels = 5 if kind == "concatenation" else 4
     last = [nn.Conv2d(channels, 4, 3), nn.ReLU(), nn.Flatten(), nn.LazyLinear(3)]
     model = nn.Sequential(*first, *middle, *last).eval().double()
@@ -98,7 +98,7 @@ KINDS = (
     *("residual", "concatenation", "clamp", "depthwise", "depthwise with a stride", "groups", "dilated groups"),
     *("stride beyond the kernel", "shuffle", "split"),
 )
-TIED_KINDS = ("pool of a clamp", "pool of a part of a clamp")  # saturated elements lead a window together
+TIED_KINDS = ("pool of a clamp", "pool of a part of a clamp")  # saturated elements lead a window together: dense there
 
 
 def small_case(kind: str) -> tuple[nn.Module, Network, Tensor, Tensor]:
@@ -116,7 +116,8 @@ def test_gradients_are_those_of_autograd_on_every_piece(kind, patch_runs):
     model, network, start, end = small_case(kind)
     line = xl.restrict(network, start, end, engine="dense")
     found = integrate(network, start, end, "patches")
-    assert patch_runs.count == (kind != "pool of a part of a clamp")  # there leaders tie on whole segments
+    if kind in KINDS:
+        assert patch_runs.count == 1
     assert found.pieces == len(line) > 20
     assert_close(found.gradients[0][0], sum_over_pieces(model, line, start, end))
 
