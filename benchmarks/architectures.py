@@ -109,18 +109,29 @@ def resnext50() -> nn.Module:
     return _deep_resnet(2, 32)
 
 
-def vgg11_bn() -> nn.Module:
-    """VGG11 with BatchNorm (Simonyan and Zisserman, 2015)."""
+def _vgg(widths: Sequence[int], *, batch_norm: bool) -> nn.Module:
+    """A VGG network; a width of 0 is a max pool."""
     layers: list[nn.Module] = []
     before = 3
-    for width in (64, 0, 128, 0, 256, 256, 0, 512, 512, 0, 512, 512, 0):
+    for width in widths:
         if width:
-            layers += [nn.Conv2d(before, width, 3, 1, 1), nn.BatchNorm2d(width), nn.ReLU()]
+            normalization = [nn.BatchNorm2d(width)] if batch_norm else []
+            layers += [nn.Conv2d(before, width, 3, 1, 1), *normalization, nn.ReLU()]
             before = width
         else:
             layers.append(nn.MaxPool2d(2))
     classifier = (nn.Linear(512 * 49, 4096), nn.ReLU(), nn.Linear(4096, 4096), nn.ReLU(), nn.Linear(4096, CLASSES))
     return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(7), nn.Flatten(), *classifier)
+
+
+def vgg11_bn() -> nn.Module:
+    """VGG11 with BatchNorm (Simonyan and Zisserman, 2015)."""
+    return _vgg((64, 0, 128, 0, 256, 256, 0, 512, 512, 0, 512, 512, 0), batch_norm=True)
+
+
+def vgg16() -> nn.Module:
+    """VGG16 (Simonyan and Zisserman, 2015)."""
+    return _vgg((64, 64, 0, 128, 128, 0, *(256,) * 3, 0, *(512,) * 3, 0, *(512,) * 3, 0), batch_norm=False)
 
 
 def alexnet() -> nn.Module:
@@ -371,6 +382,7 @@ ARCHITECTURES: dict[str, Callable[[], nn.Module]] = {
     "MNASNet": mnasnet,
     "RegNet-X": regnet_x,
 }
+OTHERS: dict[str, Callable[[], nn.Module]] = {"VGG16": vgg16}  # measured by name only
 
 
 def input_size(name: str, size: int = 64) -> int:
@@ -381,7 +393,7 @@ def input_size(name: str, size: int = 64) -> int:
 def build(name: str, statistics: str = "random", seed: int = 0, size: int = 64) -> nn.Module:
     """An architecture in eval mode; ``statistics`` of BatchNorm are "random" or of one "batch" of noise."""
     torch.manual_seed(seed)
-    model = ARCHITECTURES[name]()
+    model = (ARCHITECTURES | OTHERS)[name]()
     for part in model.modules():
         if isinstance(part, nn.Conv2d):
             nn.init.kaiming_normal_(part.weight, mode="fan_out", nonlinearity="relu")
