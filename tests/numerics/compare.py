@@ -21,6 +21,7 @@ FRACTION_BITS = 400  # of the numbers that stand for exact values in deep networ
 WEIGHT_BITS = 1100  # every float64 of a deep network's weights is a multiple of 2**-WEIGHT_BITS
 DEEP_POSITIONS = 200  # alphas at which deep networks are compared
 HALF_ULP = 2.0**-53
+SMALLEST_SUBNORMAL = 2.0**-1074  # the ulp of 0
 DEVICE = os.environ.get("EXACTLINE_NUMERICS_DEVICE", "cpu")  # where lines are computed; "cuda" checks a GPU
 
 ExactFunction = Callable[[Fraction], list[Fraction]]
@@ -75,7 +76,7 @@ def _floor(line: Restriction) -> float:
     values = line.values.reshape(len(line.alphas), -1)  # pyright: ignore
     slopes = values.diff(dim=0).abs().amax(1) / line.alphas.diff()
     largest = max(float(values.abs().max()), float((slopes * line.alphas[1:]).max()))
-    return HALF_ULP * largest
+    return max(HALF_ULP * largest, SMALLEST_SUBNORMAL)
 
 
 def _to_float(number: Fraction) -> float:

@@ -147,7 +147,7 @@ class Product(Affine):
     @property
     def rounding_terms(self) -> float:
         outputs = self.weight.shape[0] if self.weight.dim() > 1 else self.weight.numel()
-        return max(self.weight.numel() / max(outputs, 1), 1.0)
+        return max(self.weight.numel() / max(outputs, 1), 1.0) + (self.offset is not None)
 
 
 @dataclass(frozen=True, eq=False)
@@ -233,6 +233,11 @@ class Combine(Affine):
             sum_to_shape(grad, s) * f if f != 1 else sum_to_shape(grad, s)
             for s, f in zip(shapes, self.factors, strict=True)
         ]
+
+    @property
+    def rounding_terms(self) -> float:
+        # the sum of two branches is one operation; a factor, or a third branch, is rounded before
+        return 1.0 if len(self.factors) == 2 and all(abs(f) == 1 for f in self.factors) else float(len(self.factors))
 
     def error_spread(self, *errors: Tensor) -> Tensor:
         total = errors[0] * abs(self.factors[0])
