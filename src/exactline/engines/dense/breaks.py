@@ -86,6 +86,23 @@ class CrossingErrors(Protocol):
         """Error bounds (rows, elements) of the values that cross."""
         ...
 
+    def bound_inside(
+        self,
+        piece: Ints,
+        alpha: Floats,
+        element: torch.Tensor,
+        partner: torch.Tensor,
+    ) -> torch.Tensor | None:
+        """Error bounds (k,) of values that cross between points, where they cross; None if `bound` serves there.
+
+        Args:
+            piece: (k,) the point to the left of each crossing.
+            alpha: (k,) where it is.
+            element: (k,) the element that crosses.
+            partner: (k,) the element it crosses, or -1.
+        """
+        ...
+
     def coinciding_points(self, piece: Ints, from_left: Floats, from_right: Floats) -> Ints | None:
         """The existing point that each crossing coincides with, (k,), or -1; None if there are none.
 
@@ -224,7 +241,7 @@ def _group_crossings(found: SortedCrossings, alpha: Floats, slope: Floats, error
     radius = np.zeros_like(alpha)
     if needs_refinement.any():
         rows = np.flatnonzero(needs_refinement)
-        radius[rows] = _alpha_radius(found.select(rows), slope[rows], errors) + rounding[rows]
+        radius[rows] = _alpha_radius(found.select(rows), alpha[rows], slope[rows], errors) + rounding[rows]
         linked &= distance <= np.maximum(radius[1:], radius[:-1])
         chain[1:] = (~linked).cumsum()
     return _split_by_knot(found, radius, *group_ties(chain, alpha, radius))
@@ -275,7 +292,7 @@ def _strictly_increasing(piece: Ints, alpha: Floats) -> Floats:
     return alpha
 
 
-def _alpha_radius(found: SortedCrossings, slope: Floats, errors: CrossingErrors) -> Floats:
+def _alpha_radius(found: SortedCrossings, alpha: Floats, slope: Floats, errors: CrossingErrors) -> Floats:
     """(k,) refined alpha errors of crossings."""
     device = errors.device
     rows, where = np.unique(np.stack([found.piece, found.piece + 1]), return_inverse=True)
@@ -283,4 +300,7 @@ def _alpha_radius(found: SortedCrossings, slope: Floats, errors: CrossingErrors)
     ends, element, partner = (to_device(device, a) for a in (where.reshape(2, -1), found.element, found.partner))
     size = bound[ends, element] + bound[ends, partner.clamp(min=0)] * (partner >= 0)
     size = size.amax(0)
+    # the ends of a line are exact, but no point between them is
+    inside = errors.bound_inside(found.piece, alpha, element, partner)
+    size = size if inside is None else torch.maximum(size, inside)
     return np.nan_to_num(_to_numpy(size.to(torch.float64)) / slope, nan=0.0, posinf=np.inf)

@@ -78,6 +78,21 @@ class PointErrorBounds(ErrorBounds):
             return flatten_units(self.state.point_errors.advance_to(self.source))[rows]
         return self._errors(self.source, rows)
 
+    def bound_inside(self, piece: Ints, alpha: Floats, element: Tensor, partner: Tensor) -> Tensor:
+        line = self.points.line[piece]
+        places, where = np.unique(np.stack([line, alpha]), axis=1, return_inverse=True)
+        where = to_device(self.device, where.reshape(-1))
+        inside = self.state.live[self.source].new_empty(len(piece))
+        step = points_per_estimate(self.network)
+        for first in range(0, places.shape[1], step):
+            some_lines, some_alphas = places[:, first : first + step]
+            points = self.state.points_at(some_lines.astype(np.int64), some_alphas)
+            bounds = flatten_units(estimate_errors(self.network, self.source, *points))
+            here = ((where >= first) & (where < first + step)).nonzero()[:, 0]
+            rows, pairs = where[here] - first, partner[here]
+            inside[here] = bounds[rows, element[here]] + bounds[rows, pairs.clamp(min=0)] * (pairs >= 0)
+        return inside
+
     def thresholds_at(self, elements: Tensor) -> Tensor | float:
         shares = sweep_plan(self.network).error_shares.get(self.source)
         return self.threshold if shares is None else self.threshold * shares[elements] + 64 * SMALLEST_SUBNORMAL

@@ -21,6 +21,7 @@ from ...tolerances import (
     MAX_SAMPLE_DEFICIT,
     MAX_SAMPLE_EXCESS,
     MAX_UNCHECKED_ALPHA_ERROR,
+    POSITION_ERROR,
     ROUNDINGS_PER_CROSSING,
 )
 from ..dense.breaks import group_ties
@@ -144,7 +145,7 @@ class _BreakErrors:
             raise NeedsDenseFallback(float(self.alpha[rows[len(rows) // 2]]))
         if len(rows):
             distance, bound = knot_distances(errors, self.select(rows), ERROR_SAMPLES)
-            self.alpha_error[rows] = bound / self.slope[rows]
+            self.alpha_error[rows] = bound / self.slope[rows] + POSITION_ERROR * self.alpha[rows]
             if not float32:
                 self.drift[rows] = distance / self.slope[rows]
 
@@ -244,7 +245,7 @@ class TieResolver:
         for neighbour in (piece - 1, piece):
             at = neighbour.clamp(0, len(known) - 1)
             distance = (new.alpha - known.alpha[at]).abs()
-            near = (distance <= new.upper) & (at == neighbour) & free
+            near = (distance <= new.upper + ALPHA_RESOLUTION * new.alpha) & (at == neighbour) & free
             same = near & (distance <= new.lower)
             undecided = (near & ~same).nonzero()[:, 0]
             if len(undecided):
@@ -265,7 +266,8 @@ class TieResolver:
         free = has_own.nonzero()[:, 0]
         a, b = free[:-1], free[1:]
         distance = new.alpha[b] - new.alpha[a]
-        near = (piece[a] == piece[b]) & (distance <= torch.maximum(new.upper[a], new.upper[b]))
+        upper = torch.maximum(new.upper[a], new.upper[b]) + ALPHA_RESOLUTION * new.alpha[b]
+        near = (piece[a] == piece[b]) & (distance <= upper)
         if not bool(near.any()):
             return has_own
         same = near & (distance <= torch.maximum(new.lower[a], new.lower[b]))

@@ -133,6 +133,9 @@ class EdgeErrorBounds:
         errors = separator_errors(self.network, self.state, self.state.node, self.separator, corners)
         return errors[:, torch.from_numpy(self.columns)][to_device(self.device, where)]
 
+    def bound_inside(self, piece: Ints, alpha: Floats, element: Tensor, partner: Tensor) -> None:
+        return None  # no corner is exact
+
     def coinciding_points(self, piece: Ints, from_left: Floats, from_right: Floats) -> Ints | None:
         near = np.zeros(len(piece), dtype=bool)
         for point, distance in ((piece, from_left), (piece + 1, from_right)):
