@@ -84,7 +84,7 @@ class Maximum(Breaking):
 
     def snap_to_knots(self, x: Tensor, errors: ErrorBounds) -> SnappedInput:
         best, leaders = self._leaders(x)
-        return SnappedInput(x, ambiguous=self._find_ambiguous(flatten_units(x), best, errors), leaders=leaders)
+        return SnappedInput(x, ambiguous=self._find_ambiguous(flatten_units(x), best, leaders, errors), leaders=leaders)
 
     def crossings(self, snapped: SnappedInput, errors: ErrorBounds) -> Crossings:
         piece, window = torch.nonzero(_leader_differs(snapped, errors), as_tuple=True)
@@ -274,29 +274,30 @@ class Maximum(Breaking):
             counts += torch.bincount(rows[several & hides[0] & hides[1]], minlength=len(counts))
         return counts
 
-    def _find_ambiguous(self, flat: Tensor, best: Tensor, errors: ErrorBounds) -> Tensor | None:
+    def _find_ambiguous(self, flat: Tensor, best: Tensor, leaders: Tensor, errors: ErrorBounds) -> Tensor | None:
         """Pieces (points - 1,) on which a window may be ambiguous; None if there are none.
 
-        The others certainly have none, at whichever points of the line the values were computed.
+        The others certainly have none, at whichever points of the line the values were computed. Where the leader of a
+        window changes, others may lead in between.
         """
         if len(flat) < 2:
             return None
-        best = best.view(len(flat), -1).abs()
-        small = best <= errors.threshold / AMBIGUITY_SHARE
-        piece, window = torch.nonzero(small[:-1] & small[1:] & errors.same_line[:, None], as_tuple=True)
+        best, leaders = best.view(len(flat), -1).abs(), leaders.view(len(flat), -1)
+        limit = errors.threshold / AMBIGUITY_SHARE
+        small, changes = best <= limit, leaders[:-1] != leaders[1:]
+        may_be = ((small[:-1] & small[1:]) | changes) & errors.same_line[:, None]
+        piece, window = torch.nonzero(may_be, as_tuple=True)
         if not len(piece):
             return None
         counts = torch.zeros(len(flat) - 1, dtype=torch.int64, device=flat.device)
         step = max(1, max_window_elements(flat) // (2 * self._size))
         for at in range(0, len(piece), step):
             check_deadline()
-            some, tied, elements = slice(at, at + step), None, piece
-            for end in (piece[some], piece[some] + 1):
-                lines, elements = self._members(flat, end, window[some])
-                near = lines.amax(1, keepdim=True) - lines <= 2 * errors.threshold
-                tied = near if tied is None else tied & near
-            if tied is not None:
-                counts.index_add_(0, piece[some], _have_several(tied, elements).to(torch.int64))
+            some = slice(at, at + step)
+            before, elements = self._members(flat, piece[some], window[some])
+            after, _ = self._members(flat, piece[some] + 1, window[some])
+            tied = may_lead_together(before, after, errors.threshold, limit)
+            counts.index_add_(0, piece[some], _have_several(tied, elements).to(torch.int64))
         return counts > 0 if bool(counts.any()) else None
 
     def _trace_leaders(
@@ -336,6 +337,15 @@ class Maximum(Breaking):
             leader, challenger, active = leader[rows], challenger[rows], active[rows]
             yield _make_crossings(piece, window, (start, stop), elements, leader, challenger)
             leader = challenger
+
+
+def may_lead_together(before: Tensor, after: Tensor, threshold: float, limit: float) -> Tensor:
+    """Which lines of windows, (k, size) at both ends of a piece, may be tied for the lead on a part of it."""
+    low = (before.abs() <= limit) & (after.abs() <= limit)
+    for end in (before, after):
+        leader = end.argmax(1, keepdim=True)
+        low &= (before.gather(1, leader) - before <= 2 * threshold) | (after.gather(1, leader) - after <= 2 * threshold)
+    return low
 
 
 def _have_several(tied: Tensor, elements: Tensor) -> Tensor:

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from .timeline import Block, NeedsDenseFallback, NewPatchBreaks, nonzero, to_host
+from ...ops.maximum import may_lead_together
+from ...tolerances import AMBIGUITY_SHARE
+from .timeline import Block, NeedsDenseFallback, NewPatchBreaks, NodeInput, nonzero, to_host
 
 
 @dataclass(frozen=True, eq=False)
@@ -15,7 +17,7 @@ class LeaderChanges:
     """The breaks inside the pieces of a block whose leader differs at their two ends."""
 
     sign: int  # -1 for the minimum
-    pixels: int  # of the input map
+    node_input: NodeInput
     block: Block
     values: Tensor  # (p, depth + 2, members, channels)
     slopes: Tensor  # (p, depth + 1, members, channels)
@@ -29,23 +31,33 @@ class LeaderChanges:
     ) -> list[NewPatchBreaks]:
         """Walk from the leader at the start of each piece to the one at its end, from overtaking to overtaking.
 
-        A tie overtakes at the end of the piece, if not before.
+        A tie overtakes at the end of the piece, if not before. A member that equals the leader all along the segment
+        does not overtake it: rounding alone decides when it would.
         """
-        block, sign, area = self.block, self.sign, self.pixels
+        block, sign, area = self.block, self.sign, self.node_input.map_shape.pixels
         row, piece, channel = nonzero(leader_changes(self.leader), count)
         ends_tied = tied[row, piece + 1, channel] if tied is not None else torch.zeros_like(row, dtype=torch.bool)
         value, slope = self.values[row, piece, :, channel], self.slopes[row, piece, :, channel]
         leader, last_leader = self.leader[row, piece, channel], self.leader[row, piece + 1, channel]
         piece_start, width = block.alphas[row, piece], block.widths[row, piece]
+        mark_candidates(self.node_input, block, (row, piece), value, value + slope * width[:, None])
         breaks: list[NewPatchBreaks] = []
         position = torch.zeros_like(piece_start)  # of the current leader change, relative to piece_start
-        for _ in range(self.values.shape[2]):
+        for _ in range(2 * self.values.shape[2]):
             index = leader[:, None]
             behind, faster = value.gather(1, index) - value, slope - slope.gather(1, index)
             meets = torch.where((faster > 0) & (behind < torch.inf), behind / faster, torch.inf)
             meets = torch.maximum(meets, position[:, None])
             earliest = meets.amin(1, keepdim=True)
             challenger = torch.where(meets == earliest, faster, -torch.inf).argmax(1)
+            gain = faster.gather(1, challenger[:, None])[:, 0].abs()
+            is_slow = (gain * width <= 2 * self.node_input.threshold) & (challenger != last_leader)
+            if bool(is_slow.any()):
+                equal = is_slow.nonzero()[:, 0]
+                equal = equal[self._are_equal(row[equal], leader[equal], challenger[equal], channel[equal])]
+                if len(equal):
+                    value[equal, challenger[equal]] = -torch.inf
+                    continue
             position = earliest[:, 0]
             late = ends_tied & (position > width)
             challenger, position = torch.where(late, last_leader, challenger), torch.where(late, width, position)
@@ -74,11 +86,38 @@ class LeaderChanges:
             value, slope, ends_tied = (t.index_select(0, keep) for t in (value, slope, ends_tied))
         raise NeedsDenseFallback(float(piece_start[0]))
 
+    def _are_equal(self, row: Tensor, one: Tensor, other: Tensor, channel: Tensor) -> Tensor:
+        """(n,) whether two members of some windows are equal all along the segment; may raise `NeedsDenseFallback`."""
+        distance = (self.values[row, :, one, channel] - self.values[row, :, other, channel]).abs().amax(1)
+        tolerance = torch.zeros_like(distance)
+        for member in (one, other):
+            pixel = member_pixel(self.window, row, member, channel)
+            tolerance += self.node_input.min_difference[pixel.clamp(min=0), channel] * (pixel >= 0)
+        unclear = (distance > tolerance) & (distance <= 2 * self.node_input.threshold)
+        if bool(unclear.any()):
+            raise NeedsDenseFallback(float(self.block.alphas[row[unclear][0]].mean()))
+        return distance <= tolerance
+
 
 def member_pixel(window: Tensor, row: Tensor, member: Tensor, channel: Tensor) -> Tensor:
     """The input pixel of a member of some windows, (n,); -1 for the floor."""
     size = window.shape[1]
     return torch.where(member < size, window[row, member.clamp(max=size - 1), channel], -1)
+
+
+def mark_candidates(
+    node_input: NodeInput,
+    block: Block,
+    pieces: tuple[Tensor, Tensor],  # (n,) each: row and piece in the block
+    before: Tensor,  # (n, members) values at both ends
+    after: Tensor,
+) -> None:
+    """Mark pieces on a part of which several members may lead, so small that errors may hide them."""
+    tied = may_lead_together(before, after, node_input.threshold, node_input.threshold / AMBIGUITY_SHARE)
+    (several,) = (tied.sum(1) > 1).nonzero(as_tuple=True)
+    if len(several):
+        row, piece = (t[several] for t in pieces)
+        node_input.candidates.append(torch.stack([block.alphas[row, piece], block.alphas[row, piece + 1]]))
 
 
 def leader_changes(leader: Tensor) -> Tensor:

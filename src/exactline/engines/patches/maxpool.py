@@ -12,7 +12,7 @@ from ...tolerances import AMBIGUITY_SHARE
 from .candidates import Candidates, find_candidates
 from .channelwise import ReceptiveReach, first_and_last_reader, first_readers
 from .entry_rows import EntryRows, patch_boxes
-from .leader_changes import LeaderChanges, leader_changes, member_pixel
+from .leader_changes import LeaderChanges, leader_changes, mark_candidates, member_pixel
 from .patch import (
     MapShape,
     PatchLayout,
@@ -99,8 +99,8 @@ class MaximumPatchRule:
         rows, timeline, entry_rows, layouts = self._gather_rows(node_input)
         channels = node_input.map_shape.channels
         depth = int(timeline.counts.max()) if len(timeline.pixel) else 0
-        if depth * channels * candidates.count * COPIES_PER_BLOCK > node_input.max_numbers:
-            raise SegmentTooLarge  # even for a single window
+        if depth * channels * candidates.count * COPIES_PER_BLOCK > node_input.max_numbers:  # even for one window
+            raise SegmentTooLarge
         evaluation = _MaximumEvaluation(
             self,
             node_input,
@@ -210,9 +210,7 @@ class _MaximumEvaluation:
             change = jumps.gather(2, leader_at_entry.clamp(max=size - 1)[:, :, None])[:, :, 0] * is_pixel
             self.out.index_copy_(0, block.entries.flatten(), change.flatten(0, 1).mul_(rule.sign))
         if changes != 0:
-            self.new_breaks += LeaderChanges(
-                rule.sign, rule.source_shape.pixels, block, values, slopes, leader, window
-            ).find(tied, changes)
+            self.new_breaks += LeaderChanges(rule.sign, x, block, values, slopes, leader, window).find(tied, changes)
 
     def _record_floor(self, block: Block, values: Tensor, leader: Tensor) -> None:
         """Record the windows that leave the floor, or fall to it; on a piece without a positive value it leads."""
@@ -312,6 +310,8 @@ class _MaximumEvaluation:
         x = self.node_input
         thresholds = self._per_member(x.thresholds, window)
         largest = thresholds.amax(1)[:, None]  # (p, 1, channels)
+        row, piece, channel = leader_changes(values.argmax(2)).nonzero(as_tuple=True)
+        mark_candidates(x, block, (row, piece), values[row, piece, :, channel], values[row, piece + 1, :, channel])
         lead = values.topk(2, 2).values
         is_tied = (lead[:, :, 0] - lead[:, :, 1] <= 2 * largest) & (lead[:, :, 0].abs() * AMBIGUITY_SHARE <= largest)
         pieces = is_tied[:, :-1] & is_tied[:, 1:]

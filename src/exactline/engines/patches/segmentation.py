@@ -53,7 +53,7 @@ MAX_BREAKS_SHARE = {"cpu": 0.5, "cuda": 1.15}
 MAX_SEGMENT_BREAKS = {"cpu": 3000, "cuda": 60000}  # by device: target breaks per segment if memory allows
 MIN_SEGMENT_BREAKS = 256  # breaks that a segment may have if a quarter of MIN_MEMORY holds them
 MIN_TARGET_BREAKS = 16  # target breaks per segment, whatever the memory budget
-MIN_SEGMENT_WIDTH = 2.0**-40  # in alpha: shorter segments are not cut because of memory
+MIN_SEGMENT_WIDTH = 2.0**-40  # in alpha: shorter segments are not cut
 COPIES_PER_NODE = {"cpu": 5, "cuda": 3}  # by device: of all live patches, held in memory while a node is evaluated
 TARGET_SHARE = 0.7  # of the live patches that memory allows: breaks may be more at nodes where patches are large
 VALUES_DIVISOR = 8  # the values of a segment's breaks may take one part in so many of the memory
@@ -226,6 +226,8 @@ class Segmentation:
         start, stop, depth = span
         if counts.retried > MAX_RETRIES + 2 * counts.patches:  # ties are a property of this network
             return [SegmentSpan(start, 1.0, MAX_CUT_DEPTH + 1)]
+        if stop - start <= MIN_SEGMENT_WIDTH and depth <= MAX_CUT_DEPTH:  # parts of it may have no width
+            return [*pending, SegmentSpan(start, stop, MAX_CUT_DEPTH + 1)]
         if undecided.everywhere:  # shorter segments drift less
             return [*pending, SegmentSpan(alpha, stop, depth + 1), SegmentSpan(start, alpha, depth + 1)]
         if alpha == stop and pending:
