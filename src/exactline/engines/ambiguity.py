@@ -22,6 +22,7 @@ from .dense.points import to_device
 from .dense.sweep import SweepLimits
 
 POINTS_PER_PIECE = 3  # both ends and the middle
+COPIES_PER_PIECE = 4  # of an estimate's numbers: operators compare values, bounds and slopes of all units at once
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,7 @@ def count_ambiguous(network: Network, lines: Lines, rows: BreakRows, limits: Swe
         return counts
     try:
         with enforce_budget(Budget(limits.deadline, limits.memory)):
-            step = points_per_estimate(network, 0)
+            step = max(1, points_per_estimate(network, 0) // COPIES_PER_PIECE)
             pieces = torch.cat([some[_PieceErrors(network, lines, rows, some).find()] for some in pieces.split(step)])
             for some in pieces.split(max(1, points_per_estimate(network) // POINTS_PER_PIECE)) if len(pieces) else ():
                 counts[some] = _PieceErrors(network, lines, rows, some).count()
