@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
+from .origins import OriginProof
 from .pattern_interval import PatternInterval
 from .values import ValueProof
 
@@ -35,11 +36,16 @@ class Certificate:
     values_unchecked: int  # further numbers there, beyond the limit of output elements
     max_value_error: float  # the largest distance of a proved value from the exact one
     failures: tuple[str, ...]
+    origins_checked: int = 0  # breaks whose origin was compared with the units that change their pattern there
+    origins_proved: int = 0  # those whose origin does
+    errors_checked: int = 0  # breaks whose estimated error was compared with that of their checked values
+    errors_proved: int = 0  # those whose estimate is not exceeded
 
     @property
     def complete(self) -> bool:
-        """Whether every checked piece and every checked value is proved, and every break next to one is confirmed."""
+        """Whether everything that was checked is proved, and every break next to a checked piece is confirmed."""
         is_right = self.proved == self.checked and self.confirmed == self.breaks
+        is_right &= self.origins_proved == self.origins_checked and self.errors_proved == self.errors_checked
         return self.checked > 0 and is_right and self.values_proved == self.values_checked
 
     @property
@@ -56,6 +62,11 @@ class Certificate:
         pieces = f"{self.proved:,} of {self.checked:,} pieces are right"
         breaks = f"{self.confirmed:,} of {self.breaks:,} breaks are real"
         values = f", {self.values_proved:,} of {self.values_checked:,} values are right" if self.values_checked else ""
+        if self.origins_checked:
+            breaks += f", {self.origins_proved:,} of {self.origins_checked:,} origins are right"
+        if self.errors_proved < self.errors_checked:
+            too_small = self.errors_checked - self.errors_proved
+            values += f", {too_small:,} of {self.errors_checked:,} estimated errors are too small"
         unchecked_values = f"{self.values_unchecked:,} " if self.values_checked else ""
         is_whole = self.values_checked > 0 and not self.values_unchecked
         rest = "" if is_whole else f"; {unchecked_values}values were not checked"
@@ -77,9 +88,11 @@ class Certificate:
         intervals: Sequence[PatternInterval],  # (m,) where their activation patterns hold
         tolerance: Fraction,
         values: ValueProof | None = None,
+        origins: OriginProof | None = None,
     ) -> Certificate:
         """Compare pieces with the intervals on which their activation patterns hold."""
         values = ValueProof() if values is None else values
+        origins = OriginProof() if origins is None else origins
         failures: list[str] = []
         proved, max_error = 0, Fraction(0)
         is_real: dict[int, bool] = {}  # by index of the break
@@ -122,7 +135,11 @@ class Certificate:
             values_proved=values.proved,
             values_unchecked=values.unchecked,
             max_value_error=values.max_error,
-            failures=(*failures, *values.failures),
+            failures=(*failures, *origins.failures, *values.failures),
+            origins_checked=origins.checked,
+            origins_proved=origins.proved,
+            errors_checked=values.errors_checked,
+            errors_proved=values.errors_proved,
         )
 
 

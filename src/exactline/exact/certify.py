@@ -20,6 +20,7 @@ from .affine import AffineInput, evaluate_affine
 from .certificate import Certificate
 from .forms import AffineForms, make_line_forms
 from .integers import read_rationals
+from .origins import OriginCheck
 from .pattern_interval import IntervalEnd, PatternInterval, apply_breaking_node
 from .points import Point, read_ends, to_network
 from .values import ValueCheck, read_values
@@ -40,6 +41,8 @@ def certify(
     tolerance: float = CERTIFIED_ALPHA_TOLERANCE,
     *,
     values: Tensor | ArrayLike | Sequence[Tensor] | None = None,  # (n, *out), or one for each output
+    origins: Tensor | None = None,  # (n, 3)
+    errors: Tensor | None = None,  # (n,)
     dtype: torch.dtype | None = None,
     rewrite: bool = True,
     until: str | None = None,
@@ -49,7 +52,9 @@ def certify(
     The activation pattern at the exact midpoint of a piece holds on some interval around it. The piece is proved if it
     lies inside that interval, up to the tolerance; a break is confirmed if the interval ends there. A value is proved
     if it differs from the exact one at its alpha by no more than rounding explains: a first-order bound on the rounding
-    errors of all nodes, plus the slope times the distance of alpha from the exact break.
+    errors of all nodes, plus the slope times the distance of alpha from the exact break. An origin is proved if its
+    unit changes its activation pattern at the break; how many units do is not checked. An estimated error is proved if
+    no compared value at its break is further away from the exact one.
 
     Args:
         model: a module, an `ExportedProgram` or a `Network`.
@@ -60,6 +65,9 @@ def certify(
         tolerance: the largest error of a break, in alpha.
         values: the values (n, *out) at the breaks, or one tensor for each output; None checks none. Those at the ends
             of checked pieces are compared, up to 256 elements of the outputs, spread evenly.
+        origins: the node, the unit and the number of units (n, 3) of each break; None checks none. Those of breaks
+            both of whose pieces are checked are compared.
+        errors: the estimated errors (n,) of the values; None checks none.
         dtype: the precision in which the values were computed; their own by default.
         rewrite: fuse each ReLU with a neighbouring maximum.
         until: stop after this submodule, named as in ``named_modules()``.
@@ -92,12 +100,15 @@ def certify(
     if values is not None:
         both = [(a.to("cpu", torch.float64), b.to("cpu", torch.float64)) for a, b in zip(starts, ends, strict=True)]
         stored = read_values(values, network, len(breaks), dtype)
-        check = ValueCheck(network.to("cpu", torch.float64), both, stored, breaks)
+        check = ValueCheck(network.to("cpu", torch.float64), both, stored, breaks, errors)
+    origin_check = None if origins is None else OriginCheck(network, origins, len(breaks))
     for first in range(0, len(intervals), step):
         chunk = intervals[first : first + step]
         outputs, patterns = _shrink_intervals(network, line, chunk)
         if check is not None:
             check.add_pieces(indices[first : first + step], chunk, outputs, patterns)
+        if origin_check is not None:
+            origin_check.add_pieces(indices[first : first + step], patterns)
     if check is not None:
         missing = check.missing
         for first in range(0, len(missing), step):
@@ -107,7 +118,8 @@ def certify(
             for at, index in enumerate(some):
                 check.add_break(index, outputs, at)
     proof = None if check is None else check.prove()
-    return Certificate.from_intervals(breaks, indices, intervals, exact_tolerance, proof)
+    origin_proof = None if origin_check is None else origin_check.prove()
+    return Certificate.from_intervals(breaks, indices, intervals, exact_tolerance, proof, origin_proof)
 
 
 def _shrink_intervals(

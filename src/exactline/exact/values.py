@@ -110,6 +110,8 @@ class ValueProof:
     unchecked: int = 0
     max_error: float = 0.0
     failures: tuple[str, ...] = ()
+    errors_checked: int = 0  # estimated errors
+    errors_proved: int = 0
 
 
 class ValueCheck:
@@ -121,8 +123,16 @@ class ValueCheck:
         ends: Sequence[tuple[Tensor, Tensor]],  # start and end for each input
         stored: StoredValues,
         breaks: Sequence[Fraction],
+        estimates: Tensor | None = None,  # (breaks,) estimated errors of the values
     ) -> None:
+        if estimates is not None and tuple(estimates.shape) != (len(breaks),):
+            raise ArgumentError(
+                f"The errors have the shape {tuple(estimates.shape)}, not ({len(breaks)},).",
+                where="argument errors",
+                hint="Give line.errors.",
+            )
         self.stored, self.breaks = stored, breaks
+        self.estimates = None if estimates is None else estimates.to("cpu", torch.float64).tolist()
         self.rounding = RoundingBounds(network, ends, stored.roundoff)
         self.errors: dict[int, list[NDArray[np.float64]]] = {}  # by break, for each output
         self.bounds: dict[int, list[NDArray[np.float64]]] = {}
@@ -194,7 +204,22 @@ class ValueCheck:
                         + (f"; {more:,} more" if more else "")
                     )
         unchecked = len(self.errors) * self.stored.unchecked_count
-        return ValueProof(checked, proved, unchecked, max_error, tuple(failures))
+        too_small = self._find_small_estimates()
+        estimates = 0 if self.estimates is None else len(self.errors)
+        return ValueProof(
+            checked, proved, unchecked, max_error, (*failures, *too_small), estimates, estimates - len(too_small)
+        )
+
+    def _find_small_estimates(self) -> list[str]:
+        """The breaks whose values are further from the exact ones than their estimated errors, in words."""
+        if self.estimates is None:
+            return []
+        worst = {k: max((float(e.max(initial=0.0)) for e in self.errors[k]), default=0.0) for k in sorted(self.errors)}
+        return [
+            f"error at break {k}, alpha {float(self.breaks[k])!r}: it is {error:.1e}, more than {self.estimates[k]:.1e}"
+            for k, error in worst.items()
+            if not error <= self.estimates[k]
+        ]
 
     def _select_elements(self, outputs: Sequence[AffineForms]) -> list[AffineForms]:
         pairs = zip(outputs, self.stored.elements, strict=True)

@@ -348,7 +348,8 @@ class Restriction:
         """Prove pieces in rational arithmetic: no unit crosses a knot inside them, and one does at their ends.
 
         Stored values at the ends of the pieces are proved too: they differ from the exact ones by no more than rounding
-        explains.
+        explains, and by no more than `errors`. The unit that `origins` names at a break changes its activation pattern
+        there. How many units do, and how many are ambiguous, is not proved.
 
         Args:
             pieces: How many pieces, spread evenly; or their indices; or None for all.
@@ -369,7 +370,17 @@ class Restriction:
             )
         start, end = (tuple(t[0] for t in side) for side in (self.lines.starts, self.lines.ends))
         with full_precision():
-            return certify(network, start, end, self.alphas, pieces=pieces, values=self.stored_values, dtype=self.dtype)
+            return certify(
+                network,
+                start,
+                end,
+                self.alphas,
+                pieces=pieces,
+                values=self.stored_values,
+                origins=self.origin_table,
+                errors=self.errors,
+                dtype=self.dtype,
+            )
 
     def save(self, path: str | Path) -> None:
         """Write everything but the network to a safetensors file, atomically.
