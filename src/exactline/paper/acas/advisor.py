@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections import OrderedDict
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from ...errors import ArgumentError, UnsupportedError
 from ...formats import load_network
@@ -99,9 +100,7 @@ def load_advisor(model: Any = None, *, normalize: bool | None = None) -> Advisor
     """
     minima, maxima = INPUT_MINIMA, INPUT_MAXIMA
     if model is None:
-        from ...zoo import encounter_network
-
-        network = as_network(encounter_network(), [torch.zeros(5)])
+        network = _read_bundled()
         name, scaled = "exactline's own encounter network (not ACAS Xu)", normalize or False
         note = "takes feet, radians and feet per second"
     elif isinstance(model, (str, os.PathLike)):
@@ -118,6 +117,21 @@ def load_advisor(model: Any = None, *, normalize: bool | None = None) -> Advisor
     _check_shapes(network, name)
     note = "normalized with the constants of ACAS Xu" if scaled else note or "inputs are not normalized"
     return Advisor(_add_preprocessing(network, minima, maxima, scaled), name, note, minima, maxima)
+
+
+def _read_bundled() -> Network:
+    """Convert the bundled network layer by layer: tracing its first module would load torch's compiler, for a second."""
+    from ...zoo import encounter_network
+
+    (_, normalization), *layers = encounter_network().named_children()
+    shift, scale = (normalization.get_buffer(name).double()[None] for name in ("middle", "spread"))
+    front = OperatorRecorder("the bundled network")
+    x: Value = front.add_input("encounter", (5,))
+    front.begin_node("0.middle")
+    x = front.call("sub.Tensor", x, shift)
+    front.begin_node("0.spread")
+    x = front.call("div.Tensor", x, scale)
+    return compose_networks(front.build_network([x]), as_network(nn.Sequential(OrderedDict(layers)), [torch.zeros(5)]))
 
 
 def _check_shapes(network: Network, name: str) -> None:
