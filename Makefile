@@ -16,9 +16,10 @@ NUMERICS_CASES ?= 360
 .PHONY: demo test test-portable test-all test-numerics test-browser coverage docs bench fuzz lint format protos notebooks clean
 .DEFAULT_GOAL := test
 
+# without compiling 10,000 files ahead: Python compiles those it imports, when it does
 $(DEMO_READY): pyproject.toml
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet $(TORCH) -e ".[plot]"
+	$(BIN)/python -m pip install --quiet --no-compile $(TORCH) -e ".[plot]"
 	@touch $(DEMO_READY)
 
 $(READY): $(DEMO_READY)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -54,6 +56,17 @@ def test_modules_take_feet_by_default():
     network = as_network(Shaped(), [torch.zeros(1, 5, 1)])
     torch.testing.assert_close(load_advisor(network).network(WIDE), clip(WIDE), rtol=1e-15, atol=0)
     torch.testing.assert_close(load_advisor(network, normalize=True).network(WIDE), normalize(WIDE), rtol=1e-14, atol=0)
+
+
+def test_the_bundled_network_is_its_module_and_loads_without_torchs_compiler():
+    points = torch.tensor([[3000.0, 0.3, -3.1, 150.0, 150.0], [9000.0, 3.1, 3.1, 400.0, 150.0]], dtype=torch.float64)
+    traced = as_network(xl.zoo.encounter_network(), [torch.zeros(5)])
+    torch.testing.assert_close(load_advisor().network(points), traced(points), rtol=1e-13, atol=1e-14)
+    code = (
+        "import sys; from exactline.paper.acas.advisor import load_advisor as load; load();"
+        " sys.exit('torch._dynamo' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False, timeout=100).returncode == 0
 
 
 def test_onnx_files_are_normalized_by_default(tmp_path: Path):

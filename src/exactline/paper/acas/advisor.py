@@ -120,7 +120,7 @@ def load_advisor(model: Any = None, *, normalize: bool | None = None) -> Advisor
 
 
 def _read_bundled() -> Network:
-    """Convert the bundled network layer by layer: tracing its first module would load torch's compiler, for a second."""
+    """Convert the bundled network layer by layer: tracing its first module would load torch's compiler."""
     from ...zoo import encounter_network
 
     (_, normalization), *layers = encounter_network().named_children()
