@@ -34,6 +34,18 @@ def test_the_report_is_read_in_light_and_dark_on_any_screen(page, report):
     assert len(papers) == 2
 
 
+def test_pictures_keep_their_text_readable_on_a_phone_and_scroll(page, report):
+    shown = "return [...document.images].map((i) => i.getBoundingClientRect().width / i.getAttribute('width'))"
+    rooms = "return [...document.querySelectorAll('.picture')].map((p) => p.scrollWidth > p.clientWidth)"
+    for wide, scrolls in ((390, True), (1280, False)):
+        page.set_screen(wide, 844, touch=wide < 500)
+        page.driver.get(report.as_uri())
+        page.driver.get_log("performance")
+        assert min(page.js(shown)) > 0.75
+        assert page.js(rooms) == [scrolls] * len(page.js(rooms))
+        assert page.js("return document.documentElement.scrollWidth <= innerWidth")
+
+
 def test_a_page_to_explore_opens_from_the_report(page, report):
     page.driver.get(report.as_uri())
     page.driver.get_log("performance")

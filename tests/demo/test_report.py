@@ -99,7 +99,7 @@ def test_pictures_are_embedded_and_have_descriptions(demo_output, page):
 
 
 def test_the_numbers_of_the_report_are_those_computed(page, facts):
-    text = " ".join(page.text)
+    text = " ".join(page.text).replace("\u00a0", " ")
     assert f"{facts['digits']['pieces']:,} pieces" in text
     for interval in facts["digits"]["intervals"]:
         assert f"{interval['start']:.6f}" in text

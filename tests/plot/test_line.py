@@ -67,6 +67,16 @@ def test_each_node_has_its_own_row_and_colour_the_first_on_top(bent):
     assert [to_rgba(c) for c in labels.values()] == colours
 
 
+def test_the_picture_is_as_high_as_the_curves_it_shows():
+    values = 100 + torch.rand(3, MAX_CURVES + 1, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    values[:, -1] -= 1000  # the only one that is left out
+    ax = plot_line(FakeLine([0, 0.5, 1], values, ["relu"]))
+    low, high = ax.get_ylim()
+    assert len(ax.lines) == MAX_CURVES
+    assert values[:, :-1].min() - 0.2 < low < values[:, :-1].min()
+    assert values.max() < high < values.max() + 0.1
+
+
 def test_ticks_lie_below_all_values(bent):
     ax = plot_line(bent)
     low, high = ax.get_ylim()

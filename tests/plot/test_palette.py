@@ -1,12 +1,13 @@
 """One palette: classes are distinct for every kind of colour vision, on light and dark paper, as lines and as fills."""
 
-from itertools import combinations
+from itertools import combinations, pairwise
 
 import numpy as np
 import pytest
 from matplotlib.colors import to_rgb
 
 from exactline.plot import palette
+from exactline.plot.attribution import DARK_HEAT_COLOURS, HEAT_COLOURS
 from exactline.plot.palette import CLASS_COLOURS, DARK_CLASS_COLOURS, DARK_PAPER, LIGHT_PAPER, fill_colour
 from tests.plot.test_style import VISION, lab
 
@@ -68,6 +69,20 @@ def test_classes_are_distinct(colours, any_two, neighbours, vision):
     for (i, one), (j, two) in combinations(enumerate(seen), 2):
         is_near = j - i in (1, len(seen) - 1) or j < 4  # all pairs of the first four
         assert ciede2000(one, two) > (neighbours if is_near else any_two), (colours[i], colours[j])
+
+
+@pytest.mark.parametrize("vision", VISION)
+@pytest.mark.parametrize(
+    ("colours", "paper"), [(HEAT_COLOURS, LIGHT_PAPER), (DARK_HEAT_COLOURS, DARK_PAPER)], ids=["light", "dark"]
+)
+def test_heat_maps_show_size_and_sign(colours, paper, vision):
+    middle = len(colours) // 2
+    steps = [ciede2000(lab(colour, vision), lab(paper, vision)) for colour in colours]
+    assert steps[middle] < 5  # 0 has the colour of the paper
+    for side in (steps[middle::-1], steps[middle:]):
+        assert all(b - a > 6 for a, b in pairwise(side)), side
+    for low, high in zip(colours[:middle], colours[:middle:-1], strict=True):
+        assert ciede2000(lab(low, vision), lab(high, vision)) > 12, (low, high)
 
 
 @pytest.mark.parametrize(("colours", "paper"), [(CLASS_COLOURS, LIGHT_PAPER), (DARK_CLASS_COLOURS, DARK_PAPER)])

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..files import write_atomically
+from ..plot.page import read_asset
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -123,7 +124,8 @@ def write_report(path: Path, chapters: Sequence[Chapter], missing_pictures: str,
         missing_pictures: why there are no pictures; empty where there are.
         seconds: how long the demo took.
     """
-    style = resources.files("exactline.demo").joinpath("report.css").read_text("utf-8").strip()
+    own_style = resources.files("exactline.demo").joinpath("report.css").read_text("utf-8").strip()
+    style = f"{read_asset('scroll.css')}\n{own_style}"
     digest = base64.b64encode(sha256(style.encode()).digest()).decode()
     notes = f'<p class="note">No pictures: {escape(missing_pictures)}</p>\n' if missing_pictures else ""
     footer = f"Made by exactline {version('exactline')} with torch {version('torch')} in {seconds:.1f} s."
@@ -154,8 +156,8 @@ def _chapter_html(chapter: Chapter, folder: Path, *, has_pictures: bool) -> str:
 
 
 def _text_html(text: str) -> str:
-    """Escaped text, with what is in backticks as code."""
-    return re.sub("`([^`]+)`", r"<code>\1</code>", escape(text))
+    """Escaped text, with what is in backticks as code; a number and its % stay on one line."""
+    return re.sub("`([^`]+)`", r"<code>\1</code>", escape(text)).replace(" %", "\u00a0%")
 
 
 def _picture_html(picture: ChapterPicture, folder: Path) -> str:
@@ -166,7 +168,8 @@ def _picture_html(picture: ChapterPicture, folder: Path) -> str:
     image = f'<img src="{source}" alt="{escape(picture.alt)}" {size}>'
     image = f'<picture><source media="{DARK_SCREEN}" srcset="{dark_source}">{image}</picture>'
     vector = f'<a href="{picture.name}.svg">as SVG</a>'
-    return f"<figure>{image}<figcaption>{_text_html(picture.caption)} {vector}</figcaption></figure>"
+    caption = f"<figcaption>{_text_html(picture.caption)} {vector}</figcaption>"
+    return f"<figure><div class=picture>{image}</div>{caption}</figure>"
 
 
 def _table_html(table: ChapterTable) -> str:

@@ -21,8 +21,9 @@ if TYPE_CHECKING:
 MAX_BARS = 15
 NEGATIVE_COLOUR, POSITIVE_COLOUR, REST_COLOUR = COLOURS[0], COLOURS[1], FRAME_GREY
 
-# Red for attributions towards the output, blue for those against it, white for 0: distinct for every colour vision.
+# Red for attributions towards the output, blue for those against it, the paper for 0: distinct for every colour vision.
 HEAT_COLOURS = ("#08306b", "#2f79b5", "#a7cfe4", "#ffffff", "#f8bfa4", "#cf5246", "#7f0000")
+DARK_HEAT_COLOURS = ("#c3e2fb", "#5aa5de", "#24527f", "#1f2126", "#7d3026", "#e4705a", "#ffd3bf")
 
 
 def plot_attribution(
@@ -104,10 +105,10 @@ def draw_error_curves(
 
 
 def heat_colormap() -> Any:
-    """Matplotlib's colour map from `HEAT_COLOURS`."""
+    """Matplotlib's colour map for attributions, on light or on dark paper."""
     from matplotlib.colors import LinearSegmentedColormap
 
-    return LinearSegmentedColormap.from_list("heat", HEAT_COLOURS)
+    return LinearSegmentedColormap.from_list("heat", DARK_HEAT_COLOURS if current_theme().is_dark else HEAT_COLOURS)
 
 
 def _as_floats(values: Any, name: str) -> Floats:

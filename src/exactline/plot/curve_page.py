@@ -15,6 +15,7 @@ from ..files import write_atomically
 from ..humanize import count_noun
 from .curve import plot_curve
 from .figure import matplotlib_style
+from .page import read_asset
 from .palette import CLASS_COLOURS, DARK_CLASS_COLOURS
 from .style import DARK_STYLE, STYLE, check_labels
 
@@ -34,8 +35,7 @@ body { max-width: 56rem; margin: 2rem auto; padding: 0 1rem; font: 15px/1.5 syst
 body { background: var(--paper); color: var(--ink); }
 h1 { font-size: 1.5rem; margin: 0 0 .4rem; overflow-wrap: anywhere; }
 p { margin: 0 0 .4rem; color: var(--soft); }
-img { display: block; max-width: 100%; height: auto; margin: 1rem 0; }
-.wide { overflow-x: auto; }
+.picture { margin: 1rem 0; }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
 caption { text-align: left; font-weight: 600; padding-bottom: .3rem; }
 th, td { text-align: left; padding: .2rem 1.2rem .2rem 0; border-bottom: 1px solid var(--rule); }
@@ -57,7 +57,7 @@ PAGE = """<!doctype html>
 <h1>{title}</h1>
 <p>{summary}.</p>
 <p>Status <b>{status}</b>: {meaning}.</p>
-<picture><source media="(prefers-color-scheme: dark)" srcset="{dark}"><img src="{light}" alt="The outputs along the line"></picture>
+<div class="picture"><picture><source media="(prefers-color-scheme: dark)" srcset="{dark}"><img src="{light}" alt="The outputs along the line"></picture></div>
 {table}
 </body>
 </html>
@@ -77,7 +77,7 @@ def write_curve_page(
 
     Raises FileError where the file cannot be written, MissingError where matplotlib is not installed.
     """
-    style = PAGE_STYLE + _class_colours()
+    style = read_asset("scroll.css") + PAGE_STYLE + _class_colours()
     text = PAGE.format(
         digest=f"sha256-{b64encode(sha256(style.encode()).digest()).decode()}",
         style=style,

@@ -50,7 +50,8 @@ def plot_line(
         draw_curves(ax, alphas, values, labels)
         strip = _strip_height(len(ticks))
         _draw_ticks(ax, ticks, strip)
-        low, high = float(values.min(initial=0)), float(values.max(initial=0))
+        shown = values[:, _choose_outputs(values)]
+        low, high = (float(shown.min()), float(shown.max())) if shown.size else (0.0, 0.0)
         pad = 0.05 * (high - low) or 1.0
         span = (high - low + 2 * pad) / (1 - strip)
         ax.set_yticks([y for y in ax.get_yticks() if low - pad <= y <= high + pad])  # none beside the rows of ticks

@@ -71,20 +71,20 @@ def list_nodes(origins: Ints, names: Sequence[str]) -> list[dict[str, Any]]:  # 
 
 
 def _build_page(data: dict[str, Any], title: str, scripts: Sequence[str]) -> bytes:
-    sources = [_read_asset(f"{name}.js") for name in ("page", *scripts)]
+    sources = [read_asset(f"{name}.js") for name in ("page", *scripts)]
     script = "\n".join(["(async () => {", '"use strict";', *sources, "})();"])
-    style = "\n".join(_read_asset(f"{name}.css") for name in ("page", scripts[0]))
+    style = "\n".join(read_asset(f"{name}.css") for name in ("page", scripts[0]))
     parts = {
         "SCRIPT_HASH": _hash(script),
         "STYLE_HASH": _hash(style),
         "TITLE": html.escape(title).encode("ascii", "xmlcharrefreplace").decode(),
         "STYLE": style,
-        "BODY": _read_asset(f"{scripts[0]}.html"),
+        "BODY": read_asset(f"{scripts[0]}.html"),
         "DATA": _escape_json(data),
         "SCRIPT": script,
     }
     # one pass over the template, so that no user-supplied name is taken for a placeholder
-    return re.sub(r"%([A-Z_]+)%", lambda match: parts[match[1]], _read_asset("page.html")).encode("ascii")
+    return re.sub(r"%([A-Z_]+)%", lambda match: parts[match[1]], read_asset("page.html")).encode("ascii")
 
 
 def _escape_json(data: dict[str, Any]) -> str:
@@ -95,7 +95,8 @@ def _escape_json(data: dict[str, Any]) -> str:
     return text
 
 
-def _read_asset(name: str) -> str:
+def read_asset(name: str) -> str:
+    """The text of a file in the folder `assets`."""
     return resources.files("exactline.plot").joinpath("assets", name).read_text("utf-8").strip()
 
 

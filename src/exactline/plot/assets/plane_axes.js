@@ -8,7 +8,7 @@ function drawAxes(pen) {
   pen.fillStyle = themeColour("--rule");
   pen.fillRect(MARGIN_LEFT, bottom, right - MARGIN_LEFT, 1); pen.fillRect(MARGIN_LEFT - 1, 0, 1, bottom + 1);
   pen.font = AXIS_FONT; pen.fillStyle = themeColour("--soft");
-  const xAxis = axisTicks(view.x - (middleX() - MARGIN_LEFT) / view.zoom, view.x + (right - middleX()) / view.zoom, (right - MARGIN_LEFT) / 90);
+  const xAxis = axisTicks(view.x - (middleX() - MARGIN_LEFT) / view.zoom, view.x + (right - middleX()) / view.zoom, (right - MARGIN_LEFT) / 76);
   pen.textAlign = "center"; pen.textBaseline = "top";
   for (const { share, text } of xAxis.ticks) {
     const x = MARGIN_LEFT + share * (right - MARGIN_LEFT), half = pen.measureText(text).width / 2;
