@@ -63,6 +63,36 @@ def test_every_public_name_has_a_sentence_and_an_example():
             assert "```pycon" in text or re.search(rf"\b{short}\b", used), f"{name} has no example"
 
 
+def parameters(signature: str) -> set[str]:
+    """The names in a signature of the reference; none for the line of a class that only names its bases."""
+    if signature.startswith("class "):
+        return set()
+    text = signature if re.match(r"(async )?def ", signature) else f"def {signature}"
+    function = ast.parse(re.sub(r"  # [^\n]*\Z", "", text) + ": ...").body[0]
+    assert isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)), signature
+    given = function.args
+    named = [*given.posonlyargs, *given.args, *given.kwonlyargs, given.vararg, given.kwarg]
+    return {arg.arg for arg in named if arg is not None and not arg.arg.startswith("_")} - {"cls"}
+
+
+def test_every_parameter_is_explained():
+    """A function, method or class lists its parameters, or refers to the method that does."""
+    part = re.compile(r"^###? `([^`]+)`\n(.*?)(?=^##|\Z)", re.MULTILINE | re.DOTALL)
+    checked = 0
+    for page in API.glob("*.md"):
+        for name, text in part.findall(page.read_text()):
+            signature = re.search(r"```pyi\n(.*?)```", text, re.DOTALL)
+            if signature is None or "(" not in signature[1] or re.search(r"^See \[`", text, re.MULTILINE):
+                continue
+            wanted = parameters(signature[1].strip())
+            rows = re.findall(r"^\* `([^`]+)`:", text, re.MULTILINE)
+            listed = {label.strip(" *") for row in rows for label in row.split(",")}
+            unpacked = "Unpack[" in signature[1] and len(listed) > len(wanted)  # its keywords, one by one
+            assert wanted - listed <= ({"options"} if unpacked else set()), (name, wanted - listed)
+            checked += bool(wanted)
+    assert checked > 120
+
+
 @pytest.mark.parametrize("script", ["api_reference", "operator_reference"])
 def test_made_pages_are_current(script):
     made = run_path(str(ROOT / "scripts" / f"{script}.py"))

@@ -42,7 +42,12 @@ class CaptumInterface:
         return "".join(c if c.islower() or not i else f" {c}" for i, c in enumerate(cls.__name__))
 
     def attribute_future(self, *args: Any, **kwargs: Any) -> torch.futures.Future[Any]:
-        """Call ``attribute`` at once and return its result as a future."""
+        """Call ``attribute`` at once and return its result as a future.
+
+        Args:
+            *args: The arguments of ``attribute``.
+            **kwargs: Its keyword arguments.
+        """
         future: torch.futures.Future[Any] = torch.futures.Future()
         future.set_result(self.attribute(*args, **kwargs))
         return future

@@ -18,6 +18,12 @@ class LayerConductance(CompleteLayerAttribution):
 
     The integral of dF/dy times dy along the line from baseline to input, for every unit y.
 
+    Args:
+        forward_func: The model: a module, or a callable that calls the layer.
+        layer: A submodule that the model calls. None leaves it open: set the attribute ``layer`` before a call.
+        device_ids: Ignored; for compatibility with captum.
+        tol: For models that are not piecewise linear: the largest relative L1 error; see `IntegratedGradients`.
+
     >>> import torch
     >>> relu = torch.nn.ReLU()
     >>> LayerConductance(torch.nn.Sequential(relu), relu).attribute(torch.tensor([[3.0, -1.0]]), target=0)
@@ -48,6 +54,12 @@ class LayerConductance(CompleteLayerAttribution):
 @counterpart_of("InternalInfluence")
 class InternalInfluence(LayerAttribution):
     """The integral of dF/dy along the line from baseline to input, for every unit y of a layer.
+
+    Args:
+        forward_func: The model: a module, or a callable that calls the layer.
+        layer: A submodule that the model calls. None leaves it open: set the attribute ``layer`` before a call.
+        device_ids: Ignored; for compatibility with captum.
+        tol: For models that are not piecewise linear: the largest relative L1 error; see `IntegratedGradients`.
 
     >>> import torch
     >>> relu = torch.nn.ReLU()
@@ -87,7 +99,17 @@ class InternalInfluence(LayerAttribution):
     ) -> LayerTensors:
         """Compute influences of the shape of the layer's output or input.
 
-        Arguments are those of `LayerConductance`, without ``return_convergence_delta``.
+        Args:
+            inputs: A tensor (n, *in), or a tuple of tensors.
+            baselines: Numbers or tensors (n, *in) or (1, *in), a tuple for several inputs; zero by default.
+            target: The output element: an int, a tuple of ints, or a list or tensor with one for each example.
+            additional_forward_args: Further arguments of the model, fixed along the line.
+            n_steps: Ignored, with a warning.
+            method: Ignored, with a warning.
+            internal_batch_size: Ignored; use memory.
+            attribute_to_layer_input: True attributes to the layer's inputs instead of its outputs.
+            grad_kwargs: Ignored.
+            **options: device, memory, progress and output; see `AttributionKeywords`.
 
         Raises LineError, ArgumentError, UnsupportedError, NumberError.
         """

@@ -47,6 +47,13 @@ class LayerIntegratedGradients(CompleteLayerAttribution):
     an embedding or behind one. A list of layers gives a list of attributions: their activations move together. Of a
     layer that the model calls several times, all calls return the activation of the last one.
 
+    Args:
+        forward_func: The model: a module, or a callable that calls the layer.
+        layer: A submodule that the model calls, or a list of them. None leaves it open: set ``layer`` before a call.
+        device_ids: Ignored; for compatibility with captum.
+        multiply_by_inputs: Whether gradients are multiplied by the change of the activations.
+        tol: For models that are not piecewise linear: the largest relative L1 error; see `IntegratedGradients`.
+
     >>> relu = torch.nn.ReLU()
     >>> model = torch.nn.Sequential(torch.nn.Identity(), relu)
     >>> LayerIntegratedGradients(model, relu).attribute(torch.tensor([[3.0, -1.0]]), target=0)

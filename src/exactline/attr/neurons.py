@@ -50,6 +50,13 @@ class NeuronModel(nn.Module):
 class NeuronIntegratedGradients(InternalAttribution):
     """Integrated gradients of one unit of a layer, exact up to rounding.
 
+    Args:
+        forward_func: The model: a module, or a callable that calls the layer.
+        layer: A submodule that the model calls. None leaves it open: set the attribute ``layer`` before a call.
+        device_ids: Ignored; for compatibility with captum.
+        multiply_by_inputs: Whether gradients are multiplied by the change of the inputs.
+        tol: For models that are not piecewise linear: the largest relative L1 error; see `IntegratedGradients`.
+
     >>> relu = torch.nn.ReLU()
     >>> model = torch.nn.Sequential(relu, torch.nn.Linear(2, 1, bias=False))
     >>> NeuronIntegratedGradients(model, relu).attribute(torch.tensor([[3.0, 1.0]]), 0)

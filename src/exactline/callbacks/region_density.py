@@ -177,7 +177,13 @@ class RegionDensity:
         return f"{type(self).__qualname__}[{self.network or ''}]"
 
     def on_train_batch_end(self, trainer: Any, pl_module: nn.Module, *_: Any) -> None:
-        """Lightning's hook after every training step."""
+        """Lightning's hook after every training step.
+
+        Args:
+            trainer: Lightning's trainer; only its process of rank 0 measures.
+            pl_module: The module that is trained.
+            *_: What else Lightning passes, unused.
+        """
         if getattr(trainer, "is_global_zero", True):
             self.step(pl_module, int(getattr(trainer, "global_step", self._next_step)))
 
@@ -186,7 +192,11 @@ class RegionDensity:
         return {"history": [asdict(record) for record in self.history], "next_step": self._next_step}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue from a Lightning checkpoint."""
+        """Continue from a Lightning checkpoint.
+
+        Args:
+            state: What `RegionDensity.state_dict` returned.
+        """
         self.history = [RegionRecord(**record) for record in state["history"]]
         self._next_step = int(state["next_step"])
 

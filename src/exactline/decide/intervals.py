@@ -143,6 +143,9 @@ class Decisions(Sequence[Interval]):
     def at(self, alpha: float) -> Interval:
         """Return the interval that holds ``alpha``; at a boundary, the one that begins there.
 
+        Args:
+            alpha: A position on the line.
+
         >>> import exactline as xl
         >>> xl.restrict(torch.nn.ReLU(), [1.0, -1.0], [0.0, 1.0]).decisions().at(0.9).label
         1

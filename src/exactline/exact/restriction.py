@@ -80,18 +80,31 @@ class ExactRestriction:
         return [self.value(alpha) for alpha in self.alphas]
 
     def round_values(self, output: int = 0) -> Tensor:  # (n, *out)
-        """The values at all alphas, rounded to the nearest float64."""
+        """The values at all alphas, rounded to the nearest float64.
+
+        Args:
+            output: Which output, if the network has several.
+        """
         rows = [[float(v) for v in self.value(alpha, output)] for alpha in self.alphas]
         return torch.tensor(rows, dtype=torch.float64).reshape(len(rows), *self.shapes[output])
 
     def affine_form(self, piece: int, output: int = 0) -> list[tuple[Fraction, Fraction]]:
-        """The offset and slope of each element of an output on a piece: it is offset + slope * alpha there."""
+        """The offset and slope of each element of an output on a piece: it is offset + slope * alpha there.
+
+        Args:
+            piece: The index of the piece.
+            output: Which output, if the network has several.
+        """
         forms = self._outputs[output]
         denominator = forms.denominator
         lines = forms.numerators[:, :, piece].tolist()
         return [(make_fraction(offset, denominator), make_fraction(slope, denominator)) for offset, slope in lines]
 
     def pattern(self, piece: int) -> dict[int, Tensor]:
-        """The activation pattern on a piece, (1, ...) by index of the breaking node, as `Network.evaluate` takes it."""
+        """The activation pattern on a piece, (1, ...) by index of the breaking node, as `Network.evaluate` takes it.
+
+        Args:
+            piece: The index of the piece.
+        """
         at = range(len(self))[piece]
         return {i: rule.activation_pattern(pattern[..., at : at + 1]) for i, (rule, pattern) in self._patterns.items()}

@@ -53,6 +53,10 @@ class Tail:
     ) -> tuple[Tensor, Tensor]:  # (n, arguments), (n,)
         """The flat positions of the values that elements behind the tail depend on, and which of them is the element.
 
+        Args:
+            shape: The shape of the output.
+            elements: Flat positions in the output.
+
         >>> Tail("softmax", lambda x: torch.softmax(x, 1), 1).find_arguments((3, 2), torch.tensor([2, 5]))
         (tensor([[0, 2, 4],
                 [1, 3, 5]]), tensor([1, 2]))
@@ -253,7 +257,12 @@ class Network:
         return last
 
     def to(self, device: torch.device | str | None = None, dtype: torch.dtype | None = None) -> Network:
-        """Copy the network to a device, or to another precision of its constants."""
+        """Copy the network to a device, or to another precision of its constants.
+
+        Args:
+            device: Where the copy's constants are; by default where they are now.
+            dtype: torch.float64 or torch.float32; by default as it is now.
+        """
         device = self.device if device is None else torch.device(device)
         dtype = self.dtype if dtype is None else dtype
         if (device, dtype) == (self.device, self.dtype):

@@ -72,7 +72,11 @@ class SmoothNetwork:
         return outputs if self.several_outputs else outputs[0]
 
     def to(self, device: torch.device | str) -> SmoothNetwork:
-        """Copy the network to a device."""
+        """Copy the network to a device.
+
+        Args:
+            device: Where the copy's constants are.
+        """
         return replace(self, function=self.function.to(device))
 
     def __repr__(self) -> str:

@@ -134,6 +134,9 @@ class Store:
     def export(self, path: str | os.PathLike[str]) -> None:
         """Write all answers to a .parquet file or a .zarr folder.
 
+        Args:
+            path: The file or folder; its suffix chooses the format.
+
         Raises MissingError where pyarrow or zarr is not installed, FileError where the file cannot be written.
         """
         export(self, Path(path))

@@ -113,12 +113,20 @@ class Approximation:
         return self.errors[torch.from_numpy(piece)].reshape(alphas.shape)
 
     def locate(self, alphas: Floats) -> Ints:  # (n,) -> (n,)
-        """The piece that holds each alpha; a breakpoint belongs to the piece on its right."""
+        """The piece that holds each alpha; a breakpoint belongs to the piece on its right.
+
+        Args:
+            alphas: Positions on the line.
+        """
         inner = self.breakpoints.numpy()[1:-1]
         return np.searchsorted(inner, alphas, side="right")
 
     def rows_at(self, alphas: Floats) -> Floats:  # (n,) -> (n, outputs)
-        """Evaluate the polynomials: all outputs of each alpha as one row."""
+        """Evaluate the polynomials: all outputs of each alpha as one row.
+
+        Args:
+            alphas: Positions on the line.
+        """
         piece, degrees = self.locate(alphas), self.degrees.numpy()
         ends, coeffs = self.breakpoints.numpy(), self.coefficients.numpy()
         first = np.cumsum(degrees + 1) - (degrees + 1)
@@ -134,7 +142,11 @@ class Approximation:
         return rows
 
     def piece_coefficients(self, index: int) -> Floats:  # (degree + 1, outputs)
-        """The Chebyshev coefficients of one piece, on [-1, 1]."""
+        """The Chebyshev coefficients of one piece, on [-1, 1].
+
+        Args:
+            index: The index of the piece.
+        """
         degrees = self.degrees.numpy()
         first = int((degrees[:index] + 1).sum())
         return self.coefficients.numpy()[first : first + int(degrees[index]) + 1]

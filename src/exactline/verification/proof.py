@@ -42,7 +42,12 @@ class Proof:
 
     @staticmethod
     def of(network: Network, parts: Sequence[LinePart | PlanePart]) -> Proof:
-        """Make the proof from all that was decided."""
+        """Make the proof from all that was decided.
+
+        Args:
+            network: The network that was verified.
+            parts: The lines and planes that cover the inputs, each with what was decided on it.
+        """
         written = [_write_line(p) if isinstance(p, LinePart) else _write_plane(p) for p in parts]
         return Proof(
             {
@@ -55,7 +60,13 @@ class Proof:
         )
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the proof to a file, as JSON; compressed if its name ends in .gz. Raises FileError."""
+        """Write the proof to a file, as JSON.
+
+        Args:
+            path: The file; compressed if its name ends in .gz.
+
+        Raises FileError.
+        """
         data = json.dumps(self.document).encode()
         file = Path(path)
         write_atomically(file, gzip.compress(data, mtime=0) if file.name.lower().endswith(".gz") else data)

@@ -144,7 +144,11 @@ class EncounterGeometry:
         return [*self.single_lines(), *self.rays(), *self.arcs()]
 
     def to_inputs(self, polar: Tensor | Sequence[tuple[float, float]]) -> Tensor:  # (n, 2) rho and theta -> (n, 5)
-        """Return network inputs for intruders at the given distances (feet) and bearings (radians)."""
+        """Return network inputs for intruders at the given distances and bearings.
+
+        Args:
+            polar: Distances in feet and bearings in radians.
+        """
         polar = torch.as_tensor(polar, dtype=torch.float64)
         rest = torch.tensor([radians(self.psi), self.v_own, self.v_int], dtype=torch.float64)
         return torch.cat([polar, rest.expand(len(polar), 3)], 1)
