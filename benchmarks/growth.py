@@ -21,6 +21,7 @@ from timing import table
 from torch import Tensor, nn
 
 import exactline as xl
+from exactline.plot.palette import CLASS_COLOURS
 
 INPUTS, OUTPUTS = 16, 10
 LAST = 4  # measurements through which the line is drawn
@@ -96,7 +97,10 @@ def draw(found: dict[str, list[Measured]], path: Path) -> None:
     for ax, (name, rows) in zip(axes, found.items(), strict=True):
         sizes, pieces = [row.size for row in rows], [row.pieces for row in rows]
         seconds = [row.seconds for row in rows]
-        for values, label, colour in ((pieces, "pieces", "#1f77b4"), ([s * 1e6 for s in seconds], "µs", "#d62728")):
+        for values, label, colour in (
+            (pieces, "pieces", CLASS_COLOURS[0]),
+            ([s * 1e6 for s in seconds], "µs", CLASS_COLOURS[1]),
+        ):
             slope = exponent(sizes, values)
             ax.loglog(sizes, values, "o-", color=colour, label=f"{label}, exponent {slope:.2f}")
         ax.set_xlabel(LABELS[name])

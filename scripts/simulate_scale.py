@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from exactline.arrays import Floats
+from exactline.plot.palette import CLASS_COLOURS
 from exactline.scale.backend import TaskOutcome
 from exactline.scale.batch import LineBatch, WorkerTask
 from exactline.scale.driver import Driver, Progress
@@ -190,11 +191,13 @@ def draw(runs: dict[str, dict[str, Any]], path: Path) -> None:
     import matplotlib.pyplot as plt
 
     figure, axes = plt.subplots(1, 2, figsize=(10, 3.4), layout="constrained")
-    for name, run in runs.items():
+    for (name, run), colour in zip(runs.items(), CLASS_COLOURS, strict=False):
         spans, times = np.array(run["backend"].busy), np.linspace(0, run["seconds"], 600)
-        axes[0].plot(times / run["seconds"], count_busy(spans, times) / run["workers"], label=name, lw=1.2)
+        axes[0].plot(
+            times / run["seconds"], count_busy(spans, times) / run["workers"], label=name, lw=1.2, color=colour
+        )
         when = np.array(run["backend"].tasks)
-        axes[1].plot(when[:, 0] / run["seconds"], when[:, 1], ".", ms=1, alpha=0.4, label=name)
+        axes[1].plot(when[:, 0] / run["seconds"], when[:, 1], ".", ms=1, alpha=0.4, color=colour)
     axes[0].set(xlabel="share of the run", ylabel="share of busy workers", ylim=(0, 1.02))
     axes[1].set(xlabel="share of the run", ylabel="seconds of a task", yscale="log")
     axes[0].legend(frameon=False, fontsize=8)

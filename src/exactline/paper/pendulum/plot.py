@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...plot.figure import save_figures
+from ...plot.palette import CLASS_COLOURS
 from ..drawing import new_figure
 
 if TYPE_CHECKING:
@@ -15,7 +16,8 @@ if TYPE_CHECKING:
     from .reach import Reached, ReachStudy
 
 SHOWN_STEPS = (1, 2, 4, 7, 11)  # whose sets of states are drawn, as far as there are so many, and the last step
-COLOURS = ("#D55E00", "#E69F00", "#F0E442", "#009E73", "#56B4E9", "#0072B2")
+STEP_COLOURS = ("#E6F0C8", "#A5D46A", "#4DB070", "#21918C", "#3B528B", "#440154")  # the later, the darker
+CURVE_COLOUR, LIMIT_COLOUR = CLASS_COLOURS[:2]
 EDGE_COLOUR = "#333333"
 STYLE = {"font.size": 9.0, "axes.spines.top": False, "axes.spines.right": False}
 
@@ -26,16 +28,16 @@ def draw_study(study: ReachStudy) -> Figure:
     left, right = figure.subplots(1, 2)
     (low, high), (slow, fast) = study.box
     left.plot([low, high, high, low, low], [slow, slow, fast, fast, slow], color=EDGE_COLOUR, label="start")
-    for reached, colour in zip(_select_shown(study), COLOURS, strict=False):
+    for reached, colour in zip(_select_shown(study), STEP_COLOURS, strict=False):
         _draw_states(left, reached, colour)
     left.set(xlabel="angle (rad)", ylabel="velocity (rad/s)", title=study.name)
     left.legend(frameon=False, fontsize="small", loc="upper left", bbox_to_anchor=(1.0, 1.0))
     steps = [r.steps for r in study.reached]
     largest = [r.largest_angle for r in study.reached]
-    right.plot(steps, largest, color=COLOURS[-1], marker=".")
-    right.axhline(study.limit, color=COLOURS[0], linestyle="--")
+    right.plot(steps, largest, color=CURVE_COLOUR, marker=".")
+    right.axhline(study.limit, color=LIMIT_COLOUR, linestyle="--")
     offset, side = ((0, -3), "top") if largest[-1] > study.limit else ((0, 3), "bottom")  # away from the curve
-    text = {"textcoords": "offset points", "ha": "right", "va": side, "color": COLOURS[0]}
+    text = {"textcoords": "offset points", "ha": "right", "va": side, "color": LIMIT_COLOUR}
     right.annotate("limit", (steps[-1], study.limit), offset, **text)
     right.set(xlabel="steps", ylabel="largest angle (rad)", ylim=(0, 1.1 * max(study.limit, *largest)))
     right.xaxis.get_major_locator().set_params(integer=True)
