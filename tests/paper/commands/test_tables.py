@@ -78,6 +78,8 @@ def test_all_writes_one_report(run, tmp_path):
     for title in ("Table 1", "Table 2", "Table 3", "Table 4", "figure 2"):
         assert title in page
         assert title in text
+    for written in (page, text):  # the paper is introduced before anything is said of it
+        assert written.index("Sotoudeh") < written.index("the paper below") < written.index("not the paper")
     assert all(f"]({name})" in text for name in pictures)
 
 

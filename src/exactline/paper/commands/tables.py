@@ -31,7 +31,13 @@ CountFloat32 = Annotated[
 NetworkNames = Annotated[
     list[str] | None, typer.Option("--network", metavar="NAME", help="Study only this network; may be repeated.")
 ]
-REPORT_TITLE = "The tables of the paper, recomputed"
+REPORT_TITLE = "Linear restrictions of neural networks: the published results, recomputed"
+REPORT_INTRODUCTION = (
+    "Matthew Sotoudeh and Aditya V. Thakur published these studies in Computing Linear Restrictions of Neural Networks"
+    " (NeurIPS 2019), which is called the paper below: advice around an aircraft, the number of samples that integrated"
+    " gradients need, and how linear networks are along adversarial directions. Where a network is the published one,"
+    " the published numbers stand beside the computed ones."
+)
 ACAS_FILE = Path("acasxu", "nnet", "ACASXU_run2a_1_1_batch_2000.nnet")
 Report = Callable[[float, str], None]
 
@@ -133,7 +139,7 @@ def all_studies(options: TableOptions, network: NetworkNames = None, float32: Co
     """
     folder, timer = options.check("study all"), _RunTimer()
     from ..tables import ig_report, linearity_report
-    from ..tables.report import ReportPicture, save_report
+    from ..tables.report import ReportPicture, ReportText, save_report
 
     with show_study_progress(options.progress) as report:
         acas_blocks = _run_acas(options, folder, rescale_progress(report, 0.0, 0.05))
@@ -148,6 +154,7 @@ def all_studies(options: TableOptions, network: NetworkNames = None, float32: Co
         folder,
         REPORT_TITLE,
         [
+            ReportText(REPORT_INTRODUCTION),
             *acas_blocks,
             *ig_report.build_ig_blocks(samples, ig_pictures),
             *linearity_report.build_linearity_blocks(lines, line_pictures, checks),

@@ -88,7 +88,7 @@ def _draw_image(ax: Axes, values: Any, title: str) -> None:
 
 
 def _draw_lines(ax: Axes, fan: LineFan, longest: float) -> None:
-    names = [f"{name}, {len(line) + 1}" for name, line in zip(DIRECTIONS, fan.lines, strict=True)]
+    names = [f"{name}, {len(line) - 1}" for name, line in zip(DIRECTIONS, fan.lines, strict=True)]
     for row, (line, length, decisions) in enumerate(zip(fan.lines, fan.lengths, fan.decisions, strict=True)):
         for interval in decisions:
             colour = CLASS_COLOURS[interval.best % len(CLASS_COLOURS)]
@@ -102,7 +102,7 @@ def _draw_lines(ax: Axes, fan: LineFan, longest: float) -> None:
     ax.set_yticks(range(len(names)), names, fontsize="x-small")
     ax.invert_yaxis()
     ax.set_xlim(0, 1.01 * longest)
-    ax.set_title(f"{fan.network} network; number of breaks, both ends counted", fontsize="small", loc="left")
+    ax.set_title(f"{fan.network} network; number of breaks", fontsize="small", loc="left")
 
 
 def _add_legend(figure: Figure, classes: dict[int, str]) -> None:
