@@ -12,7 +12,7 @@ from tests.numerics.tied_networks import FAMILIES, make_tied_network
 
 # Near ties of inputs, whose ends are exact and whose points between them are not; windows with copies of a member that
 # lead between its ends; windows of zeros that lead only on a part of a piece.
-KNOWN = {"inception": (1, 12, 26, 44), "pools": (12, 19), "u-shaped": (36,)}
+KNOWN = {"inception": (1, 12, 26, 44), "pools": (12, 19), "u-shaped": (36, 86, 114)}
 
 
 @pytest.mark.parametrize(("family", "seed"), [(family, seed) for family, seeds in KNOWN.items() for seed in seeds])

@@ -328,15 +328,41 @@ class Maximum(Breaking):
             meeting = torch.where(ahead > 0, behind / (behind + ahead), torch.full_like(start, torch.inf))
             first = meeting.amin(1, keepdim=True)
             challenger = torch.where(meeting == first, ahead, torch.full_like(ahead, -torch.inf)).argmax(1)
+            meets = torch.nonzero(active & torch.isfinite(first[:, 0]))[:, 0]
+            equal = _find_equal_lines((start, stop), piece, elements, leader, challenger, meets, errors)
+            if len(equal) and not is_huge:  # rounding alone decides when such a line would overtake the leader
+                start[equal, challenger[equal]] = stop[equal, challenger[equal]] = -torch.inf
+                continue
             active = active & torch.isfinite(first[:, 0]) & ~tied_at_stop.gather(1, leader[:, None])[:, 0]
-            rows = torch.nonzero(active)[
-                :, 0
-            ]  # indices, because a device synchronises once for each mask it indexes by
+            # indices, because a device synchronises once for each mask it indexes by
+            rows = torch.nonzero(active)[:, 0]
             piece, window, elements = piece[rows], window[rows], elements[rows]
             start, stop, tied_at_stop = start[rows], stop[rows], tied_at_stop[rows]
             leader, challenger, active = leader[rows], challenger[rows], active[rows]
             yield _make_crossings(piece, window, (start, stop), elements, leader, challenger)
             leader = challenger
+
+
+def _find_equal_lines(
+    ends: tuple[Tensor, Tensor],  # (k, size) each: the lines at both ends of their pieces
+    piece: Tensor,  # (k,)
+    elements: Tensor,  # (k, size)
+    one: Tensor,  # (k,)
+    other: Tensor,  # (k,)
+    rows: Tensor,  # (n,) rows that are compared
+    errors: ErrorBounds,
+) -> Tensor:
+    """The rows (m,) in which two lines are within their errors of each other at both ends."""
+    pair = torch.stack([one, other], 1)[rows]
+    distances = [(line[:, 0] - line[:, 1]).abs() for line in (end[rows].gather(1, pair) for end in ends)]
+    (near,) = torch.nonzero(torch.maximum(*distances) <= 2 * errors.threshold, as_tuple=True)
+    for step, distance in enumerate(distances):
+        if len(near):
+            points, where = torch.unique(piece[rows[near]] + step, return_inverse=True)
+            crossing = elements[rows[near]].gather(1, pair[near])
+            bounds = errors.bound(points)[where[:, None], crossing.clamp(min=0)] * (crossing >= 0)
+            near = near[distance[near] <= bounds.sum(1)]
+    return rows[near]
 
 
 def may_lead_together(before: Tensor, after: Tensor, threshold: float, limit: float) -> Tensor:
