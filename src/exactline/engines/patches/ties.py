@@ -250,8 +250,9 @@ class TieResolver:
             undecided = (near & ~same).nonzero()[:, 0]
             if len(undecided):
                 new.refine(self.errors, undecided, self.float32)
+                known.refine(self.errors, at[undecided], self.float32)
                 gap, radius = distance[undecided], new.alpha_error[undecided]
-                slack = AMBIGUITY_MARGIN * radius + new.drift[undecided]
+                slack = AMBIGUITY_MARGIN * radius + new.drift[undecided] + known.drift[at[undecided]]
                 joins = gap <= radius
                 _require(joins | (gap > radius + slack), new.alpha[undecided])
                 same[undecided[joins]] = True
