@@ -349,3 +349,19 @@ def test_the_page_fits_a_telephone(page, tmp_path):
     page.open(digits().to_html(tmp_path / "a.html"))
     assert page.js("return document.documentElement.scrollWidth") <= 400
     assert page.state()["box"]["wide"] > 300
+
+
+def test_tables_fit_a_phone_and_keep_all_digits_in_their_titles(page, tmp_path):
+    page.set_screen(390, 844, touch=True)
+    page.open(digits().to_html(tmp_path / "a.html", image=False))
+    page.js("for (const d of document.querySelectorAll('details')) d.open = true")
+    fits = "return [...document.querySelectorAll('.scroll')].every((e) => e.scrollWidth <= e.clientWidth)"
+    assert page.js(fits)
+    cells = "[...row.cells].map((cell) => [cell.textContent, cell.title])"
+    rows = page.js(f"return [...document.querySelectorAll('#intervals tr')].map((row) => {cells})")
+    for (start, stop, _, margin, _), interval in zip(rows, digit_decisions(), strict=True):
+        shown = (interval.start, interval.stop, interval.margin)
+        for (text, title), value in zip((start, stop, margin), shown, strict=True):
+            assert float(title) == value
+            assert float(text) == pytest.approx(value, rel=1e-5)
+            assert len(text) <= 9

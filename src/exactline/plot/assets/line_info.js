@@ -95,7 +95,10 @@ function buildLegends() {
   $("bandsum").textContent = `${countNoun(decisions.starts.length, "class interval")}: ` + decisions.classes.slice(0, 12).map(c => `${c.name} (${c.share})`).join(", ") + (decisions.classes.length > 12 ? ", ..." : "");
   for (let j = 0; j < listed; j++) {
     const row = addElement("tr", undefined, $("intervals")), kind = decisions.classes[decisions.class_of[j]];
-    for (const text of [decisions.starts[j], intervalEnd(j), kind.name, decisions.margins[j]]) addElement("td", String(text), row);
+    const start = decisions.starts[j], end = intervalEnd(j), digits = clamp(2 + Math.ceil(-Math.log10(end - start)), 6, 17); // that tell the ends apart
+    for (const alpha of [start, end]) addElement("td", String(Number(alpha.toPrecision(digits))), row).title = alpha;
+    addElement("td", kind.name, row);
+    showNumber(addElement("td", "", row), decisions.margins[j]);
     const button = addElement("button", "show", addElement("td", undefined, row));
     button.type = "button"; button.setAttribute("aria-label", `show interval ${j}, class ${kind.name}`);
     button.onclick = () => { showRange(decisions.starts[j], intervalEnd(j), .3); setCursor((decisions.starts[j] + intervalEnd(j)) / 2, false); };
