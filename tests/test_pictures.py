@@ -1,5 +1,7 @@
 """plot_regions: every linear region in the colour of its class, the exact boundary, and the data."""
 
+from time import process_time
+
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
@@ -8,6 +10,7 @@ from matplotlib.colors import to_rgb
 from torch import nn
 
 import exactline as xl
+from exactline.plot.figure import save_picture
 from exactline.plot.palette import CLASS_COLOURS, DARK_CLASS_COLOURS, DARK_PAPER, fill_colour
 from tests.plot.test_plane import Diamond, pixels
 
@@ -53,6 +56,25 @@ def test_places_have_shades_of_their_class_and_points_its_colour(theme, colours,
     np.testing.assert_array_equal(at, POINTS)
     np.testing.assert_allclose(drawn, [to_rgb(colours[i]) for i in (1, 0, 0)])
     assert (ax.get_facecolor()[:3] == to_rgb(DARK_PAPER)) == is_dark
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_a_hundred_thousand_regions_are_drawn_in_seconds(theme, tmp_path, capsys):
+    lines = 320  # parallel to each axis
+    torch.manual_seed(0)
+    hidden, last = nn.Linear(2, 2 * lines).double(), nn.Linear(2 * lines, 2).double()
+    with torch.no_grad():
+        hidden.weight.copy_(torch.eye(2, dtype=torch.float64).repeat_interleave(lines, 0))
+        hidden.bias.copy_(torch.linspace(-1.9, 1.9, lines, dtype=torch.float64).repeat(2))
+    began = process_time()
+    ax = xl.plot_regions(nn.Sequential(hidden, nn.ReLU(), last), (POINTS, [1, 0, 0]), BOX, theme=theme)
+    save_picture(ax, tmp_path / "regions.png")
+    seconds = process_time() - began
+    assert ax.get_title("left").startswith(f"{(lines + 1) ** 2:,} linear regions")
+    with capsys.disabled():
+        print(f"\n{(lines + 1) ** 2:,} regions, {theme}: {seconds:.1f} s of processor time")
+    assert seconds < 60
 
 
 def test_defaults_come_from_the_data():

@@ -28,7 +28,7 @@ def demo(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON document instead of text and tables.")] = False,
     progress: ShowProgress = True,
 ) -> None:
-    """Answer five questions about bundled networks and write a report, within a minute.
+    """Answer five questions about bundled networks and write a report, in about ten seconds.
 
     A loan score, a line between two digits, exact and sampled attributions, advice around an aircraft, a plane.
 
