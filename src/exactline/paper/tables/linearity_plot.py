@@ -95,7 +95,7 @@ def _draw_lines(ax: Axes, fan: LineFan, longest: float) -> None:
             ax.broken_barh(
                 [(interval.start * length, interval.width * length)], (row - 0.36, 0.72), facecolor=colour, alpha=0.3
             )
-        ticks = limit_ticks(line.alphas.numpy())
+        ticks = limit_ticks(line.alphas[1:-1].numpy())
         ax.vlines(ticks * length, row - 0.3, row + 0.3, color="#222222", linewidth=0.45)
         for boundary in decisions.boundaries.tolist():
             ax.vlines(boundary * length, row - 0.48, row + 0.48, color="black", linewidth=2.2, zorder=4)
