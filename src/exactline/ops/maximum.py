@@ -24,6 +24,7 @@ Native = Callable[[Tensor], tuple[Tensor, Tensor]]
 MAX_GPU_WINDOW_ELEMENTS = 1 << 22  # elements of windows gathered at a time on a GPU
 BYTES_PER_WINDOW_ELEMENT = 64  # of all temporary numbers while the lines of windows are compared on a CPU
 MIN_BLOCK_COLUMNS = 64  # elements per window: smaller windows are compared a column of the table at a time
+EQUAL_LINES_WEIGHT = 0.618  # of the second end in the sum by which equal lines are sorted
 
 
 @dataclass(frozen=True, eq=False)
@@ -296,8 +297,8 @@ class Maximum(Breaking):
             some = slice(at, at + step)
             before, elements = self._members(flat, piece[some], window[some])
             after, _ = self._members(flat, piece[some] + 1, window[some])
-            tied = may_lead_together(before, after, errors.threshold, limit)
-            counts.index_add_(0, piece[some], _have_several(tied, elements).to(torch.int64))
+            tied = may_tie_for_lead(before, after, elements, errors.threshold, limit)
+            counts.index_add_(0, piece[some], tied.to(torch.int64))
         return counts > 0 if bool(counts.any()) else None
 
     def _trace_leaders(
@@ -328,12 +329,12 @@ class Maximum(Breaking):
             meeting = torch.where(ahead > 0, behind / (behind + ahead), torch.full_like(start, torch.inf))
             first = meeting.amin(1, keepdim=True)
             challenger = torch.where(meeting == first, ahead, torch.full_like(ahead, -torch.inf)).argmax(1)
-            meets = torch.nonzero(active & torch.isfinite(first[:, 0]))[:, 0]
-            equal = _find_equal_lines((start, stop), piece, elements, leader, challenger, meets, errors)
+            active = active & torch.isfinite(first[:, 0])
+            equal = _find_equal_lines((start, stop), piece, elements, leader, challenger, active, errors)
             if len(equal) and not is_huge:  # rounding alone decides when such a line would overtake the leader
                 start[equal, challenger[equal]] = stop[equal, challenger[equal]] = -torch.inf
                 continue
-            active = active & torch.isfinite(first[:, 0]) & ~tied_at_stop.gather(1, leader[:, None])[:, 0]
+            active = active & ~tied_at_stop.gather(1, leader[:, None])[:, 0]
             # indices, because a device synchronises once for each mask it indexes by
             rows = torch.nonzero(active)[:, 0]
             piece, window, elements = piece[rows], window[rows], elements[rows]
@@ -349,29 +350,48 @@ def _find_equal_lines(
     elements: Tensor,  # (k, size)
     one: Tensor,  # (k,)
     other: Tensor,  # (k,)
-    rows: Tensor,  # (n,) rows that are compared
+    compared: Tensor,  # (k,) whether the lines of a row are compared
     errors: ErrorBounds,
 ) -> Tensor:
-    """The rows (m,) in which two lines are within their errors of each other at both ends."""
-    pair = torch.stack([one, other], 1)[rows]
-    distances = [(line[:, 0] - line[:, 1]).abs() for line in (end[rows].gather(1, pair) for end in ends)]
-    (near,) = torch.nonzero(torch.maximum(*distances) <= 2 * errors.threshold, as_tuple=True)
+    """The rows (n,) in which two lines are within their errors of each other at both ends."""
+    pair = torch.stack([one, other], 1)
+    distances = [(line[:, 0] - line[:, 1]).abs() for line in (end.gather(1, pair) for end in ends)]
+    (rows,) = torch.nonzero(compared & (torch.maximum(*distances) <= 2 * errors.threshold), as_tuple=True)
     for step, distance in enumerate(distances):
-        if len(near):
-            points, where = torch.unique(piece[rows[near]] + step, return_inverse=True)
-            crossing = elements[rows[near]].gather(1, pair[near])
+        if len(rows):
+            points, where = torch.unique(piece[rows] + step, return_inverse=True)
+            crossing = elements[rows].gather(1, pair[rows])
             bounds = errors.bound(points)[where[:, None], crossing.clamp(min=0)] * (crossing >= 0)
-            near = near[distance[near] <= bounds.sum(1)]
-    return rows[near]
+            rows = rows[distance[rows] <= bounds.sum(1)]
+    return rows
 
 
-def may_lead_together(before: Tensor, after: Tensor, threshold: float, limit: float) -> Tensor:
-    """Which lines of windows, (k, size) at both ends of a piece, may be tied for the lead on a part of it."""
-    low = (before.abs() <= limit) & (after.abs() <= limit)
-    for end in (before, after):
-        leader = end.argmax(1, keepdim=True)
-        low &= (before.gather(1, leader) - before <= 2 * threshold) | (after.gather(1, leader) - after <= 2 * threshold)
-    return low
+def may_tie_for_lead(
+    before: Tensor,  # (k, size) the lines of windows at both ends of a piece
+    after: Tensor,
+    elements: Tensor,  # (k, size)
+    threshold: float,
+    limit: float,
+) -> Tensor:
+    """Windows (k,) in which several lines of at most a size may be tied for the lead on a part of the piece.
+
+    While one line leads, the others are tied with it at both ends. Where the leader changes, lines may be tied up to
+    the change, from it on, or while neither of the two leads.
+    """
+    near = [(end.amax(1, keepdim=True) - end <= 2 * threshold) & (end.abs() <= limit) for end in (before, after)]
+    leaders = [end.argmax(1, keepdim=True) for end in (before, after)]
+    may_lead = (before.abs() <= limit) & (after.abs() <= limit)
+    for leader in leaders:
+        lowest = [end.gather(1, leader) - 2 * threshold for end in (before, after)]
+        may_lead &= (before >= lowest[0]) | (after >= lowest[1])
+    # equal lines are neighbours in the order of a sum that differs for lines that only meet
+    keys, order = (before + EQUAL_LINES_WEIGHT * after).masked_fill(~may_lead, torch.nan).sort(1)
+    differ = elements.gather(1, order).diff() != 0
+    equal = (keys.diff() <= 2 * threshold * (1 + EQUAL_LINES_WEIGHT)) & differ
+    tied_at_ends = [_have_several(end, elements) for end in near]
+    tied_on_part = tied_at_ends[0] | tied_at_ends[1] | equal.any(1)
+    is_led_by_one = (leaders[0] == leaders[1])[:, 0]
+    return torch.where(is_led_by_one, _have_several(near[0] & near[1], elements), tied_on_part)
 
 
 def _have_several(tied: Tensor, elements: Tensor) -> Tensor:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ...ops.maximum import may_lead_together
+from ...ops.maximum import may_tie_for_lead
 from ...tolerances import AMBIGUITY_SHARE
 from .timeline import Block, NeedsDenseFallback, NewPatchBreaks, NodeInput, nonzero, to_host
 
@@ -113,8 +113,9 @@ def mark_candidates(
     after: Tensor,
 ) -> None:
     """Mark pieces on a part of which several members may lead, so small that errors may hide them."""
-    tied = may_lead_together(before, after, node_input.threshold, node_input.threshold / AMBIGUITY_SHARE)
-    (several,) = (tied.sum(1) > 1).nonzero(as_tuple=True)
+    members = torch.arange(before.shape[1], device=before.device).expand_as(before)
+    limit = node_input.threshold / AMBIGUITY_SHARE
+    (several,) = may_tie_for_lead(before, after, members, node_input.threshold, limit).nonzero(as_tuple=True)
     if len(several):
         row, piece = (t[several] for t in pieces)
         node_input.candidates.append(torch.stack([block.alphas[row, piece], block.alphas[row, piece + 1]]))

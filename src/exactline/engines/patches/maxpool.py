@@ -310,9 +310,9 @@ class _MaximumEvaluation:
         x = self.node_input
         thresholds = self._per_member(x.thresholds, window)
         largest = thresholds.amax(1)[:, None]  # (p, 1, channels)
-        row, piece, channel = leader_changes(values.argmax(2)).nonzero(as_tuple=True)
+        lead, leaders = values.topk(2, 2)
+        row, piece, channel = leader_changes(leaders[:, :, 0]).nonzero(as_tuple=True)
         mark_candidates(x, block, (row, piece), values[row, piece, :, channel], values[row, piece + 1, :, channel])
-        lead = values.topk(2, 2).values
         is_tied = (lead[:, :, 0] - lead[:, :, 1] <= 2 * largest) & (lead[:, :, 0].abs() * AMBIGUITY_SHARE <= largest)
         pieces = is_tied[:, :-1] & is_tied[:, 1:]
         if not bool(pieces.any()):
