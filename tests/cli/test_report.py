@@ -130,7 +130,10 @@ def test_a_file_with_invalid_facts_is_refused(run, tmp_path, name, value):
     with safe_open("line.safetensors", framework="pt") as file:
         header = file.metadata()
     facts = json.loads(header["facts"])
-    assert type(facts[name]) is not type(value) or facts[name] != value
+    if name == "stored_error":  # one number for the line, in older files
+        del tensors["errors"]
+    else:
+        assert type(facts[name]) is not type(value) or facts[name] != value
     save_file(tensors, "odd.safetensors", header | {"facts": json.dumps(facts | {name: value})})
     status, out, err = run("report", "odd.safetensors")
     assert (status, out) == (6, "")

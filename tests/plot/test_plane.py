@@ -201,7 +201,7 @@ def test_many_polygons_become_pixels_in_vector_formats_and_text_stays(tmp_path, 
         monkeypatch.setattr(module, "MAX_VECTOR_POLYGONS", limit)
         text = save_picture(plot_plane(deep()[1], style=style), tmp_path / "a.svg").read_text()
         assert text.count("<image") == (limit == 3)  # one for all
-        assert "plane coordinate 1</text>" in text
+        assert ">plane coordinate 1 (units of the input)</text>" in text
 
 
 @pytest.mark.slow
