@@ -165,16 +165,29 @@ with Server(settings) as server:
             client.restrict_many("loan", [[20.0, 30.0]] * 3, [[30.0, 50.0]] * 3)
         except xl.LimitError as error:
             print(error)
-    print(asyncio.run(both(server.address)))
+    line, decided = asyncio.run(both(server.address))
+    print(len(line), decided.boundaries)
     try:
         Client(server.address, token="another, that it does not know").restrict("loan", start, end)
     except xl.AccessError as error:
-        print(error)
+        print(str(error).splitlines()[0])
 
 try:
     Client(server.address, token=token, retries=0).restrict("loan", start, end)
 except xl.ServiceError as error:
-    print(error)
+    print(type(error).__name__, "after the server has stopped")
+```
+
+```output
+True {'relu': 2}
+tensor([0.0000, 0.3333, 0.6667, 1.0000], dtype=torch.float64)
+tensor([0.0000, 0.3333, 0.6667, 1.0000], dtype=torch.float64)
+There are 3 lines. The limit lines_per_call is 2.
+  where: limit lines_per_call
+  try:   Ask for less in one call, or ask the operator of the server to raise the limit.
+3 tensor([0.5556], dtype=torch.float64)
+The token is missing or wrong.
+ServiceError after the server has stopped
 ```
 """,
     _qualify("exactline.rpc.client", "Client AsyncClient ModelDescription RemoteModel"),

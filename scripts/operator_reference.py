@@ -37,6 +37,13 @@ except xl.UnsupportedError as error:
     print(error)
 ```
 
+```output
+2 operators are not piecewise linear in each point by itself.
+  where: 1: gelu is smooth, not piecewise linear
+         2: layer_norm divides by a norm of its input
+  try:   Use exactline.approximate, or restrict only to a submodule before them with until='name'.
+```
+
 `exactline info FILE` checks a file in the same way. You can [register](adding-an-operator.md) a piecewise-linear
 function of your own.
 """

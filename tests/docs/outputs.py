@@ -1,8 +1,10 @@
 """Run the code of a page, and compare what it prints with the output blocks of the page."""
 
+import ast
 import contextlib
 import io
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +19,9 @@ TINY = 1e-9  # numbers below are rounding errors: any of them matches any other
 DURATION = re.compile(r"\b\d[\d.,]*(?:e[+-]?\d+)? ?(?:µs|ms|s|min|seconds)\b")
 NUMBER = re.compile(r"(?<![\w.])[-+]?(?:\d[\d,]*\d|\d)(?:\.\d*)?(?:e[-+]?\d+)?(?![\w])|(?<![\w.])[-+]?\.\d+")
 SPACES = re.compile(r"\s+")
+PICTURES = {".png", ".svg"}
+WATCH = "__watch__"
+FOR_EFFECT = {"load_state_dict", "manual_seed", "save_picture", "step", "to_html", "write_text"}  # and fill_, copy_ ...
 
 NNET = """// four inputs, three hidden units, two outputs
 2,4,2,4,
@@ -46,6 +51,8 @@ class Printed:
     block: Block
     actual: str
     shown: Block | None  # the output block behind it
+    dropped: tuple[str, ...] = ()  # expressions whose values nobody sees
+    pictures: tuple[Path, ...] = ()  # files that the block wrote
 
 
 def run_page(page: Path, folder: Path) -> list[Printed]:
@@ -55,13 +62,17 @@ def run_page(page: Path, folder: Path) -> list[Printed]:
     """
     (folder / "net.nnet").write_text(NNET)
     torch.manual_seed(0)
-    space = {"__name__": "__main__"}
+    space: dict[str, object] = {"__name__": "__main__"}
     every = blocks(page)
     printed: list[Printed] = []
     for block, after in zip(every, [*every[1:], None], strict=True):
         shown = after if after is not None and after.language == OUTPUT else None
         if block.language == "python":
-            printed.append(Printed(block, _run_python(block, space), shown))
+            before = _pictures(folder)
+            dropped: list[str] = []
+            actual = _run_python(block, space, dropped.append)
+            written = tuple(path for path, time in _pictures(folder).items() if before.get(path) != time)
+            printed.append(Printed(block, actual, shown, tuple(dropped), written))
         elif block.language == "sh" and (shown is not None or name(page) in RUN):
             printed.append(Printed(block, _run_commands(block), shown))
     return printed
@@ -71,11 +82,36 @@ RUN = {"docs/quickstart.md", "docs/formats.md", "docs/planes.md", "docs/report.m
 SKIP = {"exactline doctor"}  # tested by itself, and it takes seconds
 
 
-def _run_python(block: Block, space: dict[str, object]) -> str:
+def _run_python(block: Block, space: dict[str, object], drop: Callable[[str], object]) -> str:
     padded = "\n" * (block.line - 1) + block.text  # so that a traceback names the line of the page
+    tree = ast.fix_missing_locations(_Watch().visit(ast.parse(padded)))
+    space[WATCH] = lambda source, value: drop(source) if value is not None else None
     with contextlib.redirect_stdout(io.StringIO()) as out:
-        exec(compile(padded, str(block.page), "exec"), space)
+        exec(compile(tree, str(block.page), "exec"), space)
     return out.getvalue()
+
+
+class _Watch(ast.NodeTransformer):
+    """Report statements that are nothing but an expression, unless they are calls for an effect."""
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        return node  # what functions of a page do inside is theirs
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
+        return node
+
+    def visit_Expr(self, node: ast.Expr) -> ast.AST:
+        call = node.value.func if isinstance(node.value, ast.Call) else None
+        method = call.attr if isinstance(call, ast.Attribute) else call.id if isinstance(call, ast.Name) else ""
+        if method.endswith("_") or method in FOR_EFFECT:
+            return node
+        watch = ast.Call(ast.Name(WATCH, ast.Load()), [ast.Constant(ast.unparse(node.value)), node.value], [])
+        return ast.copy_location(ast.Expr(watch), node)
+
+
+def _pictures(folder: Path) -> dict[Path, int]:
+    """When each picture in a folder was written."""
+    return {path: path.stat().st_mtime_ns for path in sorted(folder.rglob("*")) if path.suffix in PICTURES}
 
 
 def _run_commands(block: Block) -> str:

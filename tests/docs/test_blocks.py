@@ -3,25 +3,63 @@
 import re
 import subprocess
 import sys
+from itertools import combinations
 
 import pytest
 
 from tests.docs.outputs import OUTPUT, agree, run_page
-from tests.docs.pages import PAGES, ROOT, blocks, name
+from tests.docs.pages import PAGES, ROOT, Block, blocks, name
+from tests.docs.pictures import pictures_behind, resemble
 
+ADVICE = "run python scripts/doc_outputs.py, and show it behind the block"
 WITH_CODE = [page for page in PAGES if any(block.language == "python" for block in blocks(page))]
 
 
 @pytest.mark.parametrize("page", WITH_CODE, ids=name)
-@pytest.mark.every(16)
 def test_the_blocks_of_a_page_run_and_print_what_it_shows(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for printed in run_page(page, tmp_path):
         if printed.shown is not None:
             advice = f"{printed.shown}: run python scripts/doc_outputs.py {name(page)}"
             assert agree(printed.actual, printed.shown.text), f"{advice}\n{printed.actual}"
-        elif page.parent.name != "api" and printed.block.language == "python":
+        elif printed.block.language == "python":
             assert not printed.actual.strip(), f"{printed.block} prints, and the page does not show it"
+        assert not printed.dropped, f"{printed.block} computes what nobody sees: print {', '.join(printed.dropped)}"
+        shown = pictures_behind(printed.block) if printed.pictures and page.parent.name != "api" else []
+        for made in printed.pictures if page.parent.name != "api" else ():
+            assert any(resemble(made, path) for path in shown), f"{printed.block} draws {made.name}: {ADVICE}"
+
+
+def test_values_that_nobody_sees_and_pictures_are_noticed(tmp_path, monkeypatch):
+    """Otherwise the test above could not fail."""
+    monkeypatch.chdir(tmp_path)
+    page = ROOT / "docs" / "page.md"
+    code = "x = [1]\nx.append(2)\nx, len(x)\nif x:\n    len(x)\nprint(x)\nopen('a.png', 'w').close()\n"
+    text = f"```python\n{code}```\n"
+    monkeypatch.setattr("tests.docs.outputs.blocks", lambda _: [Block(page, 2, "python", code)])
+    monkeypatch.setattr("tests.docs.outputs.name", lambda _: "docs/page.md")
+    (printed,) = run_page(page, tmp_path)
+    assert printed.dropped == ("(x, len(x))", "len(x)")
+    assert printed.actual == "[1, 2]\n"
+    assert [path.name for path in printed.pictures] == ["a.png"]
+
+    for behind, shown in (
+        ("\n![a](b.png#only-light)\n![a](c.png#only-dark)\n", ["b.png"]),
+        ("\n```output\n# 2\n```\n\n![a](b.png)\n", ["b.png"]),
+        ("\n## Next\n\n![a](b.png)\n", []),
+        ("\n```sh\nls\n```\n\n![a](b.png)\n", []),
+    ):
+        (tmp_path / "page.md").write_text(text + behind)
+        found = pictures_behind(Block(tmp_path / "page.md", 2, "python", code))
+        assert [path.name for path in found] == shown
+
+
+def test_other_pictures_do_not_resemble_each_other():
+    folder = ROOT / "docs" / "images"
+    pictures = sorted(folder.rglob("*.png"))
+    assert all(resemble(path, path) for path in pictures)
+    twins = {frozenset((a.name, b.name)) for a, b in combinations(pictures, 2) if resemble(a, b)}
+    assert twins == set()
 
 
 def test_an_output_block_follows_code():

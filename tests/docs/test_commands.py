@@ -23,7 +23,6 @@ def parsed(words: list[str]) -> None:
 
 
 @pytest.mark.parametrize(("block", "words"), SHOWN, ids=[f"{b} {' '.join(w)}"[:90] for b, w in SHOWN])
-@pytest.mark.every(12)
 def test_a_command_that_is_shown_can_be_given(block: Block, words: list[str]):
     parsed(words[1:])
 
