@@ -12,6 +12,7 @@ from typing import Any
 from mkdocs.structure.files import File
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
+LIST_BOOST = 0.5  # of the score of a page that lists names: guides that explain a word come before it
 KINDS = {
     "Tutorials": ("Tutorial", "follow it from top to bottom"),
     "How-to guides": ("How-to guide", "one task, with the calls and options for it"),
@@ -29,7 +30,9 @@ def on_files(files: Any, config: Any) -> Any:
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """Point links to examples/ of the repository at the files of the site."""
+    """Point links to examples/ of the repository at the files of the site, and rank long lists lower in the search."""
+    if page.file.src_uri.startswith("api/") or page.file.src_uri == "commands.md":
+        page.meta.setdefault("search", {"boost": LIST_BOOST})
     return markdown.replace("](../examples/", "](examples/")
 
 
