@@ -21,7 +21,7 @@ MAX_WIDTH = 1000  # pixels of a picture on the page
 COLOURS = 128  # in the palette of a picture, which makes its file small
 HEAD = """# Gallery
 
-Pictures that the scripts in `examples/` draw. Choose one to see its code.
+The scripts in `examples/` draw these pictures. Choose a picture to see its code.
 """
 NOTEBOOKS = """## Notebooks
 
@@ -71,7 +71,7 @@ ENTRIES = (
         "One image fades into another: the outputs, and every break by layer. [Quickstart](quickstart.md).",
     ),
     Entry(
-        "Heat map of a digit",
+        "Heatmap of a digit",
         "digit.py",
         "digit_heatmap.png",
         "A handwritten 4 and the exact attribution of each of its pixels, red and blue",
@@ -132,17 +132,17 @@ def _section(entry: Entry) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def draw() -> None:
-    """Run the scripts of all pictures in docs/images/gallery."""
+def draw(target: Path = PICTURES) -> None:
+    """Run the scripts of all pictures in docs/images/gallery, and write the pictures to a folder."""
     names = [n for e in ENTRIES for n in (e.picture, e.dark) if n and "/" not in n]
     scripts = sorted({e.script for e in ENTRIES if "/" not in e.picture})
-    PICTURES.mkdir(exist_ok=True)
+    target.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
         for script in scripts:
             path = ROOT / "examples" / script
             subprocess.run([sys.executable, path, folder], check=True, env=os.environ | {"OMP_NUM_THREADS": "1"})
         for name in names:
-            shrink(Path(folder) / name, PICTURES / name)
+            shrink(Path(folder) / name, target / name)
 
 
 def shrink(source: Path, target: Path) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 import exactline as xl
 from tests.docs.pages import PAGES, ROOT, blocks
+from tests.docs.pictures import resemble
 
 API = ROOT / "docs" / "api"
 PACKAGES = ("attr", "callbacks", "decide", "exact", "plot", "rpc.client", "scale", "zoo")
@@ -113,3 +114,13 @@ def test_promises_are_listed_on_one_page():
 def test_the_gallery_shows_the_code_of_the_examples():
     made = run_path(str(ROOT / "scripts" / "gallery.py"))
     assert made["PAGE"].read_text() == made["page"](), "run python scripts/gallery.py --page"
+
+
+@pytest.mark.slow
+def test_the_gallery_shows_the_pictures_of_the_examples(tmp_path):
+    made = run_path(str(ROOT / "scripts" / "gallery.py"))
+    made["draw"](tmp_path)
+    pictures = sorted(made["PICTURES"].iterdir())
+    assert [path.name for path in pictures] == sorted(path.name for path in tmp_path.iterdir())
+    for path in pictures:
+        assert resemble(tmp_path / path.name, path), f"{path.name}: run python scripts/gallery.py"
