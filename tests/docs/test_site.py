@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 import time
+from runpy import run_path
 
 import pytest
 from selenium.webdriver.common.by import By
@@ -13,6 +14,7 @@ from selenium.webdriver.support.wait import WebDriverWait
 
 from tests.browser.conftest import driver as driver
 from tests.docs.pages import PAGES, ROOT
+from tests.docs.pictures import resemble
 
 OUTSIDE = re.compile(
     r"""<(?:script|img|iframe|source)[^>]*\ssrc=["']?(?:https?:)?//|<link[^>]*\shref=["']?(?:https?:)?//"""
@@ -134,3 +136,12 @@ def test_the_search_works_from_a_disk_and_finds_the_right_page_first(site, drive
     pages = list(dict.fromkeys(re.sub(r"[?#].*", "", link) for link in links))
     assert (site / page).as_uri() in pages[:FIRST_HITS]
     assert said(driver) == []
+
+
+@pytest.mark.browser
+@pytest.mark.slow
+def test_pictures_of_interactive_pages_are_current(driver, tmp_path):
+    made = run_path(str(ROOT / "scripts" / "page_pictures.py"))
+    made["photograph"](driver, made["write_pages"](tmp_path), tmp_path)
+    for name in ("report_line.png", "report_plane.png"):
+        assert resemble(tmp_path / name, made["FOLDER"] / name), "run python scripts/page_pictures.py"
