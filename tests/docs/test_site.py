@@ -93,6 +93,8 @@ def test_notebooks_are_files_of_the_site(site):
     linked = re.findall(r'href="(examples/\w+\.ipynb)"', (site / "gallery.html").read_text())
     assert len(linked) == len(list((ROOT / "examples").glob("*.ipynb")))
     assert all((site / name).is_file() for name in linked)
+    guides = "".join(page.read_text() for page in site.glob("*.html") if page.name != "gallery.html")
+    assert all(f'href="{name}"' in guides for name in linked), "a notebook belongs to a tutorial or a guide too"
 
 
 def test_pages_ask_nobody_for_anything(site):
