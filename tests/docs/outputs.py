@@ -19,6 +19,7 @@ TINY = 1e-9  # numbers below are rounding errors: any of them matches any other
 DURATION = re.compile(r"\b\d[\d.,]*(?:e[+-]?\d+)? ?(?:µs|ms|s|min|seconds)\b")
 NUMBER = re.compile(r"(?<![\w.])[-+]?(?:\d[\d,]*\d|\d)(?:\.\d*)?(?:e[-+]?\d+)?(?![\w])|(?<![\w.])[-+]?\.\d+")
 SPACES = re.compile(r"\s+")
+BORDER = re.compile(r"[━─]+")  # of a table; as long as the longest number of its column
 PICTURES = {".png", ".svg"}
 WATCH = "__watch__"
 FOR_EFFECT = {"load_state_dict", "manual_seed", "save_picture", "step", "to_html", "write_text"}  # and fill_, copy_ ...
@@ -135,7 +136,7 @@ def agree(actual: str, shown: str) -> bool:
     A number may differ from the shown one by one and a half units of the last digit shown. Numbers below 1e-9 are
     rounding errors and match each other.
     """
-    first, second = (SPACES.sub(" ", DURATION.sub("<time>", text)).strip() for text in (actual, shown))
+    first, second = (SPACES.sub(" ", BORDER.sub("-", DURATION.sub("<time>", text))).strip() for text in (actual, shown))
     if NUMBER.sub("#", first) != NUMBER.sub("#", second):
         return False
     pairs = zip(NUMBER.findall(first), NUMBER.findall(second), strict=True)

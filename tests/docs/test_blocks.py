@@ -79,6 +79,7 @@ def test_an_output_block_follows_code():
         ("error 3e-16", "error 8.8e-15"),
         ("tensor([[1.0000,\n   2.0000]])", "tensor([[1.0000, 2.0000]])"),
         ("1,048,577 breaks", "1,048,577 breaks"),
+        ("┏━━━━━━┓\n┃ 1e-14 ┃", "┏━━━━━━━━┓\n┃ 8.1e-15 ┃"),
     ],
 )
 def test_outputs_agree_that_differ_in_rounding_and_time(actual, shown):
