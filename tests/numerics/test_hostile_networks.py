@@ -40,9 +40,15 @@ def test_a_sample_of_hostile_networks():
 @pytest.mark.filterwarnings("ignore:The values of start are")
 @pytest.mark.parametrize("family", FAMILIES)
 def test_hostile_networks(family):
-    results = check(family, range(max(1, CASES // 3)))
-    if family not in ILL_CONDITIONED:
-        assert sum(result.is_useful for result in results) >= USEFUL_SHARE * len(results)
+    check(family, range(max(1, CASES // 3)))
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:The values of start are")
+def test_estimates_are_useful_where_values_are_not_far_better_than_their_condition():
+    families = [family for family in FAMILIES if family not in ILL_CONDITIONED]
+    results = [result for family in families for result in check(family, range(max(1, CASES // 30)))]
+    assert sum(result.is_useful for result in results) >= USEFUL_SHARE * len(results)
 
 
 @pytest.mark.parametrize("seed", [31, 53, 78])
