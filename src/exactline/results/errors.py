@@ -32,6 +32,7 @@ from ..tolerances import CORNER_RESOLUTION, FLOAT64_EPS
 from .evaluate import batch_size, evaluate_in_batches
 
 MAX_ESTIMATED_NUMBERS = 1 << 21  # numbers of all nodes at all breaks up to which every break is estimated
+COPIES_PER_ROW = 6  # of its values, while neighbouring rows are compared
 MIN_ESTIMATED_BREAKS = 48  # breaks that are estimated at least: evenly spread ones and the steepest
 
 
@@ -81,7 +82,9 @@ class LineErrors:
         for values in self.values or ():
             flat = flatten_units(values)
             if flat.numel() and len(pieces):
-                change = torch.cat([_scaled_change(flat, part) for part in pieces.split(_rows_per_block(flat))])
+                change = _compute_in_parts(
+                    pieces, _rows_per_block(flat), lambda part, flat=flat: _scaled_change(flat, part)
+                )
                 errors += self._largest_at_ends(pieces, change / (alphas[pieces + 1] - alphas[pieces])) * spacing
         return errors
 
@@ -96,8 +99,8 @@ class LineErrors:
         pieces = self._pieces
         if len(rows) < len(self.alphas):
             pieces = pieces[torch.isin(pieces, torch.cat([rows, rows - 1]))]
-        worst = [self._middle_errors(part) for part in pieces.split(batch_size(self.network))]
-        return 2 * self._largest_at_ends(pieces, torch.cat(worst))[rows]
+        worst = _compute_in_parts(pieces, batch_size(self.network), self._middle_errors)
+        return 2 * self._largest_at_ends(pieces, worst)[rows]
 
     def _middle_errors(self, pieces: Tensor) -> Tensor:
         """The largest difference between the line and the network in the middle of some pieces, (pieces,)."""
@@ -193,9 +196,21 @@ class PlaneErrors:
         return total / sizes[:, None].to(numbers.dtype)
 
 
+def _compute_in_parts(rows: Tensor, step: int, compute: Callable[[Tensor], Tensor]) -> Tensor:
+    """The numbers (n,) that ``compute`` returns for rows (n,), ``step`` rows at a time.
+
+    They are written into one tensor. Kept parts, however small, would lie between the temporary tensors, and the
+    allocator could not use the memory between them again.
+    """
+    numbers = torch.empty(len(rows), dtype=torch.float64)
+    for out, part in zip(numbers.split(step), rows.split(step), strict=True):
+        out.copy_(compute(part))
+    return numbers
+
+
 def _rows_per_block(values: Tensor) -> int:
     """How many rows of values (n, outputs) are compared together, by memory."""
-    return max(1, block_bytes() // max(1, values.shape[1] * values.element_size()))
+    return max(1, block_bytes() // max(1, COPIES_PER_ROW * values.shape[1] * values.element_size()))
 
 
 def _scaled_change(values: Tensor, pieces: Tensor) -> Tensor:
@@ -222,8 +237,8 @@ def _errors_at_points(
     rows: Tensor,  # (k,)
 ) -> Tensor:
     """Twice the error bounds at some points, and the differences of their values from a second evaluation, (k,)."""
-    parts = []
-    for part in rows.split(points_per_estimate(network)):
+
+    def compute(part: Tensor) -> Tensor:
         estimate = PointErrors(network, *points_of(part))
         worst = torch.zeros(len(part), dtype=torch.float64)
         for number, node in sorted(enumerate(network.outputs), key=lambda pair: pair[1]):
@@ -233,5 +248,6 @@ def _errors_at_points(
                 errors = errors + (stored - again).abs()
             if errors.numel():
                 worst = torch.maximum(worst, errors.amax(1))
-        parts.append(worst)
-    return torch.cat(parts)
+        return worst
+
+    return _compute_in_parts(rows, points_per_estimate(network), compute)
