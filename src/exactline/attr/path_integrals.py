@@ -13,7 +13,7 @@ from ..engines.dense.cotangents import OutputCotangent, TailCotangent
 from ..engines.dense.gradients import BackwardSweep, LayerHook
 from ..engines.dense.sweep import SweepLimits
 from ..engines.patches.gradients import patch_integral
-from ..engines.select import EngineChoice
+from ..engines.select import SEGMENT_SHARE, EngineChoice
 from ..fp_context import full_precision
 from ..lines import Lines
 from ..network.graph import Network
@@ -87,6 +87,7 @@ def path_integral(
     """
     kind = TailCotangent if tail and network.tails[output] is not None else OutputCotangent
     cotangent = kind(network, output, targets)
+    share = 1.0 if memory is None else SEGMENT_SHARE  # the adjoint sweep holds as many numbers as the segment
     memory = free_memory(network.device) if memory is None else memory
     limits = SweepLimits(sweep_plan(network).max_points(memory // BACKWARD_MEMORY_DIVISOR), memory=memory)
     if EngineChoice(network, engine, limits, memory, values=False, in_advance=True).uses_patches:
@@ -96,7 +97,7 @@ def path_integral(
                 lines,
                 cotangent,
                 limits,
-                memory,
+                int(share * memory),
                 hooks or {},
                 other_side_hooks=other_side_hooks,
                 ignores_fixed_inputs=ignores_fixed_inputs,
