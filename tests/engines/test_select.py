@@ -105,6 +105,15 @@ def test_published_shapes():
     assert 5 < patches_plan.patch_plan(network).least_points[2] < 200
 
 
+def test_comparing_windows_costs_the_dense_engine():
+    torch.manual_seed(0)
+    front = [nn.Conv2d(1, 8, 5, padding=2), nn.ReLU(), nn.MaxPool2d(2)]
+    middle = [nn.Conv2d(8, 16, 5, padding=2), nn.ReLU(), nn.MaxPool2d(3), nn.Flatten(), nn.Linear(256, 10)]
+    network = as_network(nn.Sequential(*front, *middle).double(), [torch.zeros(1, 28, 28)])
+    least_points = patches_plan.patch_plan(network).least_points
+    assert min(least_points.values()) < 100  # lines of 100 pieces take less than half the time by patches
+
+
 def test_a_device_sweeps_small_networks_densely(model, monkeypatch):
     network = as_network(model, [torch.zeros(1, 10, 10)])
 

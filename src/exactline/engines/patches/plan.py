@@ -11,6 +11,7 @@ import torch
 from ...network.graph import Network
 from ...numerics.plan import sweep_plan
 from ...ops.base import Affine, Breaking, Input
+from ...ops.maximum import Maximum
 from .convolve import ConvolutionRule
 from .patch import AffinePatchRule, MapShape, map_shape_of
 from .rules import activation_rule, affine_rule
@@ -22,6 +23,7 @@ PATCH_NUMBER_COST = 24.0  # multiplications that one number of a patch costs at 
 POINT_NUMBER_COST = 30.0  # multiplications that one number of a point costs at a breaking node of the dense engine
 # From how many points on patches are faster on a CPU: fitted to the processor seconds of both engines on 157 lines of
 # 53 networks; see benchmarks/engines.py.
+WINDOW_ELEMENT_COST = 100.0  # multiplications that an element of a window costs at every point of the dense engine
 VALUE_COST = 32.0  # multiplications that one number of a point costs at every node of the dense engine
 NODE_COST = 1.5e7  # multiplications that a node costs once per line in the patch engine, beyond those of the dense one
 LINE_POINTS = 15.0  # points of the dense engine that a line costs in the patch engine, beyond those it costs there
@@ -168,7 +170,7 @@ def _least_points(network: Network, point_costs: dict[int, float], break_cost: f
     if len(point_costs) < len(network.nodes):
         return never  # the points of the dense nodes after the patches are evaluated from the input
     sizes = {i: prod(node.shape) for i, node in enumerate(network.nodes) if i in last_use}
-    costs = {i: point_costs[i] + VALUE_COST * size for i, size in sizes.items()}
+    costs = {i: max(point_costs[i], _window_cost(network, i)) + VALUE_COST * size for i, size in sizes.items()}
     dense_cost, units = sum(costs.values()), sum(sizes[i] for i in never)
     line_cost = NODE_COST * len(sizes) + LINE_POINTS * dense_cost
     least, units_before, cost_after = dict(never), 0, dense_cost
@@ -179,3 +181,9 @@ def _least_points(network: Network, point_costs: dict[int, float], break_cost: f
                 least[i] = max(MIN_UNIT_SHARE, units_before / units) * line_cost / (cost_after - break_cost)
         cost_after -= costs[i]
     return least
+
+
+def _window_cost(network: Network, node: int) -> float:
+    """Multiplications per point with which the dense engine compares the elements of a node's windows."""
+    op = network.nodes[node].op
+    return WINDOW_ELEMENT_COST * op.table.numel() if isinstance(op, Maximum) else 0.0
