@@ -1,9 +1,10 @@
-"""Seconds of a restriction, against the dense engine and against one plain batched forward over the same points.
+"""Seconds of a restriction, against the dense engine and against plain batched forwards over the same points.
 
     python benchmarks/bench.py [--device cuda] [--processor] [NAME ...]
 
-Everything is in float64. A time is the best of several runs after a warm-up, the network captured before the clock
-starts; calls that are compared take turns. A plain forward is given the points in batches that fit into memory.
+Everything is in float64, but for the forwards of the column "to float32". A time is the best of several runs after a
+warm-up, the network captured before the clock starts; calls that are compared take turns. A plain forward is given the
+points in batches that fit into memory.
 Memory is the peak of a process of its own that restricts once; on a GPU it is what tensors took there. A time with ~ is
 extrapolated from the part there was time for. NAME is the beginning of a network's name.
 """
@@ -20,10 +21,11 @@ from pathlib import Path
 import torch
 from shapes import CASES, Case, Model
 from timing import Clock, Forward, best, peak_mib, table
+from torch import nn
 
 import exactline as xl
 
-HEAD = ("network", "pieces", "engine", "seconds", "to dense", "to forward", "at most", "peak, MiB")
+HEAD = ("network", "pieces", "engine", "seconds", "to dense", "to forward", "to float32", "at most", "peak, MiB")
 PATIENCE = 240.0  # seconds for one line through a network for GPUs; the dense engine may not get to its end
 
 
@@ -34,24 +36,32 @@ def measure(case: Case, options: argparse.Namespace) -> list[list[str]]:
     xl.restrict_many(model, start, start, device=options.device)  # captures the network before the clock starts
     swept, seconds, shares = swept_by(case, model, clock, options.device)
     lines = swept[shares.index(max(shares))]
-    forward = Forward(case, model, lines, options.device)
+    kinds = (torch.float64, torch.float32) if isinstance(model, nn.Module) else (torch.float64,)
+    forwards = [Forward(case, model, lines, options.device, kind) for kind in kinds]
     if case.runs > 1:
         calls = [lambda e=e: case.restrict(model, engine=e, device=options.device) for e in case.engines]
-        *seconds, plain = best([*calls, forward], case.runs, clock)
+        found = best([*calls, *forwards], case.runs, clock)
+        seconds, plain = found[: len(calls)], found[len(calls) :]
     else:
-        began = clock()
-        share = forward() * max(shares)
-        plain = (clock() - began) / share
+        plain = [seconds_of(forward, clock) / max(shares) for forward in forwards]
     rows: list[list[str]] = []
     for engine, found, took, share in zip(case.engines, swept, seconds, shares, strict=True):
         name = engine if engine != "auto" else f"auto: {found.engine.split()[0]}"
         whole = took / share
-        ratios = (f"{whole / seconds[0] * shares[0]:.2f}", f"{whole / plain:.2f}")
+        of_plain = [f"{whole / one:.2f}" for one in plain]
+        ratios = (f"{whole / seconds[0] * shares[0]:.2f}", *of_plain, *[""] * (2 - len(of_plain)))
         most = "" if case.most is None else f"{case.most:g}"
         pieces = f"{'' if share == 1 else '~'}{int(found.pieces.sum()) / share:,.0f}"
         time = f"{'' if share == 1 else '~'}{whole:.4f}" if whole < 10 else f"{'' if share == 1 else '~'}{whole:.1f}"
         rows.append([case.name, pieces, name, time, *ratios, most, peak_of(case, engine, options.device)])
     return rows
+
+
+def seconds_of(forward: Forward, clock: Clock) -> float:
+    """Seconds of one forward over all points, extrapolated if there was no time for all."""
+    began = clock()
+    share = forward()
+    return (clock() - began) / share
 
 
 def swept_by(

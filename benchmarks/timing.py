@@ -46,10 +46,16 @@ def best(calls: Sequence[Callable[[], object]], runs: int, clock: Callable[[], f
 
 
 class Forward:
-    """A plain forward in float64 over the breaks of lines that were swept, so many points at a time."""
+    """A plain forward over the breaks of lines that were swept, so many points at a time.
 
-    def __init__(self, case: Case, model: Model, lines: xl.Restrictions, device: str) -> None:
-        self.plain = deepcopy(model).double().to(device) if isinstance(model, nn.Module) else model
+    In float64, or for a module in float32.
+    """
+
+    def __init__(
+        self, case: Case, model: Model, lines: xl.Restrictions, device: str, dtype: torch.dtype = torch.float64
+    ) -> None:
+        self.plain = deepcopy(model).to(device, dtype) if isinstance(model, nn.Module) else model
+        self.dtype = dtype
         self.starts, self.ends = (side.to(device) for side in case.ends())
         counts = lines.offsets.diff()
         self.line = torch.arange(case.lines).repeat_interleave(counts).to(device)
@@ -60,7 +66,7 @@ class Forward:
 
     def _points(self, some: slice) -> Tensor:  # (k, *shape)
         line = self.line[some]
-        return torch.lerp(self.starts[line], self.ends[line], self.alphas[some])
+        return torch.lerp(self.starts[line], self.ends[line], self.alphas[some]).to(self.dtype)
 
     def __call__(self) -> float:
         """Go over the points; the share of them that there was time for."""
