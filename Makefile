@@ -13,7 +13,7 @@ TORCH := "torch>=2.6,<2.14"
 FUZZ_SECONDS ?= 1200
 
 NUMERICS_CASES ?= 360
-.PHONY: demo test test-portable test-all test-numerics test-browser coverage docs bench fuzz lint format protos notebooks clean
+.PHONY: demo test test-portable test-all test-numerics test-browser coverage docs bench bench-gpu fuzz lint format protos notebooks clean
 .DEFAULT_GOAL := test
 
 # without compiling 10,000 files ahead: Python compiles those it imports, when it does
@@ -59,14 +59,27 @@ test-browser: $(READY)
 docs: $(READY)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 
+# times as ratios taken in one run, on a CPU; with EXACTLINE_DATA of published networks too
 bench: $(READY)
 	$(BIN)/python benchmarks/bench.py
+	$(BIN)/python benchmarks/captures.py
+	$(BIN)/python benchmarks/engines.py --random 8 random "tiny YOLO" TinyYOLO NN_rul cntk_mnist rnet tiny_vgg convSmall \
+		$${EXACTLINE_DATA:+--data $$EXACTLINE_DATA}
+	$(BIN)/python benchmarks/shares.py --statistics random --lines long ResNet18 GoogLeNet DenseNet121 MobileNetV2 ShuffleNetV2
+	$(BIN)/python benchmarks/real_lines.py ResNet18 --device cpu --size 64 --noise 0 --max-breaks 2000 --seconds 600 --gradients
 	$(BIN)/python benchmarks/attribution.py
+	$(BIN)/python benchmarks/layers.py --max-breaks 60 ResNet18 AlexNet ShuffleNetV2
+	$(BIN)/python benchmarks/sampling.py --max-breaks 100
 	$(BIN)/python benchmarks/decisions.py
 	$(BIN)/python benchmarks/plane.py
 	$(BIN)/python benchmarks/verify.py
 	$(BIN)/python benchmarks/scale.py
 	$(BIN)/python benchmarks/serve.py
+
+# figures that need an NVIDIA GPU
+bench-gpu: $(READY)
+	$(BIN)/python benchmarks/bench.py --device cuda
+	$(BIN)/python benchmarks/gpu.py
 
 fuzz: $(READY)
 	$(BIN)/python -m pip install --quiet -e ".[fuzz]"

@@ -5,7 +5,8 @@
 
 The line adds noise to an image of noise; with `--noise 0` it runs from black to that image. Everything is in float64.
 "forwards" is the ratio of a restriction to the model itself, in batches, at as many points; "gradients" the time of
-exact integrated gradients of one class along the same line. A GPU is waited for; first calls (capture) are apart.
+exact integrated gradients of one class along the same line. A GPU is waited for, a CPU counts processor time of one
+thread; first calls (capture) are apart.
 """
 
 from __future__ import annotations
@@ -81,6 +82,8 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--gradients", action="store_true")
     options = parser.parse_args()
+    if options.device == "cpu":
+        torch.set_num_threads(1)
     rows = list[list[str]]()
     for name in options.names:
         rows.append(measure(name, options))
