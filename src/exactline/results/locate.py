@@ -126,8 +126,8 @@ def enclosing_triangles(
     base = first[point]
     triangle = np.stack([rings[base], rings[base + step + 1], rings[base + step + 2]], 1)
     a, b, c = (corners[triangle[:, k]] for k in range(3))
-    weights = _barycentric(points[point], a, b, c)
-    chosen = _first_of_each(point, -weights.min(1))
+    weights, depth = _barycentric(points[point], a, b, c)
+    chosen = _first_of_each(point, -depth)
     inside = weights[chosen].clip(0)
     inside[inside.sum(1) == 0] = 1.0  # a polygon without width: any weights will do before they are corrected
     inside /= inside.sum(1, keepdims=True)
@@ -156,8 +156,12 @@ def _correct_weights(points: Floats, triangles: Floats, weights: Floats) -> Floa
     return weights
 
 
-def _barycentric(p: Floats, a: Floats, b: Floats, c: Floats) -> Floats:
-    """Barycentric coordinates (n, 3) of points in triangles; minus infinity where a triangle has no area."""
+def _barycentric(p: Floats, a: Floats, b: Floats, c: Floats) -> tuple[Floats, Floats]:
+    """Barycentric coordinates (n, 3) of points in triangles, and the points' depths, (n,), negative outside.
+
+    A triangle without area has a depth of minus infinity. Rounding moves the coordinates in a thin triangle by far more
+    than a point's depth in it.
+    """
 
     def cross(u: Floats, v: Floats) -> Floats:
         return u[:, 0] * v[:, 1] - u[:, 1] * v[:, 0]
@@ -167,5 +171,6 @@ def _barycentric(p: Floats, a: Floats, b: Floats, c: Floats) -> Floats:
     is_degenerate = total[:, 0] <= 0
     with np.errstate(all="ignore"):
         weights = parts / total
-    weights[is_degenerate] = [-np.inf, 0.0, 0.0]
-    return weights
+        depth = (parts / np.stack([np.hypot(*side.T) for side in (c - b, a - c, b - a)], 1)).min(1)
+    weights[is_degenerate], depth[is_degenerate] = [-np.inf, 0.0, 0.0], -np.inf
+    return weights, depth
