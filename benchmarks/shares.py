@@ -3,9 +3,11 @@
     python benchmarks/shares.py [NAME ...] [--statistics random|batch|both] [--lines short|long|both] [--seconds 1200]
 
 A short line moves every pixel by 0.001 of noise; a long one connects two images of noise and is ended after 600 breaks.
-Processor time of one thread, without the capture. "forwards" is the ratio to the model itself in float64, in batches of
-16, at as many points; "fixed cost" that of a line without breaks to the model at one point. A row is printed as soon as
-its network is measured.
+Processor time of one thread, after a first call, which captures and plans. "forwards" is the ratio to the model itself
+in float64, in batches of 16, at as many points; "fixed cost" that of a line without breaks to the model at one point.
+"error estimates" is the share of everything that only rounding makes necessary: error estimates with the values they
+need, the filter's thresholds, refinement of values near a knot, decisions on ties, and counts of ambiguous units. It
+leaves out values that the sweep uses as well. A row is printed as soon as its network is measured.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ import argparse
 import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
+from pkgutil import resolve_name
 from typing import Any
 from unittest.mock import patch
 
@@ -22,15 +25,41 @@ from architectures import ARCHITECTURES, build, input_size
 from torch import Tensor, nn
 
 import exactline as xl
-from exactline.engines.patches.error_oracle import ErrorOracle
-from exactline.network import as_network
-from exactline.numerics.point_errors import PointErrors
+from exactline.network import Network, as_network
 
 MAX_BREAKS = 600
 FORWARD_POINTS, FORWARD_BATCH = 32, 16
 REPEATS = 3  # of lines that take less than a second: their median counts
-ERROR_ESTIMATES = ((PointErrors, "advance_to"), (ErrorOracle, "require_clear_at"))
-SHARED_VALUES = ((PointErrors, "_evaluate_kept"),)  # values that error estimates compute for the sweep
+# The error model, as functions by module and name; what they call counts with them.
+ERROR_MODEL = (
+    "numerics.point_errors:PointErrors.__init__",
+    "numerics.point_errors:PointErrors.advance_to",
+    "numerics.point_errors:PointErrors.select",
+    "numerics.point_errors:PointErrors.drop_first",
+    "numerics.point_errors:PointErrors.insert",
+    "numerics.static_filter:StaticFilter.threshold",
+    "engines.dense.error_model:PointErrorBounds.__init__",
+    "engines.dense.error_model:PointErrorBounds.bound",
+    "ops.pointwise:_Values.snap",
+    "ops.pointwise:_Values.find_ambiguous",
+    "ops.maximum:Maximum._find_ambiguous",
+    "ops.maximum:Maximum._find_ties",
+    "ops.maximum:_refine_ties",
+    "engines.patches.error_oracle:ErrorOracle.sample",
+    "engines.patches.error_oracle:ErrorOracle.end_bounds",
+    "engines.patches.error_oracle:ErrorOracle.margins_by_pixel",
+    "engines.patches.error_oracle:ErrorOracle.classify",
+    "engines.patches.error_oracle:ErrorOracle.refine",
+    "engines.patches.error_oracle:ErrorOracle.require_clear_at",
+    "engines.patches.pointwise:refine_sides",
+    "engines.patches.maxpool:_MaximumEvaluation._refine_leaders",
+    "engines.patches.ties:TieResolver.place",
+    "engines.patches.ties:TieResolver.check_drift",
+    "engines.ambiguity:_PieceErrors.__init__",
+    "engines.ambiguity:_PieceErrors.find",
+    "engines.ambiguity:_PieceErrors.count",
+)
+SHARED_VALUES = ("numerics.point_errors:PointErrors._evaluate_kept",)  # computed for the sweep as well
 HEAD = ("network", "statistics", "line", "pieces", "seconds", "forwards", "fixed cost", "error estimates", "how")
 
 
@@ -58,10 +87,16 @@ class Stopwatch:
 
 
 @contextmanager
-def time_in(functions: tuple[tuple[type, str], ...]) -> Generator[Stopwatch]:
-    """Count the time spent in methods, given by class and name."""
-    stopwatch = Stopwatch()
-    patches = [patch.object(owner, name, stopwatch.measured(getattr(owner, name))) for owner, name in functions]
+def time_in(functions: tuple[str, ...]) -> Generator[Stopwatch]:
+    """Count the time spent in methods and functions, given by module and name."""
+    stopwatch, patches = Stopwatch(), list[Any]()
+    for function in functions:
+        module, _, path = function.partition(":")
+        names = path.split(".")
+        owner, name = resolve_name(f"exactline.{module}:{'.'.join(names[:-1])}"), names[-1]
+        measured = stopwatch.measured(getattr(owner, name))
+        is_static = isinstance(vars(owner)[name], staticmethod)
+        patches.append(patch.object(owner, name, staticmethod(measured) if is_static else measured))
     for one in patches:
         one.start()
     try:
@@ -89,10 +124,10 @@ def seconds_per_point(model: nn.Module, point: Tensor, batch_size: int = FORWARD
     return (time.process_time() - began) / FORWARD_POINTS
 
 
-def fixed_cost(model: nn.Module, start: Tensor) -> float:
+def fixed_cost(model: nn.Module, network: Network, start: Tensor) -> float:
     """The cost of a line without breaks, in forward passes at one point."""
     noise = torch.randn(start.shape, generator=torch.Generator().manual_seed(5), dtype=torch.float64)
-    network, times = as_network(model, [start]), list[float]()
+    times = list[float]()
     for _ in range(5):
         began = time.process_time()
         xl.restrict(network, start, start + 1e-7 * noise)
@@ -100,11 +135,11 @@ def fixed_cost(model: nn.Module, start: Tensor) -> float:
     return min(times) / min(seconds_per_point(model, start, 1) for _ in range(3))
 
 
-def restrict(model: nn.Module, start: Tensor, end: Tensor, seconds: float) -> tuple[float, float, xl.Restriction]:
+def restrict(network: Network, start: Tensor, end: Tensor, seconds: float) -> tuple[float, float, xl.Restriction]:
     """Processor time of a restriction, the share of its error estimates, and the line."""
     began = time.process_time()
-    with time_in(ERROR_ESTIMATES) as estimates, time_in(SHARED_VALUES) as values:
-        line = xl.restrict(model, start, end, max_breaks=MAX_BREAKS, seconds=seconds)
+    with time_in(ERROR_MODEL) as estimates, time_in(SHARED_VALUES) as values:
+        line = xl.restrict(network, start, end, max_breaks=MAX_BREAKS, seconds=seconds)
     took = time.process_time() - began
     return took, (estimates.spent - values.spent) / took, line
 
@@ -113,15 +148,19 @@ def measure(name: str, statistics: str, kinds: list[str], seconds: float) -> Ite
     """The rows of one network."""
     model = build(name, statistics).double()
     start = line_of("short", input_size(name))[0]
-    fixed = fixed_cost(model, start)
+    network = as_network(model, [start])
+    fixed = fixed_cost(model, network, start)
     for kind in kinds:
         start, end = line_of(kind, input_size(name))
-        xl.restrict(model, start, start + 0.1 * (end - start), max_breaks=20, seconds=seconds)  # captures
-        found = [restrict(model, start, end, seconds)]
+        for share, engine in ((0.1, "dense"), (1e-4, "patches")):  # they plan
+            xl.restrict(network, start, start + share * (end - start), engine=engine, max_breaks=20)
+        forwards = [seconds_per_point(model, start)]
+        found = [restrict(network, start, end, seconds)]
         while found[0][0] < 1.0 and len(found) < REPEATS:
-            found.append(restrict(model, start, end, seconds))
+            found.append(restrict(network, start, end, seconds))
+        forwards += [seconds_per_point(model, start) for _ in range(2)]
         took, share, line = sorted(found, key=lambda f: f[0])[len(found) // 2]
-        ratio = took / (seconds_per_point(model, start) * len(line.alphas))
+        ratio = took / (sorted(forwards)[1] * len(line.alphas))
         cells = [f"{len(line):,}", f"{took:.2f}", f"{ratio:.2f}", f"{fixed:.0f}", f"{share:.0%}"]
         yield [name, statistics, kind, *cells, line.engine.partition(";")[2].strip(" )") or line.engine]
 
