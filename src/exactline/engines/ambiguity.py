@@ -17,12 +17,12 @@ from ..network.graph import Network
 from ..numerics.plan import sweep_plan
 from ..numerics.point_errors import PointErrors, RecentErrors, points_per_estimate
 from ..ops.base import Breaking, PieceEnds, flatten_units
-from ..tolerances import ROUNDING_FREE_SHARE
+from ..tolerances import ERROR_SAMPLES, MIDDLE_REACH, ROUNDING_FREE_SHARE
 from .dense.points import to_device
 from .dense.sweep import SweepLimits
 
 POINTS_PER_PIECE = 3  # both ends and the middle
-COPIES_PER_PIECE = 4  # of an estimate's numbers: operators compare values, bounds and slopes of all units at once
+COPIES_PER_PIECE = 6  # of an estimate's numbers: values at both ends, which operators compare with the bounds at once
 
 
 @dataclass(frozen=True)
@@ -70,33 +70,52 @@ class _PieceErrors:
         self.widths = self.alphas[self.after] - self.alphas[self.before]
 
     def find(self) -> Tensor:
-        """(k,) whether a piece may have ambiguous units, from standard deviations in its middle, on the CPU."""
+        """(k,) whether a piece may have ambiguous units, on the CPU.
+
+        The errors at both ends are taken to be `MIDDLE_REACH` deviations in the middle.
+        """
         found = torch.zeros(len(self.widths), dtype=torch.bool, device=self.device)
-        middle = self._middle()
+        middle, ends = self._middle(), self._ends(samples=0)
         for i in self.nodes:
             op, source = self._node(i)
-            bounds = _drop_rounding_free(flatten_units(middle.advance_to(source)))
-            found |= op.may_be_ambiguous(middle.values[source], bounds, self.widths)
+            deviations = _drop_rounding_free(flatten_units(middle.advance_to(source)))
+            ends.advance_to(source)
+            reach = MIDDLE_REACH * deviations
+            found |= op.count_ambiguous(self._piece_ends(i, ends.values[source], (reach, reach), deviations > 0)) > 0
         return found.cpu()
 
     def count(self) -> Tensor:
         """(k,) the number of ambiguous units on every piece, on the CPU."""
         counts = torch.zeros(len(self.widths), dtype=torch.int64, device=self.device)
-        middle, ends = self._middle(), PointErrors(self.network, *self.lines.at(self.line, self.alphas))
+        middle, ends = self._middle(), self._ends()
         for i in self.nodes:
             op, source = self._node(i)
-            bounds, is_earlier = flatten_units(ends.advance_to(source)), self.origin < i
-            values = ends.values[source]
-            counts += op.count_ambiguous(
-                PieceEnds(
-                    values=(values[self.before], values[self.after]),
-                    bounds=(bounds[self.before], bounds[self.after]),
-                    is_rounded=_drop_rounding_free(flatten_units(middle.advance_to(source))) > 0,
-                    is_earlier=(is_earlier[self.before], is_earlier[self.after]),
-                    widths=self.widths,
-                )
-            )
+            bounds, values = flatten_units(ends.advance_to(source)), ends.values[source]
+            deviations = _drop_rounding_free(flatten_units(middle.advance_to(source)))
+            both = bounds[self.before], bounds[self.after]
+            counts += op.count_ambiguous(self._piece_ends(i, values, both, deviations > 0))
         return counts.cpu()
+
+    def _piece_ends(
+        self,
+        i: int,
+        values: Tensor,  # (points, *in) at the input of breaking node i
+        bounds: tuple[Tensor, Tensor],  # (k, elements) at both ends of every piece
+        is_rounded: Tensor,  # (k, elements)
+    ) -> PieceEnds:
+        """What decides at a breaking node."""
+        is_earlier = self.origin < i
+        return PieceEnds(
+            values=(values[self.before], values[self.after]),
+            bounds=bounds,
+            is_rounded=is_rounded,
+            is_earlier=(is_earlier[self.before], is_earlier[self.after]),
+            widths=self.widths,
+        )
+
+    def _ends(self, samples: int = ERROR_SAMPLES) -> PointErrors:
+        """Values and errors at the ends of the pieces."""
+        return PointErrors(self.network, *self.lines.at(self.line, self.alphas), samples)
 
     def _node(self, i: int) -> tuple[Breaking, int]:
         """The operator of a breaking node, and the node that it reads."""

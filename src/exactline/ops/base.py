@@ -11,7 +11,7 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
-from ..tolerances import MIDDLE_REACH, OVERFLOW_SCALE
+from ..tolerances import OVERFLOW_SCALE
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,6 +70,16 @@ class Affine(Op):
     def propagate_errors(self, deviations: list[Tensor], samples: list[Tensor]) -> tuple[Tensor, Tensor]:
         """`error_spread` of deviations (n, *in) and `linear` of samples (m, *in), to a few digits."""
         return self.error_spread(*deviations), self.linear(*samples)
+
+    @property
+    def spreads_elements(self) -> bool:
+        """Whether `error_spread` is the absolute value of `linear`, since one input element enters each output."""
+        return False
+
+    @property
+    def has_constant(self) -> bool:
+        """Whether `constant_part` may be other than 0."""
+        return True
 
     def constant_part(self, *zeros: Tensor) -> Tensor:
         """The constant, broadcastable to (points, *out); ``zeros`` are zero inputs, (1, *in) each."""
@@ -142,19 +152,6 @@ class Breaking(Op):
     def count_ambiguous(self, ends: PieceEnds) -> Tensor:
         """How many units are ambiguous on each piece, (pieces,): rounding hides their branch all along it."""
 
-    def may_be_ambiguous(self, x: Tensor, bounds: Tensor, widths: Tensor) -> Tensor:
-        """Whether pieces may have ambiguous units, (pieces,), from the values (pieces, *in) in their middle.
-
-        Args:
-            x: The values.
-            bounds: (pieces, elements) their errors, up to a small factor; 0 where no term of a value is rounded.
-            widths: (pieces,) in alpha.
-        """
-        reach = MIDDLE_REACH * bounds
-        certain = torch.zeros_like(widths, dtype=torch.bool)
-        ends = PieceEnds((x, x), (reach, reach), bounds > 0, (certain, certain), widths)
-        return self.count_ambiguous(ends) > 0
-
     @abstractmethod
     def propagate_errors(self, low: Tensor, high: Tensor, errors: Tensor) -> Tensor:
         """Propagate small errors of an input that is between ``low`` and ``high``.
@@ -211,6 +208,8 @@ class ErrorBounds(ABC):
     same_line: Tensor  # (points - 1,) whether a point and its successor lie on the same line
     line_ends: Tensor  # (k,) points whose successor lies on another line
     several_lines: bool  # whether line_ends is not empty
+    # Whether the first and the last point are inside their lines: what happens there, two parts of a sweep share.
+    ends_inside: tuple[bool, bool] = (True, True)
     magnitude: float  # the largest absolute value
     widths: Tensor  # (points - 1,) in alpha
     threshold: float  # filter: values further than this from a knot need no error bound
@@ -294,10 +293,10 @@ def root_sum_squares(call: Callable[[Tensor], Tensor], errors: Tensor, top: floa
 
     ``call`` is the linear map with squared coefficients, each divided by the square of ``top``.
     """
-    size = flatten_units(errors).amax(1) if errors.shape[1:].numel() else errors.new_ones(len(errors))
-    size = size.clamp(min=torch.finfo(errors.dtype).tiny)
-    out = call((errors / size.view(-1, *[1] * (errors.dim() - 1))).square())
-    return out.clamp(min=0).sqrt() * (size * top).view(-1, *[1] * (out.dim() - 1))
+    size = flatten_units(errors).amax(1) if errors.shape[1:].numel() else errors.new_ones(errors.shape[0])
+    size = size.clamp_(min=torch.finfo(errors.dtype).tiny)
+    out = call((errors / size.view(-1, *[1] * (errors.dim() - 1))).square_())
+    return out.clamp(min=0).sqrt_().mul_((size * top).view(-1, *[1] * (out.dim() - 1)))
 
 
 def _move(value: Any, device: torch.device, dtype: torch.dtype) -> Any:

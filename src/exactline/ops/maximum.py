@@ -19,6 +19,7 @@ from .base import (
     SnappedInput,
     flatten_units,
 )
+from .masks import nonzero
 
 Native = Callable[[Tensor], tuple[Tensor, Tensor]]
 MAX_GPU_WINDOW_ELEMENTS = 1 << 22  # elements of windows gathered at a time on a GPU
@@ -84,8 +85,10 @@ class Maximum(Breaking):
         return len(self.table)
 
     def snap_to_knots(self, x: Tensor, errors: ErrorBounds) -> SnappedInput:
-        best, leaders = self._leaders(x)
-        return SnappedInput(x, ambiguous=self._find_ambiguous(flatten_units(x), best, leaders, errors), leaders=leaders)
+        highest, position = self._highest_members(x)
+        leaders = self._leaders_of(highest, position)
+        ambiguous = self._find_ambiguous(flatten_units(x), highest, leaders, errors)
+        return SnappedInput(x, ambiguous=ambiguous, leaders=leaders)
 
     def crossings(self, snapped: SnappedInput, errors: ErrorBounds) -> Crossings:
         piece, window = torch.nonzero(_leader_differs(snapped, errors), as_tuple=True)
@@ -105,9 +108,10 @@ class Maximum(Breaking):
             return None
         flat, last, windows = flatten_units(snapped.x), len(snapped.x) - 1, len(self.table)
         differs, same_line = _leader_differs(snapped, errors), errors.same_line
-        may_pass = torch.ones(len(flat), windows, dtype=torch.bool, device=flat.device)  # at both ends, all windows
+        may_pass = torch.empty(len(flat), windows, dtype=torch.bool, device=flat.device)
+        may_pass[0], may_pass[-1] = errors.ends_inside  # where the sweep continues, all windows
         may_pass[1:-1] = (differs[:-1] | differs[1:]) & (same_line[:-1] & same_line[1:])[:, None]
-        row, window = torch.nonzero(may_pass, as_tuple=True)
+        row, window = nonzero(may_pass)
         row, window, tied = self._find_ties(flat, row, window, errors)
         if not len(row):
             return None
@@ -241,23 +245,34 @@ class Maximum(Breaking):
 
     def _leaders(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """The maximum of every window and the flat position of its leader, -1 for the floor; (points, windows) each."""
+        values, position = self._highest_members(x)
+        leaders = self._leaders_of(values, position)
+        return (values.clamp(min=0) if self.floor else values), leaders
+
+    def _highest_members(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """`_leaders` among the elements of every window, without the floor."""
         if self.native is not None:
-            values, position = self.native(x)
-        else:
-            flat = self.sign * flatten_units(x)
-            values, where = _window_maxima(flat, self.table)
-            values, position = self.sign * values, self.table.gather(1, where.T).T
-        if self.floor:
-            position = torch.where(values > 0, position, torch.full_like(position, -1))
-            values = values.clamp(min=0)
-        return values, position
+            return self.native(x)
+        values, where = _window_maxima(self.sign * flatten_units(x), self.table)
+        return self.sign * values, self.table.gather(1, where.T).T
+
+    def _leaders_of(self, highest: Tensor, position: Tensor) -> Tensor:
+        """The flat positions of leaders, -1 for the floor, given those of `_highest_members`; (points, windows)."""
+        return position.masked_fill(~(highest > 0), -1) if self.floor else position
 
     def count_ambiguous(self, ends: PieceEnds) -> Tensor:
         counts = torch.zeros_like(ends.widths, dtype=torch.int64)
-        best = [self._leaders(values)[0].abs() for values in ends.values]
-        small = [b * AMBIGUITY_SHARE <= e.amax(1, keepdim=True) for b, e in zip(best, ends.bounds, strict=True)]
-        piece, window = torch.nonzero(small[0] & small[1], as_tuple=True)
-        step = max(1, max_window_elements(best[0]) // (2 * self._size))
+        if not ends.bounds[0].numel():
+            return counts
+        largest = [bounds.amax(1, keepdim=True) for bounds in ends.bounds]
+        small = torch.ones(1, 1, dtype=torch.bool, device=largest[0].device)
+        for values, error in zip(ends.values, largest, strict=True):
+            highest = self._highest_members(values)[0]
+            small = small & ((highest if self.floor else highest.abs()) * AMBIGUITY_SHARE <= error)
+            if self.floor:  # it leads by more than any error: no line is tied with it
+                small &= highest >= -error
+        piece, window = nonzero(small)
+        step = max(1, max_window_elements(largest[0]) // (2 * self._size))
         for at in range(0, len(piece), step):
             check_deadline()
             some, rows = window[at : at + step], piece[at : at + step]
@@ -275,7 +290,7 @@ class Maximum(Breaking):
             counts += torch.bincount(rows[several & hides[0] & hides[1]], minlength=len(counts))
         return counts
 
-    def _find_ambiguous(self, flat: Tensor, best: Tensor, leaders: Tensor, errors: ErrorBounds) -> Tensor | None:
+    def _find_ambiguous(self, flat: Tensor, highest: Tensor, leaders: Tensor, errors: ErrorBounds) -> Tensor | None:
         """Pieces (points - 1,) on which a window may be ambiguous; None if there are none.
 
         The others certainly have none, at whichever points of the line the values were computed. Where the leader of a
@@ -283,11 +298,15 @@ class Maximum(Breaking):
         """
         if len(flat) < 2:
             return None
-        best, leaders = best.view(len(flat), -1).abs(), leaders.view(len(flat), -1)
+        highest, leaders = highest.view(len(flat), -1), leaders.view(len(flat), -1)
         limit = errors.threshold / AMBIGUITY_SHARE
-        small, changes = best <= limit, leaders[:-1] != leaders[1:]
-        may_be = ((small[:-1] & small[1:]) | changes) & errors.same_line[:, None]
-        piece, window = torch.nonzero(may_be, as_tuple=True)
+        small = (highest if self.floor else highest.abs()) <= limit
+        may_be = small[:-1] & small[1:]
+        if self.floor:  # where it leads by far at one end, no line is tied with it all along
+            is_below, is_far = highest < 0, highest < -2 * errors.threshold
+            may_be &= ~(is_below[:-1] & is_below[1:] & (is_far[:-1] | is_far[1:]))
+        may_be |= leaders[:-1] != leaders[1:]
+        piece, window = nonzero(may_be & errors.same_line[:, None])
         if not len(piece):
             return None
         counts = torch.zeros(len(flat) - 1, dtype=torch.int64, device=flat.device)

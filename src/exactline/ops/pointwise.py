@@ -92,11 +92,6 @@ class Pointwise(Breaking):
             counts += (ambiguous & ends.is_rounded).sum(1)
         return counts
 
-    def may_be_ambiguous(self, x: Tensor, bounds: Tensor, widths: Tensor) -> Tensor:
-        # a unit that leaves the knot at one end so slowly that rounding hides where is this far from it in the middle
-        slow = bounds * (widths / (CANDIDATE_SHARE * MAX_ALPHA_ERROR))[:, None]
-        return super().may_be_ambiguous(x, torch.maximum(bounds, slow), widths)
-
     def propagate_errors(self, low: Tensor, high: Tensor, errors: Tensor) -> Tensor:
         if self.is_relu:
             return errors * (high >= 0)

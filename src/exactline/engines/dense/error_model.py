@@ -48,6 +48,8 @@ class PointErrorBounds(ErrorBounds):
             state.device_line_ends if on_device else to_device(state.device, np.flatnonzero(~state.same_line))
         )
         self.several_lines = len(self.line_ends) > 0
+        if not state.table.is_on_device and len(state):
+            self.ends_inside = bool(state.alphas[0] > 0.0), bool(state.alphas[-1] < 1.0)
         self.threshold = state.filter.threshold(state.node, state.dtype, largest, bound, state.live[source].numel())
 
     @property
