@@ -59,9 +59,9 @@ AMBIGUITY_WIDTH = 3.0
 # Share of the distances and alpha errors by which units are ambiguous, at which a sweep remembers them as candidates:
 # values at other points of a piece are off by other errors, each within its bound.
 CANDIDATE_SHARE = 0.5
-# Multiple of the deviations in the middle of a piece within which units are on the knot if they may be so at its ends.
-# The samples of the error, which decide at the ends, exceed the deviation by the square root of the number of equal
-# errors at most; in all tests by less than this.
+# Multiple of the deviations in the middle of a piece that the error bounds at its ends do not exceed: no unit that is
+# ambiguous is missed with such bounds. The samples of the error, which decide at the ends, exceed the deviation by the
+# square root of the number of equal errors at most; in all tests by less than this.
 MIDDLE_REACH = 256.0
 # Error bound, as a share of the largest one of the same tensor, up to which a value counts as free of rounding: errors
 # of 0 are replaced by what may underflow where they are propagated in single precision, for n terms 2^-63 sqrt(n) of
@@ -75,6 +75,11 @@ FILTER_WIDTH = {torch.float64: 4096.0, torch.float32: 64.0}
 SAMPLE_POINTS = 16
 WIDE_SAMPLE_POINTS = 4
 SAMPLE_SAFETY = 256.0
+# Factor between the roundings of a convolution with a batch norm behind it and those of both as one product. With g and
+# b the scale and offset, y the convolution, z = g y + b and S what its partial sums add, one product rounds by A + S,
+# A = |z| + |b|; apart they round by |g y| + S, at most A + S, and by |z| + 1.1 |g y| + |b|, at most 2.1 A: together by
+# at most sqrt(1 + 2.1^2) times as much.
+FUSED_ROUNDING_FACTOR = 2.5
 # Expected number of values inside the filter below which the calibration is not worth its cost.
 MIN_EXPECTED_HITS = 0.01
 # Factor by which the error of one unit may exceed its share of the layer's error by weights. Empirical.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 import torch
@@ -72,6 +72,11 @@ def sweep_plan(network: Network) -> SweepPlan:
             error_shares={i: g.error_share for i, g in enumerate(growth) if g.error_share is not None},
         )
     return _plans[network]
+
+
+def share_plan(network: Network, copy: Network) -> None:
+    """Use the plan of a network for a copy of it in another precision, which may need fewer nodes."""
+    _plans[copy] = replace(sweep_plan(network), last_use=copy.last_use(copy.outputs))
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,7 @@ from .plan import sweep_plan
 
 ESTIMATE_DIVISOR = 4  # one error estimate may take one part in so many of the memory
 MAX_GPU_ESTIMATE_BYTES = 1 << 28  # bytes of one error estimate on a GPU
+MAX_SMALL_ERRORS = 1 << 16  # numbers up to which calls cost more than passes over memory on a CPU
 MAX_CACHED_SIGNS = 1 << 20  # signs per node that are cached on a CPU; a GPU caches all of them
 _cached_signs: weakref.WeakKeyDictionary[Network, dict[tuple[int, int, torch.device], Tensor]] = (
     weakref.WeakKeyDictionary()
@@ -44,6 +45,7 @@ class PointErrors:
             error is propagated for all points, at least as large as that of each.
         samples: Number of error samples; 0 evaluates the values only.
         kept_nodes: Nodes whose values stay in `kept_values` when no later node needs them.
+        is_guarded: Whether what overflows is scaled or limited; otherwise it becomes infinite or not a number.
     """
 
     def __init__(
@@ -53,9 +55,11 @@ class PointErrors:
         errors: list[Tensor],
         samples: int = ERROR_SAMPLES,
         kept_nodes: frozenset[int] = frozenset(),
+        is_guarded: bool = True,
     ) -> None:
-        self.network, self.samples, self.values_only = network, samples, not samples
+        self.network, self.samples, self.values_only, self.is_guarded = network, samples, not samples, is_guarded
         self.kept_nodes, self.kept_values = kept_nodes, dict[int, Tensor]()  # (k, *shape)
+        self._bounds: tuple[int, Tensor] | None = None  # the last node whose error bounds were computed
         self._shared_sizes = dict[int, Tensor]()  # by live node, see `_largest_sizes`
         self.node = max(network.inputs)  # the last node that was evaluated
         self.values = dict(zip(network.inputs, points, strict=True))  # by live node, (k, *shape)
@@ -78,7 +82,13 @@ class PointErrors:
                 if last_use.get(j) == self.node:
                     del self.values[j], self.errors[j]
                     self._shared_sizes.pop(j, None)
-        return error_bounds(self.errors[target]) if self.samples else torch.zeros_like(self.values[target])
+        return self._error_bounds(target) if self.samples else torch.zeros_like(self.values[target])
+
+    def _error_bounds(self, i: int) -> Tensor:
+        """The error bounds of a live node, (k or 1, *shape)."""
+        if self._bounds is None or self._bounds[0] != i:
+            self._bounds = i, error_bounds(self.errors[i])
+        return self._bounds[1]
 
     def select(self, rows: Tensor) -> PointErrors:
         """The errors at some of the points."""
@@ -105,62 +115,107 @@ class PointErrors:
 
     def _replace(self, values: dict[int, Tensor], errors: dict[int, Tensor]) -> PointErrors:
         replaced = copy(self)
-        replaced.values, replaced.errors, replaced._shared_sizes = values, errors, {}
+        replaced.values, replaced.errors, replaced._shared_sizes, replaced._bounds = values, errors, {}, None
         return replaced
 
     def _evaluate(self, i: int) -> None:
         """Evaluate node ``i``: its values, the propagated errors, and its own rounding added to them."""
         node = self.network.nodes[i]
         op, xs, errors = node.op, [self.values[j] for j in node.inputs], [self.errors[j] for j in node.inputs]
-        value = self.values[i] = self._evaluate_kept(i, op, xs) if i in self.kept_nodes else _evaluate_op(op, xs)
+        if not self.is_guarded and isinstance(op, Affine):
+            self.values[i], self.errors[i] = self._evaluate_with_errors(i, op, xs, errors)
+            return
+        value = self.values[i] = self._evaluate_kept(i, op, xs) if i in self.kept_nodes else self._evaluate_op(op, xs)
         if self.values_only:
             self.errors[i] = value[None, :0]
         elif isinstance(op, Breaking):
-            self.errors[i] = propagate_through_breaks(op, xs[0], errors[0])
+            self.errors[i] = propagate_through_breaks(op, xs[0], errors[0], self._error_bounds(node.inputs[0]))
         elif isinstance(op, Affine):
-            self.errors[i] = self._propagate_through_affine(i, op, xs, value, errors)
+            self.errors[i] = self._propagate_through_affine(i, op, xs, errors)
         else:
             raise TypeError(f"{node.name} is neither affine nor breaking")
 
     def _evaluate_kept(self, i: int, op: Op, xs: list[Tensor]) -> Tensor:
         """The values of node ``i``, (k, *shape), which are also kept for the sweep."""
-        self.kept_values[i] = value = _evaluate_op(op, xs)
+        self.kept_values[i] = value = self._evaluate_op(op, xs)
         return value
 
-    def _propagate_through_affine(
-        self, i: int, op: Affine, xs: list[Tensor], value: Tensor, errors: list[Tensor]
-    ) -> Tensor:
+    def _evaluate_op(self, op: Op, xs: list[Tensor]) -> Tensor:
+        """The output (k, *out) of an operator; huge values of affine ones are scaled on the way."""
+        value = op.evaluate(*xs)
+        if self.is_guarded and isinstance(op, Affine) and is_on_host(value) and not bool(torch.isfinite(value.sum())):
+            return op.evaluate_scaled(*xs)
+        return value
+
+    def _evaluate_with_errors(
+        self, i: int, op: Affine, xs: list[Tensor], errors: list[Tensor]
+    ) -> tuple[Tensor, Tensor]:
+        """The values and the errors of an affine node, by one product for both."""
+        points, count, is_exact = xs[0].shape[0], errors[0].shape[1], not op.rounding_terms
+        joins_sizes = op.spreads_elements and not is_exact
+        parts = [[x, (e if is_exact else e[1:]).flatten(0, 1)] for x, e in zip(xs, errors, strict=True)]
+        if joins_sizes:
+            parts = [[*some, *sizes] for some, sizes in zip(parts, self._sizes(i, errors), strict=True)]
+        moved = op.linear(*map(torch.cat, parts))
+        value, moved = moved[:points], moved[points:]
+        constant = _constant_part(op, xs)
+        self.values[i] = value = value if constant is None else value + constant
+        if is_exact:
+            return value, moved.unflatten(0, (1 + self.samples, count))
+        if joins_sizes:
+            samples = self.samples * count
+            return value, self._add_rounding(i, op, constant, moved[samples:].abs_(), moved[:samples])
+        spread = op.error_spread(*map(torch.cat, self._sizes(i, errors)))
+        return value, self._add_rounding(i, op, constant, spread, moved)
+
+    def _propagate_through_affine(self, i: int, op: Affine, xs: list[Tensor], errors: list[Tensor]) -> Tensor:
         """The errors of an affine node, (1 + samples, k or 1, *out), from the values and errors of its inputs."""
-        count = errors[0].shape[1]
-        samples = [e[1:].flatten(0, 1) for e in errors]
         if not op.rounding_terms:  # values are moved, not computed
-            deviation, samples = op.propagate_errors([e[0] for e in errors], samples)
-            return torch.cat([deviation[None], samples.unflatten(0, (self.samples, count))])
-        sizes = [
-            torch.cat([e[0], self._largest_sizes(j, count)])
-            for j, e in zip(self.network.nodes[i].inputs, errors, strict=True)
-        ]
-        both, samples = op.propagate_errors(sizes, samples)
-        deviation, own = both[:count], both[count:]  # the root of the sum of squares of all products, then the rounding
+            shape = 1 + self.samples, errors[0].shape[1]
+            return op.linear(*(e.flatten(0, 1) for e in errors)).unflatten(0, shape)
+        sizes = [torch.cat(some) for some in self._sizes(i, errors)]
+        spread, samples = op.propagate_errors(sizes, [e[1:].flatten(0, 1) for e in errors])
+        return self._add_rounding(i, op, _constant_part(op, xs), spread, samples)
+
+    def _sizes(self, i: int, errors: list[Tensor]) -> list[tuple[Tensor, Tensor]]:
+        """For each input of node ``i`` the deviations and the sizes of its values, (k, *in) each."""
+        count, inputs = errors[0].shape[1], self.network.nodes[i].inputs
+        return [(e[0], self._largest_sizes(j, count)) for j, e in zip(inputs, errors, strict=True)]
+
+    def _add_rounding(
+        self,
+        i: int,
+        op: Affine,
+        constant: Tensor | None,
+        spread: Tensor,  # (2 k, *out) of `_sizes`
+        samples: Tensor,  # (samples * k, *out)
+    ) -> Tensor:
+        """The errors of node ``i``, (1 + samples, k, *out): those of its inputs, and its own rounding."""
+        count = spread.shape[0] // 2
+        deviation, own = spread[:count], spread[count:]  # the root of the sum of squares of all products
         value = self._largest_sizes(i, count)
         if op.rounding_terms > 1:  # a single operation rounds its result only; a sum rounds every partial sum
             partial_sums = 1 + 2 * (op.rounding_terms**0.5 - 1) * SUMMATION_SHARE
-            constant = op.constant_part(*(x.new_zeros(1, *x.shape[1:]) for x in xs)).abs()
-            own = torch.add(value, own, alpha=partial_sums).add_(constant)
+            own = torch.add(value, own, alpha=partial_sums)
+            own = own if constant is None else own.add_(constant.abs())
         else:
             own = value.clone()
-        own = own.mul_(0.5 * torch.finfo(value.dtype).eps).clamp_(min=SMALLEST_SUBNORMAL)
-        largest = torch.finfo(value.dtype).max / 64
+        own = own.mul_(0.5 * torch.finfo(value.dtype).eps)
         out = value.new_empty(1 + self.samples, *own.shape)
-        torch.hypot(deviation, own, out=out[0]).clamp_(max=largest)
-        roundings = random_signs(self.network, i, self.samples, own).to(own.dtype) * own
-        torch.add(samples.unflatten(0, (self.samples, count)), roundings, out=out[1:])
-        out[1:].nan_to_num_(largest, largest, -largest)
+        if self.is_guarded:
+            own.clamp_(min=SMALLEST_SUBNORMAL)
+        torch.hypot(deviation, own, out=out[0])
+        signs = random_signs(self.network, i, self.samples, own)
+        torch.addcmul(samples.unflatten(0, (self.samples, count)), signs, own, out=out[1:])
+        if self.is_guarded:
+            largest = torch.finfo(value.dtype).max / 64
+            out[0].clamp_(max=largest)
+            out[1:].nan_to_num_(largest, largest, -largest)
         return out
 
     def _largest_sizes(self, i: int, count: int) -> Tensor:
         """The absolute values of a live node, or, for a ``count`` of one, the largest of all points, (1, *shape)."""
-        if count == len(self.values[i]):
+        if count == self.values[i].shape[0]:
             return self.values[i].abs()
         if i not in self._shared_sizes:
             self._shared_sizes[i] = self.values[i].abs().amax(0, keepdim=True)
@@ -177,7 +232,8 @@ class RecentErrors(PointErrors):
     """
 
     def __init__(self, network: Network, node: int, values: dict[int, Tensor]) -> None:
-        self.network, self.samples, self.values_only = network, 0, False
+        self.network, self.samples, self.values_only, self.is_guarded = network, 0, False, True
+        self._bounds = None
         self.kept_nodes, self.kept_values, self._shared_sizes = frozenset(), {}, {}
         self.node, self.values = node, dict(values)
         self.errors = {i: torch.zeros_like(value)[None] for i, value in values.items()}
@@ -188,12 +244,9 @@ class RecentErrors(PointErrors):
         return error_bounds(self.errors[target])
 
 
-def _evaluate_op(op: Op, xs: list[Tensor]) -> Tensor:
-    """The output (k, *out) of an operator; huge values of affine ones are scaled on the way."""
-    value = op.evaluate(*xs)
-    if isinstance(op, Affine) and is_on_host(value) and not bool(torch.isfinite(value.sum())):
-        return op.evaluate_scaled(*xs)
-    return value
+def _constant_part(op: Affine, xs: list[Tensor]) -> Tensor | None:
+    """The constant of an operator of inputs (k, *in), broadcastable to its output; None if it has none."""
+    return op.constant_part(*(x.new_zeros(1, *x.shape[1:]) for x in xs)) if op.has_constant else None
 
 
 def is_short_line(lines: Lines, line: int) -> bool:
@@ -224,7 +277,7 @@ def bytes_per_estimate(network: Network, samples: int = ERROR_SAMPLES) -> int:
 
 def error_bounds(errors: Tensor) -> Tensor:
     """Error bounds (k, *shape) of values with a standard deviation and samples (1 + samples, k, *shape)."""
-    if not is_on_host(errors):  # fewer kernels
+    if not is_on_host(errors) or errors.numel() <= MAX_SMALL_ERRORS:  # fewer kernels
         return torch.maximum(errors.amax(0), errors.amin(0).neg_()).mul_(ERROR_WIDTH)
     bounds = errors[0] * ERROR_WIDTH  # deviations have no sign
     for sample in errors[1:]:
@@ -232,12 +285,14 @@ def error_bounds(errors: Tensor) -> Tensor:
     return bounds
 
 
-def propagate_through_breaks(op: Breaking, x: Tensor, errors: Tensor) -> Tensor:
-    """The errors of a breaking node, (1 + samples, k, *out), from its input (points, *in) and that input's errors.
-
-    ``errors`` is (1 + samples, k, *in), for each of the points or, with k = 1, for all of them.
-    """
-    reach, is_shared = error_bounds(errors), errors.shape[1] < len(x)
+def propagate_through_breaks(
+    op: Breaking,
+    x: Tensor,  # (points, *in)
+    errors: Tensor,  # (1 + samples, k, *in) for each of the points or, with k = 1, for all of them
+    reach: Tensor,  # (k, *in) their error bounds
+) -> Tensor:
+    """The errors of a breaking node, (1 + samples, k, *out), from its input and that input's errors."""
+    is_shared = errors.shape[1] < x.shape[0]
     low, high = (x.amin(0, keepdim=True), x.amax(0, keepdim=True)) if is_shared else (x, x)
     return op.propagate_errors(low - reach, high + reach, errors)
 

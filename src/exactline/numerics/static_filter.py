@@ -10,9 +10,17 @@ import torch
 from torch import Tensor
 
 from ..network.graph import Network
-from ..tolerances import ERROR_SAMPLES, FILTER_WIDTH, MIN_EXPECTED_HITS, SAMPLE_SAFETY, SMALLEST_SUBNORMAL
+from ..tolerances import (
+    ERROR_SAMPLES,
+    FILTER_WIDTH,
+    FUSED_ROUNDING_FACTOR,
+    MIN_EXPECTED_HITS,
+    SAMPLE_SAFETY,
+    SMALLEST_SUBNORMAL,
+)
 from .plan import SweepPlan, sweep_plan
 from .point_errors import PointErrors
+from .single_precision import ROUNDOFF_RATIO, are_ordinary_errors, is_ordinary, single_precision
 
 
 @dataclass(frozen=True)
@@ -66,7 +74,22 @@ def sample_errors(
     network: Network, points: list[Tensor], errors: list[Tensor], samples: int = ERROR_SAMPLES
 ) -> dict[int, float]:
     """By breaking node: the largest error bound at its input; for the arguments see `PointErrors`."""
-    estimate, last_use = PointErrors(network, points, errors, samples), sweep_plan(network).last_use
+    single = single_precision(network)
+    if single is not None and all(map(is_ordinary, points)):
+        in_single = [p.to(torch.float32) for p in points]
+        scaled = [(e * ROUNDOFF_RATIO).to(torch.float32) for e in errors]
+        largest = largest_errors(single, in_single, scaled, samples, is_guarded=False)
+        if are_ordinary_errors(largest):
+            return {i: error * FUSED_ROUNDING_FACTOR / ROUNDOFF_RATIO for i, error in largest.items()}
+    return largest_errors(network, points, errors, samples)
+
+
+def largest_errors(
+    network: Network, points: list[Tensor], errors: list[Tensor], samples: int, is_guarded: bool = True
+) -> dict[int, float]:
+    """`sample_errors` in the precision of the network."""
+    estimate = PointErrors(network, points, errors, samples, is_guarded=is_guarded)
+    last_use = sweep_plan(network).last_use
     largest = dict[int, float]()
     for i in network.breaking_nodes:
         if i in last_use:

@@ -19,6 +19,7 @@ from .base import Affine, root_sum_squares
 from .gemm import unfold_columns
 
 MAX_KEPT_SQUARES = 1 << 23  # weights of all layers whose squares a CPU keeps for error estimates: 64 MiB of float64
+MAX_MATRIX_PIXELS = 8  # pixels of a map up to which a matrix product is faster than a convolution of single pixels
 SQUARES_PER_BLOCK = 1 << 17  # weights of a linear layer that are squared at a time where the squares are not kept
 _kept_squares: weakref.WeakKeyDictionary[Product, Tensor] = weakref.WeakKeyDictionary()
 
@@ -51,7 +52,11 @@ class Product(Affine):
         return self.call(xs[0], self.weight).add_(self.offset)
 
     def linear(self, *xs: Tensor) -> Tensor:
-        return self.call(xs[0], self.weight)
+        return self._multiply(xs[0], self.weight)
+
+    @property
+    def has_constant(self) -> bool:
+        return self.offset is not None
 
     def constant_part(self, *zeros: Tensor) -> Tensor:
         return zeros[0].new_zeros(()) if self.offset is None else self.offset
@@ -113,6 +118,23 @@ class Product(Affine):
             return None
         return unfold_columns(x, self.weight, self.settings, max_columns)
 
+    def _multiply(self, x: Tensor, weight: Tensor) -> Tensor:
+        """The product with the weight, or with one of its shape; of few pixels in single precision as a matrix."""
+        if x.dtype != torch.float32 or not self._is_pixelwise or x.shape[2:].numel() > MAX_MATRIX_PIXELS:
+            return self.call(x, weight)
+        pixels = F.linear(x.flatten(2).transpose(1, 2), weight.flatten(1))
+        return pixels.transpose(1, 2).reshape(*pixels.shape[:1], *weight.shape[:1], *x.shape[2:])
+
+    @cached_property
+    def _is_pixelwise(self) -> bool:
+        """Whether this is a convolution of single pixels, one after another."""
+        settings = self.settings
+        if "stride" not in settings or settings["transposed"] or settings["groups"] > 1 or self.weight.is_cuda:
+            return False
+        paddings = settings["padding"], settings.get("padding_end", settings["padding"])
+        is_padded = any(any(p) if isinstance(p, (tuple, list)) else bool(p) for p in paddings)
+        return self.weight.shape[2:].numel() == 1 and not is_padded and all(s == 1 for s in settings["stride"])
+
     def _multiply_by_squares(self, x: Tensor) -> Tensor:
         """The product with the squares of the weights relative to the largest."""
         squares = _kept_squares.get(self)
@@ -124,7 +146,7 @@ class Product(Affine):
             squares = (self.weight / self._largest_weight).square_()
             if is_kept:
                 _kept_squares[self] = squares
-        return self.call(x, squares)
+        return self._multiply(x, squares)
 
     def _multiply_in_blocks(self, x: Tensor) -> Tensor:
         """`_multiply_by_squares` of a linear layer, a few outputs at a time; both buffers are used again and again."""
@@ -177,6 +199,10 @@ class Scale(Affine):
         # the offset may broadcast x to a larger shape: the linear part has the shape of the output
         return x if self.offset is None else torch.broadcast_tensors(x, self.offset)[0]
 
+    @property
+    def has_constant(self) -> bool:
+        return self.offset is not None
+
     def constant_part(self, *zeros: Tensor) -> Tensor:
         return zeros[0].new_zeros(()) if self.offset is None else self.offset
 
@@ -189,6 +215,10 @@ class Scale(Affine):
 
     def error_spread(self, *errors: Tensor) -> Tensor:
         return self.linear(errors[0]).abs()
+
+    @property
+    def spreads_elements(self) -> bool:
+        return True
 
     @property
     def rounding_terms(self) -> float:
@@ -214,6 +244,10 @@ class Combine(Affine):
     """A linear combination of branches: add, sub, lerp."""
 
     factors: tuple[float, ...]
+
+    @property
+    def has_constant(self) -> bool:
+        return False
 
     @property
     def title(self) -> str:
@@ -287,6 +321,10 @@ class Rearrange(Affine):
     name: str = "rearrange"
 
     @property
+    def has_constant(self) -> bool:
+        return self.constant is not None
+
+    @property
     def title(self) -> str:
         return self.name
 
@@ -321,7 +359,18 @@ class Rearrange(Affine):
         flat = parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
         if not flat.shape[1]:
             return flat.new_zeros(len(flat), len(self.index))
-        return flat.index_select(1, self.index.clamp(min=0))
+        keeps_all = flat.shape[1] == len(self.index) and self._keeps_order
+        return flat if keeps_all else flat.index_select(1, self._source)
+
+    @cached_property
+    def _source(self) -> Tensor:
+        """(out elements,) `index`, with 0 for constants."""
+        return self.index.clamp(min=0)
+
+    @cached_property
+    def _keeps_order(self) -> bool:
+        """Whether the output begins with the inputs in order, as in a concatenation along the first dim."""
+        return torch.equal(self.index, torch.arange(len(self.index), device=self.index.device))
 
 
 @dataclass(frozen=True, eq=False)
@@ -329,6 +378,10 @@ class Reshape(Affine):
     """A change of shape that keeps the order of the elements."""
 
     shape: tuple[int, ...]
+
+    @property
+    def has_constant(self) -> bool:
+        return False
 
     def evaluate(self, *xs: Tensor) -> Tensor:
         return xs[0].reshape(len(xs[0]), *self.shape)

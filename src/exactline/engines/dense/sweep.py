@@ -233,13 +233,19 @@ def _split_in_half(state: SweepState) -> Iterator[SweepState]:
 
 def _sample_line_errors(network: Network, lines: Lines) -> dict[int, float]:
     """By breaking node: the largest error at its input, over sample points spread over the lines."""
-    points = SAMPLE_POINTS if sweep_plan(network).is_narrow else WIDE_SAMPLE_POINTS
+    is_narrow, is_short = sweep_plan(network).is_narrow, len(lines) == 1 and is_short_line(lines, 0)
+    if is_short and not is_narrow:
+        alphas = torch.full((1,), 0.5, dtype=torch.float64, device=lines.starts[0].device)
+        return sample_errors(
+            network, *lines.at(torch.zeros_like(alphas, dtype=torch.int64), alphas), SEGMENT_ERROR_SAMPLES
+        )
+    points = SAMPLE_POINTS if is_narrow else WIDE_SAMPLE_POINTS
     share = np.linspace(0.0, 1.0, points)
     line = np.rint(share * (len(lines) - 1)).astype(np.int64)
     alphas = np.modf(share * (points // 2 - 0.5))[0] if len(lines) > 1 else share
     device = lines.starts[0].device
     some, errors = lines.at(to_device(device, line), to_device(device, alphas))
-    if len(lines) == 1 and is_short_line(lines, 0):
+    if is_short:
         return sample_errors(network, *share_errors(some, errors), SEGMENT_ERROR_SAMPLES)
     return sample_errors(network, some, errors)
 
