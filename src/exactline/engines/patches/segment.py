@@ -116,6 +116,7 @@ class Segment:
         self.network, self.plan, self.errors, self.float32_plan = network, plan, errors, float32_plan
         self.start, self.stop, self.max_numbers, self.max_breaks = start, stop, max_numbers, max_breaks
         self.uses_float32 = float32_plan is not plan
+        self.peak_numbers = 0  # of all live patches
         self.break_alphas = BreakAlphas()
         self.new_breaks: dict[int, NewPatchBreaks] = {}  # by node
         self.ties = TieResolver(errors, start, stop, self.uses_float32)
@@ -243,7 +244,8 @@ class Segment:
     def _require_room(self, numbers: int) -> None:
         """Raise `SegmentTooLarge` if the patches of all live tensors and ``numbers`` more exceed the limit."""
         groups = {id(g): g.jump.numel() for t in self.tensors.values() for g in t.groups.values()}
-        if sum(groups.values()) + numbers > self.max_numbers:
+        self.peak_numbers = max(self.peak_numbers, sum(groups.values()) + numbers)
+        if self.peak_numbers > self.max_numbers:
             raise SegmentTooLarge
 
     def _in_patch_dtype(self, group: Group) -> Group:

@@ -119,6 +119,7 @@ class Segmentation:
         value_breaks = max(memory, MIN_MEMORY) // VALUES_DIVISOR // BYTES_PER_NUMBER // max(1, value_numbers)
         self.max_breaks = max(value_breaks, MIN_VALUE_BREAKS)
         self.target_breaks = self._target_breaks()
+        self.joined_breaks = float(self.target_breaks)  # breaks expected of segments that are joined
 
     def _max_numbers(self, memory: int) -> float:
         """How many numbers all live patches may hold."""
@@ -146,12 +147,13 @@ class Segmentation:
 
         For ``records_patterns`` and ``kept_nodes`` see `Segment`.
         """
-        pacing = _DeadlinePacing(self.limits)
+        pacing = _Pacing(self.limits)
         pending, density = list[SegmentSpan](), 0.0
         with self.limits.enforced():
             pending = self._forecast()[::-1]
         while pending and not self.limits.should_stop():
-            span = self._shorten_to_limit(pacing.next(pending), pending, density)
+            max_width = self.joined_breaks / density if density else 0.0
+            span = self._shorten_to_limit(pacing.next(pending, max_width), pending, density)
             if self.releases_memory:
                 release_free_memory()
             segment = Segment(
@@ -178,6 +180,7 @@ class Segmentation:
                 if not isinstance(problem, SegmentTooLarge):
                     torch.cuda.empty_cache()
                 pacing.shorten()
+                self.joined_breaks = min(self.joined_breaks, density * (span.stop - span.start) / 2)
                 pending += _cut_in_half(span)
                 continue
             except NeedsDenseFallback as undecided:
@@ -188,11 +191,18 @@ class Segmentation:
                 return
             self.counts.patches += breaks is not None
             self.counts.dense += breaks is None
-            breaks_before = self.counts.breaks
+            breaks_before, peak_numbers = self.counts.breaks, segment.peak_numbers
             swept = [(segment, breaks)]
             del segment, breaks  # nothing here may hold the patches while the caller continues
             yield swept.pop()
-            density = (self.counts.breaks - breaks_before) / (span.stop - span.start)
+            found = self.counts.breaks - breaks_before
+            density = found / (span.stop - span.start)
+            self._limit_joined(found, peak_numbers)
+
+    def _limit_joined(self, breaks: int, numbers: int) -> None:
+        """Adapt `joined_breaks` to the numbers that the patches of a segment with some breaks took at most."""
+        fitting = TARGET_SHARE * self.max_numbers * breaks / numbers if numbers else self.target_breaks
+        self.joined_breaks = min(self.target_breaks, fitting)
 
     def has_enough_breaks(self) -> bool:
         """Whether the segments swept so far have more breaks than are wanted."""
@@ -242,8 +252,8 @@ class Segmentation:
         return pending + _cut_around(span, alpha)[::-1]
 
 
-class _DeadlinePacing:
-    """Joins segments: few at first if there is a deadline, then as many as the remaining time allows."""
+class _Pacing:
+    """Joins segments that have few breaks; if there is a deadline, few at first, then as many as there is time for."""
 
     def __init__(self, limits: SweepLimits) -> None:
         self.deadline, self.last_time, self.joined = limits.deadline, time.monotonic(), 1
@@ -253,17 +263,21 @@ class _DeadlinePacing:
         """Join at most half as many as last time, which was too much."""
         self.max_joined = max(1, self.joined // 2)
 
-    def next(self, pending: list[SegmentSpan]) -> SegmentSpan:
-        """Remove the next segment from the end of the list, joined with its followers if there is time."""
+    def next(self, pending: list[SegmentSpan], max_width: float) -> SegmentSpan:
+        """Remove the next segment from the end of the list, joined with its followers up to a width.
+
+        If there is a deadline, they are as many as there is time for. A width of 0 is not known.
+        """
         start, stop, depth = pending.pop()
-        if self.deadline == float("inf"):
-            return SegmentSpan(start, stop, depth)
-        now = time.monotonic()
-        spent, left = now - self.last_time, self.deadline - now
-        self.last_time = now
-        self.joined = min(self.max_joined, max(1, self.joined * 2 if spent < left / 16 else self.joined // 2))
-        for _ in range(self.joined - 1):
-            if depth or not pending or pending[-1].depth:
+        joined = len(pending) + 1 if max_width else 1
+        if self.deadline < float("inf"):
+            now = time.monotonic()
+            spent, left = now - self.last_time, self.deadline - now
+            self.last_time = now
+            self.joined = min(self.max_joined, max(1, self.joined * 2 if spent < left / 16 else self.joined // 2))
+            joined = self.joined
+        for _ in range(joined - 1):
+            if depth or not pending or pending[-1].depth or pending[-1].stop - start > (max_width or float("inf")):
                 break
             stop = pending.pop().stop
         return SegmentSpan(start, stop, depth)
