@@ -164,7 +164,7 @@ class PointErrors:
             return value, moved.unflatten(0, (1 + self.samples, count))
         if joins_sizes:
             samples = self.samples * count
-            return value, self._add_rounding(i, op, constant, moved[samples:].abs_(), moved[:samples])
+            return value, self._add_rounding(i, op, constant, moved[samples:].abs(), moved[:samples])
         spread = op.error_spread(*map(torch.cat, self._sizes(i, errors)))
         return value, self._add_rounding(i, op, constant, spread, moved)
 
