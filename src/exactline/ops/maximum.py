@@ -399,18 +399,22 @@ def may_tie_for_lead(
     """
     near = [(end.amax(1, keepdim=True) - end <= 2 * threshold) & (end.abs() <= limit) for end in (before, after)]
     leaders = [end.argmax(1, keepdim=True) for end in (before, after)]
+    tied = _have_several(near[0] & near[1], elements)
+    (rows,) = torch.nonzero((leaders[0] != leaders[1])[:, 0], as_tuple=True)
+    if not len(rows):
+        return tied
+    before, after, elements = before[rows], after[rows], elements[rows]
     may_lead = (before.abs() <= limit) & (after.abs() <= limit)
     for leader in leaders:
-        lowest = [end.gather(1, leader) - 2 * threshold for end in (before, after)]
+        lowest = [end.gather(1, leader[rows]) - 2 * threshold for end in (before, after)]
         may_lead &= (before >= lowest[0]) | (after >= lowest[1])
     # equal lines are neighbours in the order of a sum that differs for lines that only meet
     keys, order = (before + EQUAL_LINES_WEIGHT * after).masked_fill(~may_lead, torch.nan).sort(1)
     differ = elements.gather(1, order).diff() != 0
     equal = (keys.diff() <= 2 * threshold * (1 + EQUAL_LINES_WEIGHT)) & differ
-    tied_at_ends = [_have_several(end, elements) for end in near]
-    tied_on_part = tied_at_ends[0] | tied_at_ends[1] | equal.any(1)
-    is_led_by_one = (leaders[0] == leaders[1])[:, 0]
-    return torch.where(is_led_by_one, _have_several(near[0] & near[1], elements), tied_on_part)
+    tied_at_ends = [_have_several(end[rows], elements) for end in near]
+    tied[rows] = tied_at_ends[0] | tied_at_ends[1] | equal.any(1)
+    return tied
 
 
 def _have_several(tied: Tensor, elements: Tensor) -> Tensor:
