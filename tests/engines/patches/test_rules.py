@@ -185,6 +185,7 @@ def test_a_node_synchronizes_three_times():
 
 
 def test_a_maximum_synchronizes_once_for_each_leader():
+    """And once a block for windows that may be ambiguous."""
     torch.manual_seed(0)
     body = nn.Conv2d(3, 6, 3), nn.LeakyReLU(0.1), nn.MaxPool2d(2), nn.Conv2d(6, 4, 3), nn.ReLU()
     model = nn.Sequential(*body, nn.Flatten(), nn.Linear(100, 3)).double()
@@ -193,4 +194,4 @@ def test_a_maximum_synchronizes_once_for_each_leader():
     with pytest.MonkeyPatch.context() as monkeypatch:
         counts = _count_blocks_and_reads(monkeypatch, model, start, end)
     leaders = 4  # a window of four pixels has at most as many leaders on a piece
-    assert all(reads - blocks <= 2 + leaders * blocks for blocks, reads in counts)
+    assert all(reads - blocks <= 2 + (leaders + 1) * blocks for blocks, reads in counts)
