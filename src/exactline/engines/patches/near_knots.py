@@ -38,6 +38,7 @@ def refine_sides(
     near &= ~stays
     on_knot = near & _is_within_smallest_error(x, block, distances)  # as in later layers that read the same channel
     if bool(on_knot.any()):
+        is_near |= on_knot
         bounds = torch.where(on_knot & (distances != 0), x.min_difference[block.pixels][:, None], bounds)
         distances.masked_fill_(on_knot, 0.0)
         near &= ~on_knot
@@ -76,10 +77,30 @@ def refine_sides(
 
 
 def _mark_candidates(node_input: NodeInput, block: Block, is_near: Tensor, slopes: Tensor) -> None:
-    """Mark pieces at both ends of which a unit is near the knot, or at one end if it leaves the knot slowly."""
-    is_slow = node_input.thresholds[block.pixels][:, None] > CANDIDATE_SHARE * MAX_ALPHA_ERROR * slopes.abs()
+    """Mark pieces at both ends of which a unit is near the knot, or at one end if it leaves the knot slowly.
+
+    Then the part next to that end is marked: beyond it the unit is farther from the knot than any error.
+    """
+    thresholds = node_input.thresholds[block.pixels][:, None]
+    is_slow = thresholds > CANDIDATE_SHARE * MAX_ALPHA_ERROR * slopes.abs()
     before, after = is_near[:, :-1], is_near[:, 1:]
-    node_input.mark_candidates(block, ((before & after) | ((before | after) & is_slow)).any(2))
+    node_input.mark_candidates(block, (before & after).any(2))
+    leaves = (before ^ after) & is_slow & (block.widths > 0)[:, :, None]
+    row, piece, channel = leaves.nonzero(as_tuple=True)
+    if not len(row):
+        return
+    first, last = block.alphas[row, piece], block.alphas[row, piece + 1]
+    # near an end are up to AMBIGUITY_WIDTH / CANDIDATE_SHARE errors, and less than as many again beside it
+    length = 2 * AMBIGUITY_WIDTH / CANDIDATE_SHARE * thresholds[row, 0, channel] / slopes[row, piece, channel].abs()
+    starts = before[row, piece, channel]
+    node_input.candidates.append(
+        torch.stack(
+            [
+                torch.where(starts, first, torch.maximum(first, last - length)),
+                torch.where(starts, torch.minimum(last, first + length), last),
+            ]
+        )
+    )
 
 
 def _is_within_smallest_error(node_input: NodeInput, block: Block, distances: Tensor) -> Tensor:

@@ -80,6 +80,11 @@ class SegmentBreaks:
             changes.index_add_(0, start, torch.ones_like(start)).index_add_(0, stop, -torch.ones_like(stop))
         return (changes.cumsum(0)[:-1] > 0).to(torch.int64)
 
+    def has_candidates_at_start(self) -> bool:
+        """Whether units may be ambiguous between the start of the segment and its first break."""
+        first_break = self.alphas[0] if len(self.alphas) else torch.inf
+        return any(bool((first < first_break).any()) for first, _ in self.candidates)
+
 
 class Segment:
     """The sweep of one segment, node by node.

@@ -84,6 +84,8 @@ def _sweep_line(segmentation: Segmentation, values: bool, float32_plan: PatchPla
         else:
             with limits.enforced():
                 parts = iter([_make_part(segmentation, breaks, values)])
+                if held is not None and breaks.has_candidates_at_start():
+                    held.ambiguous[-1] = 1  # its last piece ends at the first break of this segment
         del segment, breaks  # they hold the patches
         for part in parts:
             segmentation.counts.breaks += int((part.origins[:, 0] >= 0).sum())
