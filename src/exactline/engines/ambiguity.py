@@ -15,14 +15,15 @@ from ..budget import Budget, DeadlineReached, enforce_budget
 from ..lines import Lines
 from ..network.graph import Network
 from ..numerics.plan import sweep_plan
-from ..numerics.point_errors import PointErrors, RecentErrors, points_per_estimate
+from ..numerics.point_errors import PointErrors, RecentErrors, is_short_line, points_per_estimate
 from ..ops.base import Breaking, PieceEnds, flatten_units
-from ..tolerances import ERROR_SAMPLES, MIDDLE_REACH, ROUNDING_FREE_SHARE
+from ..tolerances import ERROR_SAMPLES, MIDDLE_REACH, ROUNDING_FREE_SHARE, SHARED_REACH
 from .dense.points import to_device
 from .dense.sweep import SweepLimits
 
 POINTS_PER_PIECE = 3  # both ends and the middle
 COPIES_PER_PIECE = 6  # of an estimate's numbers: values at both ends, which operators compare with the bounds at once
+SHARED_COPIES_PER_PIECE = 3  # of the same where all points share one estimate
 
 
 @dataclass(frozen=True)
@@ -46,10 +47,15 @@ def count_ambiguous(network: Network, lines: Lines, rows: BreakRows, limits: Swe
         return counts
     try:
         with enforce_budget(Budget(limits.deadline, limits.memory)):
-            step = max(1, points_per_estimate(network, 0) // COPIES_PER_PIECE)
-            pieces = torch.cat([some[_PieceErrors(network, lines, rows, some).find()] for some in pieces.split(step)])
-            for some in pieces.split(max(1, points_per_estimate(network) // POINTS_PER_PIECE)) if len(pieces) else ():
-                counts[some] = _PieceErrors(network, lines, rows, some).count()
+            shares = len(lines) == 1 and is_short_line(lines, 0)
+            step = points_per_estimate(network, 0) // (SHARED_COPIES_PER_PIECE if shares else COPIES_PER_PIECE)
+            parts = pieces.split(max(1, step))
+            last_nodes = torch.cat([_PieceErrors(network, lines, rows, some).find(shares) for some in parts])
+            last_nodes, order = last_nodes.sort(stable=True)  # pieces of early nodes together
+            pieces, last_nodes = pieces[order][last_nodes >= 0], last_nodes[last_nodes >= 0]
+            step = max(1, points_per_estimate(network) // POINTS_PER_PIECE)
+            for some, nodes in zip(pieces.split(step), last_nodes.split(step), strict=True) if len(pieces) else ():
+                counts[some] = _PieceErrors(network, lines, rows, some).count(int(nodes.max()))
     except DeadlineReached:
         return rows.candidates
     return counts
@@ -69,30 +75,39 @@ class _PieceErrors:
         self.before, self.after = where.to(device)
         self.widths = self.alphas[self.after] - self.alphas[self.before]
 
-    def find(self) -> Tensor:
-        """(k,) whether a piece may have ambiguous units, on the CPU.
+    def find(self, shares: bool) -> Tensor:
+        """(k,) the last node at which a piece may have ambiguous units, on the CPU; -1 if there is none.
 
-        The errors at both ends are taken to be `MIDDLE_REACH` deviations in the middle.
+        The errors at both ends are taken to be `MIDDLE_REACH` deviations in the middle or, if all points share one
+        estimate, as on a short line, `SHARED_REACH` times those.
         """
-        found = torch.zeros(len(self.widths), dtype=torch.bool, device=self.device)
-        middle, ends = self._middle(), self._ends(samples=0)
+        last_nodes = torch.full((len(self.widths),), -1, dtype=torch.int64, device=self.device)
+        ends = self._shared_ends() if shares else self._ends(samples=0)
+        estimate, factor = (ends, SHARED_REACH) if shares else (self._middle(), MIDDLE_REACH)
         for i in self.nodes:
             op, source = self._node(i)
-            deviations = _drop_rounding_free(flatten_units(middle.advance_to(source)))
+            bounds = _drop_rounding_free(flatten_units(estimate.advance_to(source)))
+            bounds = bounds.expand(len(self.widths), -1)
             ends.advance_to(source)
-            reach = MIDDLE_REACH * deviations
-            found |= op.count_ambiguous(self._piece_ends(i, ends.values[source], (reach, reach), deviations > 0)) > 0
-        return found.cpu()
+            reach = factor * bounds
+            found = op.count_ambiguous(self._piece_ends(i, ends.values[source], (reach, reach), bounds > 0)) > 0
+            last_nodes.masked_fill_(found, i)
+        return last_nodes.cpu()
 
-    def count(self) -> Tensor:
-        """(k,) the number of ambiguous units on every piece, on the CPU."""
+    def count(self, last_node: int) -> Tensor:
+        """(k,) the number of ambiguous units on every piece, on the CPU; none are at nodes after ``last_node``."""
         counts = torch.zeros(len(self.widths), dtype=torch.int64, device=self.device)
         middle, ends = self._middle(), self._ends()
         for i in self.nodes:
+            if i > last_node:
+                break
             op, source = self._node(i)
             bounds, values = flatten_units(ends.advance_to(source)), ends.values[source]
-            deviations = _drop_rounding_free(flatten_units(middle.advance_to(source)))
             both = bounds[self.before], bounds[self.after]
+            everywhere = torch.ones(1, 1, dtype=torch.bool, device=self.device).expand_as(both[0])
+            if not bool(op.count_ambiguous(self._piece_ends(i, values, both, everywhere)).any()):
+                continue
+            deviations = _drop_rounding_free(flatten_units(middle.advance_to(source)))
             counts += op.count_ambiguous(self._piece_ends(i, values, both, deviations > 0))
         return counts.cpu()
 
@@ -116,6 +131,11 @@ class _PieceErrors:
     def _ends(self, samples: int = ERROR_SAMPLES) -> PointErrors:
         """Values and errors at the ends of the pieces."""
         return PointErrors(self.network, *self.lines.at(self.line, self.alphas), samples)
+
+    def _shared_ends(self) -> PointErrors:
+        """Values at the ends of the pieces, and one estimate of the errors of all of them."""
+        points, errors = self.lines.at(self.line, self.alphas)
+        return PointErrors(self.network, points, [error.amax(0, keepdim=True) for error in errors])
 
     def _node(self, i: int) -> tuple[Breaking, int]:
         """The operator of a breaking node, and the node that it reads."""
