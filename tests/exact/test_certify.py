@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
+import exactline as xl
 from exactline import exact
 from exactline.errors import ArgumentError
 from exactline.network.graph import Network
@@ -18,6 +19,8 @@ from exactline.ops.maximum import Maximum
 from exactline.ops.order import Order
 
 from .networks import chain, linear, mlp, ranked, tent, window
+
+UNCHECKED_UNITS = "numbers of units at breaks and ambiguous units were not checked"
 
 
 def round_to_float64(alphas: list[Fraction]) -> Tensor:
@@ -112,7 +115,7 @@ def test_breaks_closer_than_the_tolerance_may_share_one_and_are_counted():
     proof = exact.certify(net, [0.0], [1.0], [0.0, 0.5, 1.0])
     assert proof.complete
     assert proof.merged == 1
-    assert str(proof).endswith("; 1 stand for several exact ones; values were not checked")
+    assert str(proof).endswith(f"; 1 stand for several exact ones; origins, {UNCHECKED_UNITS}; values were not checked")
     assert 0 < proof.max_break_error < 1e-15
 
 
@@ -141,6 +144,19 @@ def test_a_certificate_of_some_pieces_counts_the_others():
     assert (two.checked, two.breaks, two.confirmed) == (2, 3, 3)
     assert exact.certify(tent(4), [0.0], [1.0], alphas, pieces=100).covers_whole_line
     assert not exact.certify(tent(4), [0.0], [1.0], alphas, pieces=[]).complete
+
+
+def test_a_certificate_prints_what_is_not_proved():
+    net, alphas = tent(4), [k / 16 for k in range(17)]
+    whole = xl.restrict(net, [0.0], [1.0]).certify()
+    assert whole.complete
+    assert str(whole).endswith(f" from the exact ones; {UNCHECKED_UNITS}")
+    without_neighbours = xl.restrict(net, [0.0], [1.0]).certify([3, 6])
+    assert str(without_neighbours).endswith(
+        f" from the exact ones; origins, {UNCHECKED_UNITS}; 14 pieces were not checked"
+    )
+    only_breaks = exact.certify(net, [0.0], [1.0], alphas)
+    assert str(only_breaks).endswith(f"; origins, {UNCHECKED_UNITS}; values were not checked")
 
 
 def test_a_certificate_prints_its_failures_and_is_frozen():

@@ -76,10 +76,15 @@ class Certificate:
             values += f", at most {self.max_value_error:.1e} from the exact ones" if self.values_checked else ""
             unchecked = self.total - self.checked
             rest += f"; {unchecked:,} pieces were not checked" if unchecked else ""
-            return f"proved: {pieces}, {breaks}, {error}{merged}{values}{rest}"
+            return f"proved: {pieces}, {breaks}, {error}{merged}{values}; {self._name_unchecked_units()}{rest}"
         more = len(self.failures) - MAX_SHOWN_FAILURES
         lines = [*self.failures[:MAX_SHOWN_FAILURES], *([f"and {more:,} more"] if more > 0 else [])]
         return "\n  ".join([f"not proved: {pieces}, {breaks}{values}{rest}", *lines])
+
+    def _name_unchecked_units(self) -> str:
+        """What is said about units at breaks and on pieces, but not proved."""
+        origins = "origins, " if self.breaks and not self.origins_checked else ""
+        return f"{origins}numbers of units at breaks and ambiguous units were not checked"
 
     @staticmethod
     def from_intervals(
