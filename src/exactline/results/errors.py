@@ -26,6 +26,7 @@ from ..budget import block_bytes
 from ..engines.polygons.state import PlaneFrame
 from ..lines import Lines
 from ..network.graph import Network
+from ..numerics.plan import sweep_plan
 from ..numerics.point_errors import PointErrors, points_per_estimate
 from ..ops.base import flatten_units
 from ..tolerances import CORNER_RESOLUTION, FLOAT64_EPS
@@ -99,7 +100,9 @@ class LineErrors:
         pieces = self._pieces
         if len(rows) < len(self.alphas):
             pieces = pieces[torch.isin(pieces, torch.cat([rows, rows - 1]))]
-        worst = _compute_in_parts(pieces, batch_size(self.network), self._middle_errors)
+        # the memory of a block holds the live tensors of all points, not only the widest one
+        step = max(1, min(batch_size(self.network), block_bytes() // max(1, sweep_plan(self.network).bytes_live)))
+        worst = _compute_in_parts(pieces, step, self._middle_errors)
         return 2 * self._largest_at_ends(pieces, worst)[rows]
 
     def _middle_errors(self, pieces: Tensor) -> Tensor:
