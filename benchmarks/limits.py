@@ -130,7 +130,7 @@ CASES: dict[str, Case] = {
     "convBig gradients": Case(_conv_big, (3, 32, 32), "gradients", length=0.2),
     "wide MLP gradients": Case(lambda: _mlp(784, 2048, 2048, 10), (784,), "gradients"),
     "error of image to image": Case(
-        lambda: nn.Sequential(*_conv_relu(3, 8, 8), nn.Conv2d(8, 3, 3, padding=1)), (3, 128, 128), "error", length=0.1
+        lambda: nn.Sequential(*_conv_relu(3, 8, 8), nn.Conv2d(8, 3, 3, padding=1)), (3, 128, 128), "error", length=0.02
     ),
 }
 
