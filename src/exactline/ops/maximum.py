@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ..budget import block_bytes, check_deadline
+from ..budget import check_deadline
 from ..tolerances import AMBIGUITY_SHARE, HUGE_LINE_SCALE, SUBTRACTION_GUARD, TIE_TOLERANCE
 from .base import (
     Breaking,
@@ -20,12 +20,17 @@ from .base import (
     flatten_units,
 )
 from .masks import nonzero
+from .window_lines import (
+    column_blocks,
+    find_equal_lines,
+    have_several,
+    max_window_elements,
+    may_tie_for_lead,
+    ties_with_leader,
+    window_maxima,
+)
 
 Native = Callable[[Tensor], tuple[Tensor, Tensor]]
-MAX_GPU_WINDOW_ELEMENTS = 1 << 22  # elements of windows gathered at a time on a GPU
-BYTES_PER_WINDOW_ELEMENT = 64  # of all temporary numbers while the lines of windows are compared on a CPU
-MIN_BLOCK_COLUMNS = 64  # elements per window: smaller windows are compared a column of the table at a time
-EQUAL_LINES_WEIGHT = 0.618  # of the second end in the sum by which equal lines are sorted
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,7 +152,7 @@ class Maximum(Breaking):
         for at in range(0, len(row), step):
             part = slice(at, at + step)
             values, elements = self._members(flat, row[part], window[part])
-            tied = _ties_with_leader((values,), (row[part],), elements, errors)[0]
+            tied = ties_with_leader((values,), (row[part],), elements, errors)[0]
             lowest, highest = torch.where(tied, elements, torch.inf), torch.where(tied, elements, -torch.inf)
             several = torch.nonzero(lowest.amin(1) < highest.amax(1))[:, 0]  # a window may repeat an element
             rows.append(row[part][several])
@@ -162,7 +167,7 @@ class Maximum(Breaking):
         beside = (row + step).clamp(0, len(flat) - 1)
         values, elements = self._members(flat, beside, window)
         values = torch.where(tied, values, -torch.inf)
-        return tied & _ties_with_leader((values,), (beside,), elements, errors)[0]
+        return tied & ties_with_leader((values,), (beside,), elements, errors)[0]
 
     @property
     def _size(self) -> int:
@@ -181,7 +186,7 @@ class Maximum(Breaking):
     def activation_pattern(self, before: Tensor, after: Tensor) -> Tensor:
         # halves, because the sum of two huge values would overflow
         middle = self.sign * flatten_units(before / 2 + after / 2)
-        best, pattern = _window_maxima(middle, self.table)
+        best, pattern = window_maxima(middle, self.table)
         if self.floor:
             pattern = torch.where(best > 0, pattern, torch.full_like(pattern, self.table.shape[1]))
         return pattern
@@ -211,11 +216,11 @@ class Maximum(Breaking):
     def other_side(self, before: Tensor, after: Tensor) -> Tensor | None:
         pattern = self.activation_pattern(before, after)
         flats = [self.sign * flatten_units(end) for end in (before, after)]
-        maxima = [_window_maxima(flat, self.table)[0] for flat in flats]
+        maxima = [window_maxima(flat, self.table)[0] for flat in flats]
         maxima = [best.clamp(min=0) if self.floor else best for best in maxima]
         slacks = [TIE_TOLERANCE * best.abs() for best in maxima]
         tied_count, last, largest = torch.zeros_like(pattern), torch.zeros_like(pattern), torch.full_like(pattern, -1)
-        for first, columns in _column_blocks(flats[0], self.table):
+        for first, columns in column_blocks(flats[0], self.table):
             near = [
                 best[..., None] - flat[:, columns] <= slack[..., None]
                 for flat, best, slack in zip(flats, maxima, slacks, strict=True)
@@ -253,7 +258,7 @@ class Maximum(Breaking):
         """`_leaders` among the elements of every window, without the floor."""
         if self.native is not None:
             return self.native(x)
-        values, where = _window_maxima(self.sign * flatten_units(x), self.table)
+        values, where = window_maxima(self.sign * flatten_units(x), self.table)
         return self.sign * values, self.table.gather(1, where.T).T
 
     def _leaders_of(self, highest: Tensor, position: Tensor) -> Tensor:
@@ -285,7 +290,7 @@ class Maximum(Breaking):
                 size.append(leading.abs()[:, 0])
                 error.append(bound)
             is_rounded = ends.is_rounded[rows[:, None], elements.clamp(min=0)] & (elements >= 0)  # pyright: ignore
-            several = _have_several(tied, elements) & (tied & is_rounded).any(1)  # pyright: ignore
+            several = have_several(tied, elements) & (tied & is_rounded).any(1)  # pyright: ignore
             hides = [(e * tied).amax(1) > AMBIGUITY_SHARE * s for e, s in zip(error, size, strict=True)]
             counts += torch.bincount(rows[several & hides[0] & hides[1]], minlength=len(counts))
         return counts
@@ -336,7 +341,7 @@ class Maximum(Breaking):
         is_huge = len(start) and errors.magnitude > SUBTRACTION_GUARD
         if is_huge and max(float(start.abs().max()), float(stop.abs().max())) > SUBTRACTION_GUARD:
             start, stop = start * HUGE_LINE_SCALE, stop * HUGE_LINE_SCALE
-        tied_at_start, tied_at_stop = _ties_with_leader((start, stop), (piece, piece + 1), elements, errors)
+        tied_at_start, tied_at_stop = ties_with_leader((start, stop), (piece, piece + 1), elements, errors)
         active = ~(tied_at_start & tied_at_stop).any(1)
         steepness = torch.where(tied_at_start, stop - start, torch.full_like(start, -torch.inf))
         leader = steepness.argmax(1)
@@ -349,7 +354,7 @@ class Maximum(Breaking):
             first = meeting.amin(1, keepdim=True)
             challenger = torch.where(meeting == first, ahead, torch.full_like(ahead, -torch.inf)).argmax(1)
             active = active & torch.isfinite(first[:, 0])
-            equal = _find_equal_lines((start, stop), piece, elements, leader, challenger, active, errors)
+            equal = find_equal_lines((start, stop), piece, elements, leader, challenger, active, errors)
             if len(equal) and not is_huge:  # rounding alone decides when such a line would overtake the leader
                 start[equal, challenger[equal]] = stop[equal, challenger[equal]] = -torch.inf
                 continue
@@ -363,154 +368,12 @@ class Maximum(Breaking):
             leader = challenger
 
 
-def _find_equal_lines(
-    ends: tuple[Tensor, Tensor],  # (k, size) each: the lines at both ends of their pieces
-    piece: Tensor,  # (k,)
-    elements: Tensor,  # (k, size)
-    one: Tensor,  # (k,)
-    other: Tensor,  # (k,)
-    compared: Tensor,  # (k,) whether the lines of a row are compared
-    errors: ErrorBounds,
-) -> Tensor:
-    """The rows (n,) in which two lines are within their errors of each other at both ends."""
-    pair = torch.stack([one, other], 1)
-    distances = [(line[:, 0] - line[:, 1]).abs() for line in (end.gather(1, pair) for end in ends)]
-    (rows,) = torch.nonzero(compared & (torch.maximum(*distances) <= 2 * errors.threshold), as_tuple=True)
-    for step, distance in enumerate(distances):
-        if len(rows):
-            points, where = torch.unique(piece[rows] + step, return_inverse=True)
-            crossing = elements[rows].gather(1, pair[rows])
-            bounds = errors.bound(points)[where[:, None], crossing.clamp(min=0)] * (crossing >= 0)
-            rows = rows[distance[rows] <= bounds.sum(1)]
-    return rows
-
-
-def may_tie_for_lead(
-    before: Tensor,  # (k, size) the lines of windows at both ends of a piece
-    after: Tensor,
-    elements: Tensor,  # (k, size)
-    threshold: float,
-    limit: float,
-) -> Tensor:
-    """Windows (k,) in which several lines of at most a size may be tied for the lead on a part of the piece.
-
-    While one line leads, the others are tied with it at both ends. Where the leader changes, lines may be tied up to
-    the change, from it on, or while neither of the two leads.
-    """
-    near = [(end.amax(1, keepdim=True) - end <= 2 * threshold) & (end.abs() <= limit) for end in (before, after)]
-    leaders = [end.argmax(1, keepdim=True) for end in (before, after)]
-    tied = _have_several(near[0] & near[1], elements)
-    (rows,) = torch.nonzero((leaders[0] != leaders[1])[:, 0], as_tuple=True)
-    if not len(rows):
-        return tied
-    before, after, elements = before[rows], after[rows], elements[rows]
-    may_lead = (before.abs() <= limit) & (after.abs() <= limit)
-    for leader in leaders:
-        lowest = [end.gather(1, leader[rows]) - 2 * threshold for end in (before, after)]
-        may_lead &= (before >= lowest[0]) | (after >= lowest[1])
-    # equal lines are neighbours in the order of a sum that differs for lines that only meet
-    keys, order = (before + EQUAL_LINES_WEIGHT * after).masked_fill(~may_lead, torch.nan).sort(1)
-    differ = elements.gather(1, order).diff() != 0
-    equal = (keys.diff() <= 2 * threshold * (1 + EQUAL_LINES_WEIGHT)) & differ
-    tied_at_ends = [_have_several(end[rows], elements) for end in near]
-    tied[rows] = tied_at_ends[0] | tied_at_ends[1] | equal.any(1)
-    return tied
-
-
-def _have_several(tied: Tensor, elements: Tensor) -> Tensor:
-    """Windows (k,) with several lines that are tied, (k, size); a window may repeat an element."""
-    lowest, highest = elements.masked_fill(~tied, torch.iinfo(torch.int64).max), elements.masked_fill(~tied, -2)
-    return lowest.amin(1) < highest.amax(1)
-
-
-def max_window_elements(like: Tensor) -> int:
-    """How many elements of windows are gathered at a time on the device of a tensor."""
-    return MAX_GPU_WINDOW_ELEMENTS if like.is_cuda else block_bytes() // BYTES_PER_WINDOW_ELEMENT
-
-
-def _column_blocks(flat: Tensor, table: Tensor) -> Iterator[tuple[int, Tensor]]:
-    """The columns of a table in blocks of bounded size for all points: the first column, and the block."""
-    step = max(1, max_window_elements(flat) // max(len(flat) * len(table), 1))
-    for first in range(0, table.shape[1], step):
-        check_deadline()
-        yield first, table[:, first : first + step]
-
-
-def _window_maxima(flat: Tensor, table: Tensor) -> tuple[Tensor, Tensor]:
-    """The largest element of every window and its column in the table, (points, windows) each; ties: the first.
-
-    Goes through the table a column or a block of columns at a time, to save memory.
-    """
-    if table.shape[1] >= MIN_BLOCK_COLUMNS:
-        return _large_window_maxima(flat, table)
-    best = flat.index_select(1, table[:, 0])
-    column = torch.zeros_like(best, dtype=torch.int64)
-    for k in range(1, table.shape[1]):
-        candidate = flat.index_select(1, table[:, k])
-        ahead = candidate > best
-        best = torch.where(ahead, candidate, best)
-        column.masked_fill_(ahead, k)
-    return best, column
-
-
 def _leader_differs(snapped: SnappedInput, errors: ErrorBounds) -> Tensor:
     """(points - 1, windows) whether the leader differs between neighbouring points of the same line."""
     leaders = snapped.leaders
     if leaders is None:
         raise TypeError("leaders are found by snap_to_knots")
     return (leaders[:-1] != leaders[1:]) & errors.same_line[:, None]
-
-
-def _large_window_maxima(flat: Tensor, table: Tensor) -> tuple[Tensor, Tensor]:
-    """`_window_maxima` for large windows, in blocks of columns."""
-    best, column = None, None
-    for first, columns in _column_blocks(flat, table):
-        values, where = flat[:, columns].max(2)
-        if best is None or column is None:
-            best, column = values, where
-            continue
-        ahead = values > best
-        best = torch.where(ahead, values, best)
-        column = torch.where(ahead, where + first, column)
-    if best is None or column is None:
-        raise ValueError("a window is empty")
-    return best, column
-
-
-def _ties_with_leader(
-    ends: tuple[Tensor, ...],  # (k, size) each: values of the lines at some points
-    rows: tuple[Tensor, ...],  # (k,) each: these points
-    elements: Tensor,  # (k, size) flat positions, -1 for the floor
-    errors: ErrorBounds,
-) -> list[Tensor]:
-    """Which lines are tied with the largest, up to errors, at each of the points, (k, size) each."""
-    maxima = [values.max(1, keepdim=True) for values in ends]
-    gaps = [best - values for values, (best, _) in zip(ends, maxima, strict=True)]
-    near = [(gap > 0) & (gap <= 2 * errors.threshold) for gap in gaps]
-    if not any(bool(n.any()) for n in near):
-        return [gap == 0 for gap in gaps]
-    leaders = [leader for _, leader in maxima]
-    return [_refine_ties(g, n, r, w, elements, errors) for g, n, r, w in zip(gaps, near, rows, leaders, strict=True)]
-
-
-def _refine_ties(
-    gap: Tensor,  # (k, size) distance to the largest line
-    near: Tensor,  # (k, size) whether the floating-point filter leaves a tie open
-    rows: Tensor,  # (k,) points
-    leader: Tensor,  # (k, 1) column of the largest line
-    elements: Tensor,  # (k, size)
-    errors: ErrorBounds,
-) -> Tensor:
-    """Which lines are tied with the largest at one end, (k, size), by the error bounds of both."""
-    unclear = near.any(1)
-    if not bool(unclear.any()):
-        return gap == 0
-    points, where = torch.unique(rows[unclear], return_inverse=True)
-    is_element = elements[unclear] >= 0
-    bound = errors.bound(points)[where[:, None], elements[unclear].clamp(min=0)] * is_element
-    tied = gap == 0
-    tied[unclear] |= gap[unclear] <= bound + bound.gather(1, leader[unclear])
-    return tied
 
 
 def _make_crossings(

@@ -11,7 +11,7 @@ from torch import Tensor
 from ..budget import check_deadline
 from ..tolerances import AMBIGUITY_SHARE, HUGE_VALUE_SCALE, OVERFLOW_GUARD, RANK_TIE_ROUNDINGS
 from .base import Breaking, Crossings, ErrorBounds, PieceEnds, SnappedInput, flatten_units
-from .maximum import max_window_elements
+from .window_lines import max_window_elements
 
 
 @dataclass(frozen=True, eq=False)

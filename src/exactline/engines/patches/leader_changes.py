@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ...ops.maximum import may_tie_for_lead
+from ...ops.window_lines import may_tie_for_lead
 from ...tolerances import AMBIGUITY_SHARE
 from .timeline import Block, NeedsDenseFallback, NewPatchBreaks, NodeInput, nonzero, to_host
 
