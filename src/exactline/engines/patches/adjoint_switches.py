@@ -18,9 +18,10 @@ from ...budget import block_bytes, check_deadline
 from ...numerics.plan import BYTES_PER_NUMBER
 from .patch import BreakSource, MapShape
 from .positions import Adjoints, GroupPositions, PositionsBySources
-from .timeline import BreakAlphas, NewPatchBreaks
+from .timeline import BreakAlphas, NewPatchBreaks, nonzero, to_host
 
 MAX_PAIRS = 1 << 22  # of a switch and a patch that are compared at a time
+MAX_COUNTED_PAIRS = 1 << 28  # of all groups of a node that a GPU compares together, to be read in one synchronization
 COPIES_PER_SCATTER = 4  # of the numbers of a group, held while they are added to the leaders
 
 
@@ -75,6 +76,7 @@ def pointwise_adjoint(node: ActivationNode, base: Tensor, adjoint: Adjoints) -> 
     slopes = torch.cat([node.pattern.to(base.dtype), base.new_zeros(1, base.shape[1])])  # the last row: outside
     new_adjoint = _new_adjoint(node, adjoint)
     results: Adjoints = {}
+    pairs = _find_pairs(node, switches)
     for sources, positions, numbers in _by_input_groups(node, adjoint):
         if positions.channel is not None:
             pixel = positions.flat_pixel(node.source_shape)
@@ -86,7 +88,7 @@ def pointwise_adjoint(node: ActivationNode, base: Tensor, adjoint: Adjoints) -> 
             scaled = slopes.index_select(0, pixels.flatten()).view(numbers.shape).mul_(numbers)
         if switches is not None:
             alphas = node.break_alphas.of(sources)
-            _add_switches(node, switches, new_adjoint, alphas, positions, positions, numbers, scaled)
+            _add_switches(node, switches, next(pairs), new_adjoint, alphas, positions, positions, numbers, scaled)
         results[sources] = scaled
     base = base * slopes[:-1]
     if switches is not None:
@@ -99,6 +101,7 @@ def maximum_adjoint(node: ActivationNode, base: Tensor, adjoint: Adjoints) -> tu
     switches = None if node.new_breaks is None else _leader_switches(node.new_breaks, node.source_shape)
     new_adjoint, channels = _new_adjoint(node, adjoint), base.shape[1]
     results: Adjoints = {}
+    pairs = _find_pairs(node, switches)
     for (sources, positions, numbers), output in zip(
         _by_input_groups(node, adjoint), _outputs_by_input(node), strict=True
     ):
@@ -107,7 +110,7 @@ def maximum_adjoint(node: ActivationNode, base: Tensor, adjoint: Adjoints) -> tu
         patches = full.view(len(positions), *positions.size, channels)
         if switches is not None:
             alphas = node.break_alphas.of(sources)
-            _add_switches(node, switches, new_adjoint, alphas, positions, output, numbers, patches)
+            _add_switches(node, switches, next(pairs), new_adjoint, alphas, positions, output, numbers, patches)
         results[sources] = patches if positions.channel is None else _at_points(positions.channel, patches)
     total = base.new_zeros(node.source_shape.pixels + 1, channels)  # the last row: windows led by the constant 0
     total.scatter_add_(0, torch.where(node.pattern < 0, node.source_shape.pixels, node.pattern), base)
@@ -226,9 +229,45 @@ def _scatter_to_leaders(
         full[some].scatter_add_(1, index, flat[some] * inside)
 
 
+def _find_pairs(node: ActivationNode, switches: _PartChanges | None) -> Iterator[Iterator[tuple[Tensor, ...]]]:
+    """For every group of the input, in blocks: the switches and the patches, (k,) each, that hold their elements."""
+    if switches is None:
+        return
+    groups, columns = list(node.inputs.values()), node.source_shape.columns
+    pairs = len(switches.alpha) * sum(map(len, groups))
+    if not switches.alpha.is_cuda or pairs > MAX_COUNTED_PAIRS:
+        for positions in groups:
+            blocks = _compare_positions(switches, positions, columns)
+            yield ((first + rows, patch) for first, inside in blocks for rows, patch in [inside.nonzero(as_tuple=True)])
+        return
+    compared = [list(_compare_positions(switches, positions, columns)) for positions in groups]
+    masks = [inside for blocks in compared for _, inside in blocks]
+    counts = iter(to_host(*(inside.sum() for inside in masks)) if masks else ())
+    for blocks in compared:
+        found = [(first, nonzero(inside, int(next(counts)))) for first, inside in blocks]
+        yield ((first + rows, patch) for first, (rows, patch) in found)
+
+
+def _compare_positions(
+    switches: _PartChanges, positions: GroupPositions, columns: int
+) -> Iterator[tuple[int, Tensor]]:
+    """Blocks of switches: the first one, and which patches hold the input elements of each, (s, n)."""
+    step = max(1, MAX_PAIRS // max(1, len(positions)))
+    for first in range(0, len(switches.alpha), step):
+        check_deadline()
+        some = slice(first, first + step)
+        y = switches.input_pixel[some, None] // columns - positions.corner[None, :, 0]  # (s, n)
+        x = switches.input_pixel[some, None] % columns - positions.corner[None, :, 1]
+        inside = (y >= 0) & (y < positions.size[0]) & (x >= 0) & (x < positions.size[1])
+        if positions.channel is not None:
+            inside &= positions.channel[None] == switches.channel[some, None]
+        yield first, inside
+
+
 def _add_switches(
     node: ActivationNode,
     switches: _PartChanges,
+    pairs: Iterator[tuple[Tensor, ...]],  # of this group, see `_find_pairs`
     new_adjoint: Tensor,  # (new breaks,)
     alphas: Tensor,  # (n,) of the group's breaks
     positions: GroupPositions,  # of the input
@@ -239,19 +278,8 @@ def _add_switches(
     """Add what switches contribute: to breaks before them by the new break, to later ones by the changed branch."""
     columns, output_columns = node.source_shape.columns, node.map_shape.columns
     channels = numbers.shape[-1]
-    step = max(1, MAX_PAIRS // max(1, len(positions)))
-    for at in range(0, len(switches.alpha), step):
-        check_deadline()
-        some = slice(at, at + step)
-        y = switches.input_pixel[some, None] // columns - positions.corner[None, :, 0]  # (s, n)
-        x = switches.input_pixel[some, None] % columns - positions.corner[None, :, 1]
-        inside = (y >= 0) & (y < positions.size[0]) & (x >= 0) & (x < positions.size[1])
-        if positions.channel is not None:
-            inside &= positions.channel[None] == switches.channel[some, None]
-        s, patch = inside.nonzero(as_tuple=True)
-        y, x, s = y[s, patch], x[s, patch], s + at
-        channel = switches.channel[s]
-        window = switches.output_pixel[s]
+    for s, patch in pairs:
+        pixel, window, channel = switches.input_pixel[s], switches.output_pixel[s], switches.channel[s]
         v, u = window // output_columns - output.corner[patch, 0], window % output_columns - output.corner[patch, 1]
         is_later = alphas[patch] >= switches.alpha[s]
         if numbers.dim() == 1:
@@ -263,5 +291,6 @@ def _add_switches(
         if result.dim() == 1:
             result.index_add_(0, patch, change)
         else:
+            y, x = pixel // columns - positions.corner[patch, 0], pixel % columns - positions.corner[patch, 1]
             flat = ((patch * positions.size[0] + y) * positions.size[1] + x) * channels + channel
             result.view(-1).index_add_(0, flat, change)
