@@ -199,6 +199,8 @@ def _align(parts: list[PatchGroup], map_shapes: Sequence[MapShape]) -> tuple[Ten
         rows, columns, *moved = _read_alignment(lasts.amax(0) - corner, (firsts != corner).flatten(1).any(1))
         size = rows or parts[0].size[0], columns or parts[0].size[1]
         if not any(covers(size, m) for m in map_shapes):
+            # the tensor of a part itself where it is the same, which later need not be compared
+            corner = next((p.corner for p, m in zip(parts, moved, strict=True) if not m), corner)
             return corner, [
                 p.jump if p.size == size and not m else crop(p, corner, size) for p, m in zip(parts, moved, strict=True)
             ]

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from .patch import real_tensor
 from .timeline import NewPatchBreaks, NodeInput, Timeline, check_drift, to_host
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ class _Entries:
     def launch(self, kernel: Any, *arguments: Tensor | int, right: bool = True, **options: int) -> None:
         """Launch a kernel with the entries, the values and slopes at the start, and the alphas of the ends."""
         x, timeline, (pixels, channels) = self.node_input, self.timeline, self.shape
-        ends = self.rows.new_tensor([x.start, x.stop])
+        ends = real_tensor((x.start, x.stop), self.rows.device)
         sides = (x.left, x.right) if right else (x.left,)
         grid = (pixels, -(-channels // self.kernels.CHANNELS.value))
         kernel[grid](
@@ -92,7 +93,7 @@ def apply_pointwise(
         return None
     entries = _Entries(kernels, x, rows, timeline)
     pixels, channels = entries.shape
-    knots = rows.new_tensor(rule.knots)
+    knots = real_tensor(rule.knots, rows.device)
     by_knot = (len(rule.knots), pixels, channels)
     crossings = torch.empty(by_knot, dtype=torch.int32, device=rows.device)
     distance, drift = torch.empty_like(x.left), torch.empty_like(x.left)
@@ -104,7 +105,7 @@ def apply_pointwise(
     total = int(sum(counts))
     ranks = crossings.flatten().cumsum(0).sub_(crossings.flatten())
     factors = torch.stack(
-        [torch.as_tensor(s, dtype=rows.dtype, device=rows.device).expand(channels) for s in rule.slopes]
+        [(s if isinstance(s, Tensor) else real_tensor((s,), rows.device)).expand(channels) for s in rule.slopes]
     )
     slope = torch.empty_like(x.slope)
     alpha, signed_slope = rows.new_empty(total), rows.new_empty(total)

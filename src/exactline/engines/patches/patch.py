@@ -187,6 +187,12 @@ def pair_tensor(numbers: tuple[int, int], device: torch.device) -> Tensor:
     return torch.tensor(numbers, device=device)
 
 
+@lru_cache(256)
+def real_tensor(numbers: tuple[float, ...], device: torch.device) -> Tensor:
+    """A few numbers as a float64 tensor (n,), cached: copying them to a GPU would wait for what is under way there."""
+    return torch.tensor(numbers, dtype=torch.float64, device=device)
+
+
 def zero_outside(patches: PatchGroup, map_shape: MapShape) -> PatchGroup:
     """Set entries outside the map to zero, in place, and return the patches."""
     if not is_whole(patches, map_shape):

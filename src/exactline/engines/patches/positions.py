@@ -18,6 +18,7 @@ from .patch import (
     as_whole_maps,
     box_pixels,
     crop,
+    pair_tensor,
 )
 
 
@@ -87,13 +88,18 @@ def read_at(positions: GroupPositions, patches: PatchGroup, map_shape: MapShape,
     if positions.channel is not None:
         offset = positions.corner - patches.corner
         rows, columns = patches.size
-        inside = ((offset >= 0) & (offset < offset.new_tensor([rows, columns]))).all(1)
+        inside = ((offset >= 0) & (offset < pair_tensor((rows, columns), offset.device))).all(1)
         y, x = offset[:, 0].clamp(0, rows - 1), offset[:, 1].clamp(0, columns - 1)
         index = torch.arange(len(positions), device=offset.device)
         return jump[index, y, x, positions.channel] * inside
-    if positions.size == patches.size and torch.equal(positions.corner, patches.corner):
+    if positions.size == patches.size and _are_equal(positions.corner, patches.corner):
         return jump
     return crop(PatchGroup(patches.corner, jump), positions.corner, positions.size)
+
+
+def _are_equal(corner: Tensor, other: Tensor) -> bool:
+    """Whether two tensors of corners (n, 2) are equal; most are one tensor, and a GPU need not be asked."""
+    return corner is other or torch.equal(corner, other)
 
 
 def whole_adjoint(positions: GroupPositions, adjoint: Tensor, map_shape: MapShape) -> Tensor:
