@@ -6,6 +6,7 @@ is left to the dense engine.
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
@@ -30,8 +31,9 @@ from .plan import PatchPlan
 from .segment import Segment, SegmentBreaks
 from .timeline import NeedsDenseFallback, SegmentTooLarge
 
-FIRST_FORECAST_POINTS = 5  # points per line that forecast whether one segment is enough
 FORECAST_POINTS = 33  # points per line whose activation patterns forecast the number of breaks
+# By device: points per line that forecast whether one segment is enough. A GPU takes as long for few as for many.
+FIRST_FORECAST_POINTS = {"cpu": 5, "cuda": FORECAST_POINTS}
 FORECAST_ROUNDS = 4  # times that intervals with many breaks are refined
 FORECAST_REFINEMENTS = 3  # intervals refined per round
 FORECAST_DIVISOR = 12  # the points of a forecast may take one part in so many of the memory
@@ -46,10 +48,10 @@ END_SHIFT = 0.381966  # of a segment: how far an end is moved if a unit is on a 
 END_INSET = 2.0**-16  # of an interval: how far from its ends the forecast is evaluated
 LAST_SEGMENT_MARGIN = 1.25  # breaks forecast for the segment in which max_breaks is reached, per break still wanted
 MAX_LAST_SEGMENT_SHARE = 0.8  # of a segment: where more is wanted, it is not shortened
-DEADLINE_BREAKS = {"cpu": 512, "cuda": 4096}  # by device: target breaks per segment if there is a deadline
+DEADLINE_BREAKS = {"cpu": 512, "cuda": 4096}  # by device: breaks per segment that are aimed at first before a deadline
 # By device: target breaks per segment, per break that is wanted. A GPU takes nearly as long for a short segment as for
 # a long one; on a CPU, breaks beyond the last one wanted cost more.
-MAX_BREAKS_SHARE = {"cpu": 0.5, "cuda": 1.15}
+MAX_BREAKS_SHARE = {"cpu": 0.5, "cuda": 1.5}
 MAX_SEGMENT_BREAKS = {"cpu": 3000, "cuda": 60000}  # by device: target breaks per segment if memory allows
 MIN_SEGMENT_BREAKS = 256  # breaks that a segment may have if a quarter of MIN_MEMORY holds them
 MIN_TARGET_BREAKS = 16  # target breaks per segment, whatever the memory budget
@@ -118,15 +120,20 @@ class Segmentation:
         value_numbers = sum(prod(network.nodes[i].shape) for i in network.outputs) if values else 0
         value_breaks = max(memory, MIN_MEMORY) // VALUES_DIVISOR // BYTES_PER_NUMBER // max(1, value_numbers)
         self.max_breaks = max(value_breaks, MIN_VALUE_BREAKS)
-        self.target_breaks = self._target_breaks()
-        self.joined_breaks = float(self.target_breaks)  # breaks expected of segments that are joined
+        self.max_joined_breaks = self._target_breaks()
+        has_deadline = limits.deadline < float("inf")
+        # segments start small where there is a deadline
+        self.target_breaks = min(
+            self.max_joined_breaks, DEADLINE_BREAKS.get(network.device.type, 512) if has_deadline else sys.maxsize
+        )
+        self.joined_breaks = float(self.max_joined_breaks)  # breaks expected of segments that are joined
 
     def _max_numbers(self, memory: int) -> float:
         """How many numbers all live patches may hold."""
         return memory / BYTES_PER_NUMBER / COPIES_PER_NODE.get(self.network.device.type, 5)
 
     def _target_breaks(self) -> int:
-        """The number of breaks that a segment should have."""
+        """The number of breaks that a segment should have where there is no deadline."""
         plan, limits, device = self.plan, self.limits, self.network.device.type
         target = min(
             MAX_SEGMENT_BREAKS.get(device, 3000),
@@ -138,7 +145,7 @@ class Segmentation:
         if limits.max_breaks is not None:
             wanted = int(limits.max_breaks * MAX_BREAKS_SHARE.get(device, 0.5))
             target = min(target, max(MIN_TARGET_BREAKS, wanted))
-        return min(target, DEADLINE_BREAKS.get(device, 512)) if limits.deadline < float("inf") else target
+        return target
 
     def segments(
         self, float32_plan: PatchPlan, records_patterns: bool = False, kept_nodes: Collection[int] = ()
@@ -201,8 +208,8 @@ class Segmentation:
 
     def _limit_joined(self, breaks: int, numbers: int) -> None:
         """Adapt `joined_breaks` to the numbers that the patches of a segment with some breaks took at most."""
-        fitting = TARGET_SHARE * self.max_numbers * breaks / numbers if numbers else self.target_breaks
-        self.joined_breaks = min(self.target_breaks, fitting)
+        fitting = TARGET_SHARE * self.max_numbers * breaks / numbers if numbers else self.max_joined_breaks
+        self.joined_breaks = min(self.max_joined_breaks, fitting)
 
     def has_enough_breaks(self) -> bool:
         """Whether the segments swept so far have more breaks than are wanted."""
@@ -310,16 +317,16 @@ def forecast_segments(
     The forecast counts the units whose activation differs between neighbouring sample points. Beyond the first
     ``max_breaks`` breaks it is coarse.
     """
-    began, alphas = time.monotonic(), np.linspace(0, 1, FIRST_FORECAST_POINTS)
+    began, alphas = time.monotonic(), np.linspace(0, 1, FIRST_FORECAST_POINTS.get(network.device.type, 5))
     counts = forecast_breaks(network, lines, line, alphas)
     if counts.sum() * FORECAST_MARGIN <= target_breaks / 2:
         return [SegmentSpan(0.0, 1.0)]
-    seconds_per_point = (time.monotonic() - began) / FIRST_FORECAST_POINTS
+    seconds_per_point = (time.monotonic() - began) / len(alphas)
 
     def is_time_for(points: int) -> bool:
         return points * seconds_per_point * MIN_TIME_PER_FORECAST <= seconds_left()
 
-    if is_time_for(FORECAST_POINTS):
+    if len(alphas) < FORECAST_POINTS and is_time_for(FORECAST_POINTS):
         alphas = np.linspace(0, 1, FORECAST_POINTS)
         counts = forecast_breaks(network, lines, line, alphas)
     for _ in range(FORECAST_ROUNDS):
