@@ -27,7 +27,7 @@ from ..tolerances import ERROR_SAMPLES, ERROR_WIDTH, SHORT_LINE_SHARE, SMALLEST_
 from .plan import sweep_plan
 
 ESTIMATE_DIVISOR = 4  # one error estimate may take one part in so many of the memory
-MAX_GPU_ESTIMATE_BYTES = 1 << 28  # bytes of one error estimate on a GPU
+MAX_GPU_ESTIMATE_BYTES = 1 << 31  # bytes of one error estimate on a GPU, where few launches matter more than memory
 MAX_SMALL_ERRORS = 1 << 16  # numbers up to which calls cost more than passes over memory on a CPU
 MAX_CACHED_SIGNS = 1 << 20  # signs per node that are cached on a CPU; a GPU caches all of them
 _cached_signs: weakref.WeakKeyDictionary[Network, dict[tuple[int, int, torch.device], Tensor]] = (
@@ -266,7 +266,9 @@ def share_errors(points: list[Tensor], errors: list[Tensor]) -> tuple[list[Tenso
 
 def points_per_estimate(network: Network, samples: int = ERROR_SAMPLES) -> int:
     """How many points have their errors estimated together, by memory."""
-    memory = MAX_GPU_ESTIMATE_BYTES if network.device.type == "cuda" else block_bytes(ESTIMATE_DIVISOR)
+    memory = block_bytes(ESTIMATE_DIVISOR)
+    if network.device.type == "cuda":
+        memory = min(memory, MAX_GPU_ESTIMATE_BYTES)
     return max(1, memory // bytes_per_estimate(network, samples))
 
 
