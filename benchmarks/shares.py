@@ -44,7 +44,7 @@ ERROR_MODEL = (
     "ops.pointwise:_Values.find_ambiguous",
     "ops.maximum:Maximum._find_ambiguous",
     "ops.maximum:Maximum._find_ties",
-    "ops.maximum:_refine_ties",
+    "ops.window_lines:_refine_ties",
     "engines.patches.error_oracle:ErrorOracle.sample",
     "engines.patches.error_oracle:ErrorOracle.end_bounds",
     "engines.patches.error_oracle:ErrorOracle.margins_by_pixel",
