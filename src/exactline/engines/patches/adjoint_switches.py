@@ -248,9 +248,7 @@ def _find_pairs(node: ActivationNode, switches: _PartChanges | None) -> Iterator
         yield ((first + rows, patch) for first, (rows, patch) in found)
 
 
-def _compare_positions(
-    switches: _PartChanges, positions: GroupPositions, columns: int
-) -> Iterator[tuple[int, Tensor]]:
+def _compare_positions(switches: _PartChanges, positions: GroupPositions, columns: int) -> Iterator[tuple[int, Tensor]]:
     """Blocks of switches: the first one, and which patches hold the input elements of each, (s, n)."""
     step = max(1, MAX_PAIRS // max(1, len(positions)))
     for first in range(0, len(switches.alpha), step):
