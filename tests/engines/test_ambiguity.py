@@ -1,6 +1,7 @@
 """Ambiguous units: sweeps mark the pieces that have some, and few others."""
 
 from contextlib import contextmanager
+from copy import deepcopy
 from functools import partial
 
 import pytest
@@ -12,24 +13,25 @@ from exactline import api
 from exactline.engines import ambiguity
 
 
-class ReadTwice(nn.Module):
-    """A convolution whose channels are read by two activations, as in a DenseNet."""
+class ComputedTwice(nn.Module):
+    """A convolution whose channels a later activation sees once more, computed anew."""
 
     def __init__(self):
         super().__init__()
         self.first, self.second = nn.Conv2d(3, 8, 3, padding=1), nn.Conv2d(8, 8, 3, padding=1)
         with torch.no_grad():  # values cancel: rounding errors are as large as inputs make them
             self.first.weight -= self.first.weight.mean((1, 2, 3), keepdim=True)
+        self.again = deepcopy(self.first)
 
     def forward(self, x):
-        y = self.first(x)
-        return torch.cat([y, self.second(torch.relu(y))], 1).relu().sum((2, 3))
+        y = self.second(torch.relu(self.first(x)))
+        return torch.cat([self.again(x), y], 1).relu().sum((2, 3))
 
 
 def _model_and_line(offset):
     torch.manual_seed(0)
     start = offset + torch.rand(3, 32, 32, dtype=torch.float64)
-    return ReadTwice().double().eval(), start, start + 0.01 * torch.randn(3, 32, 32, dtype=torch.float64)
+    return ComputedTwice().double().eval(), start, start + 0.01 * torch.randn(3, 32, 32, dtype=torch.float64)
 
 
 @contextmanager

@@ -16,6 +16,7 @@ from ..lines import Lines
 from ..network.graph import Network
 from ..numerics.plan import sweep_plan
 from ..numerics.point_errors import PointErrors, RecentErrors, is_short_line, points_per_estimate
+from ..numerics.repeated_units import repeated_units
 from ..ops.base import Breaking, PieceEnds, flatten_units
 from ..tolerances import ERROR_SAMPLES, MIDDLE_REACH, ROUNDING_FREE_SHARE, SHARED_REACH
 from .dense.points import to_device
@@ -90,7 +91,8 @@ class _PieceErrors:
             bounds = bounds.expand(len(self.widths), -1)
             ends.advance_to(source)
             reach = factor * bounds
-            found = op.count_ambiguous(self._piece_ends(i, ends.values[source], (reach, reach), bounds > 0)) > 0
+            is_counted = (bounds > 0) & self._is_own(i)
+            found = op.count_ambiguous(self._piece_ends(i, ends.values[source], (reach, reach), is_counted)) > 0
             last_nodes.masked_fill_(found, i)
         return last_nodes.cpu()
 
@@ -104,11 +106,11 @@ class _PieceErrors:
             op, source = self._node(i)
             bounds, values = flatten_units(ends.advance_to(source)), ends.values[source]
             both = bounds[self.before], bounds[self.after]
-            everywhere = torch.ones(1, 1, dtype=torch.bool, device=self.device).expand_as(both[0])
-            if not bool(op.count_ambiguous(self._piece_ends(i, values, both, everywhere)).any()):
+            is_own = self._is_own(i)
+            if not bool(op.count_ambiguous(self._piece_ends(i, values, both, is_own.expand_as(both[0]))).any()):
                 continue
             deviations = _drop_rounding_free(flatten_units(middle.advance_to(source)))
-            counts += op.count_ambiguous(self._piece_ends(i, values, both, deviations > 0))
+            counts += op.count_ambiguous(self._piece_ends(i, values, both, (deviations > 0) & is_own))
         return counts.cpu()
 
     def _piece_ends(
@@ -116,17 +118,22 @@ class _PieceErrors:
         i: int,
         values: Tensor,  # (points, *in) at the input of breaking node i
         bounds: tuple[Tensor, Tensor],  # (k, elements) at both ends of every piece
-        is_rounded: Tensor,  # (k, elements)
+        is_counted: Tensor,  # (k, elements)
     ) -> PieceEnds:
         """What decides at a breaking node."""
         is_earlier = self.origin < i
         return PieceEnds(
             values=(values[self.before], values[self.after]),
             bounds=bounds,
-            is_rounded=is_rounded,
+            is_counted=is_counted,
             is_earlier=(is_earlier[self.before], is_earlier[self.after]),
             widths=self.widths,
         )
+
+    def _is_own(self, i: int) -> Tensor:
+        """(1, elements) whether the units of breaking node ``i`` are not those of an earlier node again."""
+        repeated = repeated_units(self.network).get(i)
+        return torch.ones(1, 1, dtype=torch.bool, device=self.device) if repeated is None else ~repeated[None]
 
     def _ends(self, samples: int = ERROR_SAMPLES) -> PointErrors:
         """Values and errors at the ends of the pieces."""

@@ -215,6 +215,11 @@ class ErrorBounds(ABC):
     threshold: float  # filter: values further than this from a knot need no error bound
     knot_distances: Sequence[float] | None = None  # smallest distance of any value to each knot, where known
 
+    @property
+    def repeated(self) -> Tensor | None:
+        """(elements,) units that repeat a unit of an earlier node, and are not ambiguous beside it; None: no unit."""
+        return None
+
     @abstractmethod
     def bound(self, rows: Tensor) -> Tensor:
         """Error bounds (rows, elements) of the node's input at some points (rows,)."""
@@ -230,7 +235,9 @@ class PieceEnds:
 
     values: tuple[Tensor, Tensor]  # (pieces, *in)
     bounds: tuple[Tensor, Tensor]  # (pieces, elements) their errors
-    is_rounded: Tensor  # (pieces, elements) whether some term of a value is rounded in the middle of the piece
+    # (pieces, elements) whether a unit may be ambiguous: some term of it is rounded in the middle of the piece, and it
+    # does not repeat a unit of an earlier node
+    is_counted: Tensor
     is_earlier: tuple[Tensor, Tensor]  # (pieces,) whether the end is an end of the line or a break of an earlier node
     widths: Tensor  # (pieces,) in alpha
 

@@ -289,8 +289,8 @@ class Maximum(Breaking):
                 tied &= leading - lines <= bound + bound.gather(1, leader)
                 size.append(leading.abs()[:, 0])
                 error.append(bound)
-            is_rounded = ends.is_rounded[rows[:, None], elements.clamp(min=0)] & (elements >= 0)  # pyright: ignore
-            several = have_several(tied, elements) & (tied & is_rounded).any(1)  # pyright: ignore
+            is_counted = ends.is_counted[rows[:, None], elements.clamp(min=0)] & (elements >= 0)  # pyright: ignore
+            several = have_several(tied, elements) & (tied & is_counted).any(1)  # pyright: ignore
             hides = [(e * tied).amax(1) > AMBIGUITY_SHARE * s for e, s in zip(error, size, strict=True)]
             counts += torch.bincount(rows[several & hides[0] & hides[1]], minlength=len(counts))
         return counts

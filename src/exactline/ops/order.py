@@ -72,7 +72,7 @@ class Order(Breaking):
         size, counts = self.table.shape[1], torch.zeros_like(ends.widths, dtype=torch.int64)
         values = torch.stack([self._window_values(v) for v in ends.values])  # (2, pieces, windows, size)
         bounds = torch.stack([self._window_values(b) for b in ends.bounds])
-        is_rounded = self._window_values(ends.is_rounded)
+        is_counted = self._window_values(ends.is_counted)
         for first in range(len(self.table)):
             is_ambiguous = torch.zeros_like(ends.widths, dtype=torch.bool)
             value, bound, elements = values[:, :, first], bounds[:, :, first], self.table[first]
@@ -81,7 +81,7 @@ class Order(Breaking):
                 check_deadline()
                 gap = (value[..., one] - value[..., two]).abs()
                 near = (gap <= bound[..., one] + bound[..., two]) & (hides[..., one] | hides[..., two])
-                rounded = is_rounded[:, first, one] | is_rounded[:, first, two]
+                rounded = is_counted[:, first, one] | is_counted[:, first, two]
                 is_ambiguous |= (near.all(0) & rounded & (elements[one] != elements[two])).any(1)
             counts += is_ambiguous
         return counts

@@ -89,7 +89,7 @@ class Pointwise(Breaking):
                 is_near = (gaps[near].abs() <= AMBIGUITY_WIDTH * bound) & ends.is_earlier[near][:, None]
                 is_slow = bound * ends.widths[:, None] > MAX_ALPHA_ERROR * change
                 ambiguous |= is_near & changes_side & is_slow
-            counts += (ambiguous & ends.is_rounded).sum(1)
+            counts += (ambiguous & ends.is_counted).sum(1)
         return counts
 
     def propagate_errors(self, low: Tensor, high: Tensor, errors: Tensor) -> Tensor:
@@ -342,6 +342,9 @@ class _Values:
         The others certainly have none, at whichever points of the line the values were computed.
         """
         is_on = ~(self.above ^ self.below)
+        if errors.repeated is not None:
+            is_on &= ~errors.repeated
+            near = None if near is None else near.without(errors.repeated)
         is_near = is_on
         if near is not None:
             is_near = is_on.clone()
@@ -384,3 +387,8 @@ class _NearValues:
     rows: Tensor  # (k,)
     columns: Tensor  # (k,)
     bound: Tensor  # (k,)
+
+    def without(self, units: Tensor) -> _NearValues:
+        """The values of all but some units, (units,) of bool."""
+        others = ~units[self.columns]
+        return _NearValues(self.rows[others], self.columns[others], self.bound[others])

@@ -17,6 +17,7 @@ from ...budget import block_bytes
 from ...network.graph import Network
 from ...numerics.plan import sweep_plan
 from ...numerics.point_errors import PointErrors, bytes_per_estimate, estimate_errors, points_per_estimate
+from ...numerics.repeated_units import repeated_units
 from ...numerics.static_filter import Magnitude
 from ...ops.base import ErrorBounds, flatten_units
 from ...ops.masks import is_on_host
@@ -66,6 +67,10 @@ class PointErrorBounds(ErrorBounds):
     def same_line(self) -> Tensor:  # pyright: ignore[reportIncompatibleVariableOverride]
         line = self.state.point_tensors().line
         return line[:-1] == line[1:]
+
+    @property
+    def repeated(self) -> Tensor | None:
+        return repeated_units(self.network).get(self.state.node)
 
     @property
     def widths(self) -> Tensor:  # pyright: ignore[reportIncompatibleVariableOverride]

@@ -20,6 +20,7 @@ from ...numerics.point_errors import (
     random_signs,
     share_errors,
 )
+from ...numerics.repeated_units import repeated_units
 from ...numerics.static_filter import StaticFilter
 from ...ops.base import Breaking, Input, flatten_units
 from ...options import free_device_bytes
@@ -105,6 +106,11 @@ class ErrorOracle:
                 self.pixel_tables[node] = table
         upper, lower = table
         return upper, lower
+
+    def repeated_by_pixel(self, node: int, map_shape: MapShape) -> Tensor | None:
+        """Which units of a breaking node repeat one of an earlier node, (pixels, channels); None if there are none."""
+        repeated = repeated_units(self.network).get(node)
+        return None if repeated is None else _by_pixel(repeated[None], map_shape)[0]
 
     def end_bounds(self, node: int, map_shape: MapShape) -> tuple[Tensor, Tensor]:
         """Error bounds of the input of a breaking node at the start and at the end of the line, (pixels, channels)."""

@@ -28,17 +28,19 @@ def refine_sides(
 ) -> tuple[Tensor, Tensor]:
     """Whether values are above the knot, and which pieces cross it, where some values are near it."""
     x, bounds = node_input, torch.zeros_like(distances)  # error bounds of values that are set to the knot
-    is_near = distances == 0  # at the points of the segment; at others, rounding may move these units off the knot
+    thresholds = x.thresholds[block.pixels][:, None]
+    # error bounds of values near the knot, 0 elsewhere; at the points of the segment, rounding may move values off it
+    near_bounds = torch.where(distances == 0, thresholds, 0.0)
     _snap_ends(x, block, distances, left, right, bounds)
     # sums drift by shares of the largest value of a unit, which may be far larger than at the sample points
     drift = MAX_DRIFT_ROUNDINGS * FLOAT64_EPS * distances.abs().amax(1)
-    near = distances.abs() <= torch.maximum(x.thresholds[block.pixels], drift)[:, None]
+    near = distances.abs() <= torch.maximum(thresholds, drift[:, None])
     stays = distances == 0
     stays[:, 1:-1] &= (slopes[:, :-1] == 0) | ~block.is_entry[:, :, None]
     near &= ~stays
     on_knot = near & _is_within_smallest_error(x, block, distances)  # as in later layers that read the same channel
     if bool(on_knot.any()):
-        is_near |= on_knot
+        near_bounds = torch.where(on_knot, thresholds, near_bounds)
         bounds = torch.where(on_knot & (distances != 0), x.min_difference[block.pixels][:, None], bounds)
         distances.masked_fill_(on_knot, 0.0)
         near &= ~on_knot
@@ -54,13 +56,12 @@ def refine_sides(
             & ~_is_constant_at_cut(x, block, slopes, row, place, channel)
         )
         bounds[row[snapped], place[snapped], channel[snapped]] = errors[snapped]
-        in_doubt = refined.abs() <= AMBIGUITY_WIDTH / CANDIDATE_SHARE * errors
-        is_near[row[in_doubt], place[in_doubt], channel[in_doubt]] = True
+        near_bounds[row, place, channel] = errors * (refined.abs() <= AMBIGUITY_WIDTH / CANDIDATE_SHARE * errors)
         distances[row, place, channel] = refined
         inside = (refined == 0) & is_rounded & (place > 0) & (place <= block.counts[row])
         on_knot[row[inside], place[inside], channel[inside]] = True
     _check_resolved(block, distances, slopes, bounds)
-    _mark_candidates(x, block, is_near, slopes)
+    _mark_candidates(x, block, near_bounds, slopes)
     if bool(on_knot.any()):
         _set_sides_at_entries(block, distances, *on_knot.nonzero(as_tuple=True))
     _check_cuts(x, distances, slopes)
@@ -76,22 +77,30 @@ def refine_sides(
     return above_after, crossed
 
 
-def _mark_candidates(node_input: NodeInput, block: Block, is_near: Tensor, slopes: Tensor) -> None:
+def _mark_candidates(
+    node_input: NodeInput,
+    block: Block,
+    near_bounds: Tensor,  # (p, depth + 2, channels) error bounds of values near the knot, 0 elsewhere
+    slopes: Tensor,  # (p, depth + 1, channels)
+) -> None:
     """Mark pieces at both ends of which a unit is near the knot, or at one end if it leaves the knot slowly.
 
     Then the part next to that end is marked: beyond it the unit is farther from the knot than any error.
     """
-    thresholds = node_input.thresholds[block.pixels][:, None]
-    is_slow = thresholds > CANDIDATE_SHARE * MAX_ALPHA_ERROR * slopes.abs()
+    is_near = near_bounds > 0
+    if node_input.repeated is not None:
+        is_near &= ~node_input.repeated[block.pixels][:, None]
     before, after = is_near[:, :-1], is_near[:, 1:]
     node_input.mark_candidates(block, (before & after).any(2))
+    bounds = near_bounds[:, :-1] + near_bounds[:, 1:]  # one of the two is 0
+    is_slow = bounds > CANDIDATE_SHARE * MAX_ALPHA_ERROR * slopes.abs()
     leaves = (before ^ after) & is_slow & (block.widths > 0)[:, :, None]
     row, piece, channel = leaves.nonzero(as_tuple=True)
     if not len(row):
         return
     first, last = block.alphas[row, piece], block.alphas[row, piece + 1]
     # near an end are up to AMBIGUITY_WIDTH / CANDIDATE_SHARE errors, and less than as many again beside it
-    length = 2 * AMBIGUITY_WIDTH / CANDIDATE_SHARE * thresholds[row, 0, channel] / slopes[row, piece, channel].abs()
+    length = 2 * AMBIGUITY_WIDTH / CANDIDATE_SHARE * bounds[row, piece, channel] / slopes[row, piece, channel].abs()
     starts = before[row, piece, channel]
     node_input.candidates.append(
         torch.stack(

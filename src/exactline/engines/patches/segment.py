@@ -244,6 +244,7 @@ class Segment:
             records_switches=self.records_switches,
             end_bounds=partial(self.errors.end_bounds, i, map_shape),
             candidates=self.candidates,
+            repeated=self.errors.repeated_by_pixel(i, map_shape),
         )
 
     def _require_room(self, numbers: int) -> None:

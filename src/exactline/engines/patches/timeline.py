@@ -76,6 +76,7 @@ class NodeInput:
     records_switches: bool  # whether units are recorded that change their branch without a crossing
     end_bounds: Callable[[], tuple[Tensor, Tensor]]  # error bounds (pixels, channels) at both ends of the line
     candidates: list[Tensor]  # written: (2, k) alphas between which units may be ambiguous
+    repeated: Tensor | None = None  # (pixels, channels) units that repeat earlier ones: no candidates
 
     def mark_candidates(self, block: Block, pieces: Tensor) -> None:
         """Mark pieces (p, depth + 1) of the pixels of a block on which units may be ambiguous."""
