@@ -7,13 +7,14 @@ PYTHON ?= python3
 BIN := .venv/bin
 DEMO_READY := .venv/.demo-ready
 READY := .venv/.ready
+KERNELS_READY := .venv/.kernels-ready
 TORCH := "torch>=2.6,<2.14"
 
 # for each reader of files
 FUZZ_SECONDS ?= 1200
 
 NUMERICS_CASES ?= 360
-.PHONY: demo test test-portable test-all test-numerics test-browser coverage docs bench bench-gpu fuzz lint format protos notebooks clean
+.PHONY: demo test test-portable test-all test-numerics test-browser test-kernels coverage docs bench bench-gpu fuzz lint format protos notebooks clean
 .DEFAULT_GOAL := test
 
 # without compiling 10,000 files ahead: Python compiles those it imports, when it does
@@ -25,6 +26,11 @@ $(DEMO_READY): pyproject.toml
 $(READY): $(DEMO_READY)
 	$(BIN)/python -m pip install --quiet $(TORCH) -e ".[dev,fast,plot,serve,ray,pandas,parquet,zarr,docs]"
 	@touch $(READY)
+
+# where there is no Triton for the platform, nothing is installed
+$(KERNELS_READY): $(READY)
+	$(BIN)/python -m pip install --quiet $(TORCH) -e ".[kernels]"
+	@touch $(KERNELS_READY)
 
 demo: $(DEMO_READY)
 	$(BIN)/exactline demo --out demo-out
@@ -54,6 +60,10 @@ test-numerics: $(READY)
 # pages in headless Chromium; without one each test says so
 test-browser: $(READY)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m browser tests/browser
+
+# the kernels for GPUs: on a GPU if there is one, otherwise in Triton's interpreter
+test-kernels: $(KERNELS_READY)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m kernels tests/engines/patches/test_gpu_kernels.py
 
 # the documentation as a site, in site/; strict: a broken link or a page that no menu names is an error
 docs: $(READY)

@@ -5,11 +5,14 @@ from __future__ import annotations
 import importlib
 import os
 from dataclasses import replace
+from importlib.util import find_spec
+from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+import exactline as xl
 from exactline.engines.patches import fused
 from exactline.engines.patches.candidates import _value_ranges
 from exactline.engines.patches.convolve import ConvolutionRule
@@ -20,8 +23,11 @@ from exactline.engines.patches.timeline import ActivationOutput, BreakAlphas, Ne
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 if DEVICE.type == "cpu":
     os.environ["TRITON_INTERPRET"] = "1"  # read when Triton is imported
-pytest.importorskip("triton", reason="the kernels for GPUs need Triton, which comes with torch for CUDA")
-SHAPES = [(MapShape(3, 4, 5), 7, (2, 3)), (MapShape(34, 2, 3), 70, (2, 2))]
+pytestmark = [
+    pytest.mark.kernels,
+    pytest.mark.skipif(find_spec("triton") is None, reason="the kernels for GPUs need Triton: make test-kernels"),
+]
+SHAPES = [(MapShape(3, 3, 4), 12, (2, 3)), (MapShape(34, 2, 2), 40, (2, 2))]
 
 
 @pytest.fixture
@@ -29,7 +35,7 @@ def general(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     """Makes kernels run on this machine; `setattr` on it returns to the general code."""
     if DEVICE.type == "cpu":
         kernels = importlib.import_module("exactline.engines.patches.gpu_kernels")
-        monkeypatch.setattr(fused, "fused_kernels", lambda _: kernels)
+        monkeypatch.setattr(fused, "fused_kernels", lambda x: kernels if x.dtype == torch.float64 else None)
     assert fused.fused_kernels(torch.zeros(1, dtype=torch.float64, device=DEVICE)) is not None
     return monkeypatch
 
@@ -48,7 +54,7 @@ class _Random:
         alphas = start + (stop - start) * shares
         corner = [torch.randint(-1, n, (breaks,), generator=self.generator) for n in map_shape.size]
         patches = PatchGroup(torch.stack(corner, 1).to(DEVICE), self.normal(breaks, *size, map_shape.channels))
-        left, slope = self.normal(2, map_shape.pixels, map_shape.channels)
+        left, slope = self.normal(2, map_shape.pixels, map_shape.channels) * torch.tensor([[[0.5]], [[2.0]]]).to(DEVICE)
         right = torch.zeros(map_shape.pixels + 1, map_shape.channels, dtype=torch.float64, device=DEVICE)
         steps = (patches.jump * (stop - alphas)[:, None, None, None]).reshape(-1, map_shape.channels)
         right.index_add_(0, patch_pixels(patches, map_shape).flatten(), steps)
@@ -70,6 +76,7 @@ class _Random:
             records_patterns=True,
             records_switches=False,
             end_bounds=lambda: (left * 0, left * 0),
+            candidates=[],
         )
 
 
@@ -85,7 +92,7 @@ def _assert_same_outputs(fused_output: ActivationOutput, output: ActivationOutpu
         torch.testing.assert_close(group.jump, other.jump, **close)
     ours, theirs = fused_output.new_breaks, output.new_breaks
     order, other_order = (torch.argsort(new.alpha) for new in (ours, theirs))
-    assert len(order) > 10
+    assert len(order) > 5
     for name in ("alpha", "pixel", "channel", "jump", "slope", "element", "partner", "slope_change"):
         torch.testing.assert_close(getattr(ours, name)[order], getattr(theirs, name)[other_order], **close)
 
@@ -128,6 +135,28 @@ def test_value_ranges(
         torch.testing.assert_close(numbers, others, rtol=1e-12, atol=1e-12)
 
 
+def test_restriction(general: pytest.MonkeyPatch) -> None:
+    """Kernels at every kind of node of a network, against the general code."""
+    torch.manual_seed(0)
+    body = nn.Conv2d(2, 4, 3, padding=1), nn.ReLU6(), nn.Conv2d(4, 4, 3, 2, 1, groups=4), nn.PReLU(4), nn.MaxPool2d(2)
+    model = nn.Sequential(*body, nn.Flatten(), nn.Linear(4, 2)).double().to(DEVICE)
+    start, end = torch.randn(2, 2, 4, 4, dtype=torch.float64).to(DEVICE) * 4
+    launched, launch = set[str](), fused._Entries.launch
+
+    def recording_launch(self: fused._Entries, kernel: Any, *arguments: Any, **options: Any) -> None:
+        launched.add(kernel.__name__)
+        launch(self, kernel, *arguments, **options)
+
+    general.setattr(fused._Entries, "launch", recording_launch)
+    line = xl.restrict(model, start, end, engine="patches")
+    assert launched == {"find_ranges", "count_crossings", "apply_branches"}
+    general.setattr(fused, "fused_kernels", lambda _: None)
+    expected = xl.restrict(model, start, end, engine="patches")
+    assert len(line) > 20
+    torch.testing.assert_close(line.alphas, expected.alphas, rtol=0, atol=1e-12)
+    torch.testing.assert_close(line.values, expected.values, rtol=0, atol=1e-11)
+
+
 def test_drift_is_noticed(general: pytest.MonkeyPatch) -> None:
     node_input = _Random(1).node_input(*SHAPES[0])
     node_input = replace(node_input, right=node_input.right + 1e-3)
@@ -148,16 +177,16 @@ def test_depthwise_convolutions(
     dilation: tuple[int, int],
     size: tuple[int, int],
 ) -> None:
-    random, channels = _Random(2), 35
-    source = MapShape(channels, 14, 15)
+    random, channels, count = _Random(2), 35, 5
+    source = MapShape(channels, 9, 7)
     out_size = [
         (n + 2 * p - d * (k - 1) - 1) // s + 1
         for n, p, d, k, s in zip(source.size, padding, dilation, kernel, stride, strict=True)
     ]
     weight = random.normal(channels, 1, *kernel)
     rule = ConvolutionRule(weight, stride, padding, dilation, source, MapShape(channels, *out_size), groups=channels)
-    corner = torch.randint(-1, 13, (20, 2), generator=random.generator).to(DEVICE)
-    patches = PatchGroup(corner, random.normal(20, *size, channels))
+    corner = torch.randint(-1, 7, (count, 2), generator=random.generator).to(DEVICE)
+    patches = PatchGroup(corner, random.normal(count, *size, channels))
     convolved = rule._convolve_patches(patches, rule.reach(size))
     whole = rule._convolve_whole_maps(as_whole_maps(patches, source))
     general.setattr(fused, "fused_kernels", lambda _: None)
