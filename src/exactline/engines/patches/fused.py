@@ -30,10 +30,13 @@ def _kernels(device: torch.device) -> Any:
         ends = torch.tensor([0.0, 1.0], dtype=torch.float64, device=device)
         number, index = ends[:1], torch.zeros(1, dtype=torch.int64, device=device)
         low, high, drift = torch.empty(3, 1, dtype=torch.float64, device=device)
-        kernels.find_ranges[(1, 1)](
-            number, index, number, index, index, number, number, ends[1:], ends, low, high, drift, 1
-        )
+        with torch.cuda.device_of(ends):  # kernels are launched on the current device, not on that of their arguments
+            kernels.find_ranges[(1, 1)](
+                number, index, number, index, index, number, number, ends[1:], ends, low, high, drift, 1
+            )
         return kernels if float(high) == 1.0 else None
+    except torch.cuda.OutOfMemoryError:  # passes: later there may be memory
+        raise
     except Exception:  # noqa: BLE001 Triton is missing, or a driver or compiler that it needs: they fail in many ways
         return None
 
@@ -63,10 +66,11 @@ class _Entries:
         ends = real_tensor((x.start, x.stop), self.rows.device)
         sides = (x.left, x.right) if right else (x.left,)
         grid = (pixels, -(-channels // self.kernels.CHANNELS.value))
-        kernel[grid](
-            self.rows, timeline.order, timeline.alpha, timeline.starts, timeline.counts, *sides, x.slope, ends,
-            *arguments, **options,
-        )  # fmt: skip
+        with torch.cuda.device_of(self.rows):
+            kernel[grid](
+                self.rows, timeline.order, timeline.alpha, timeline.starts, timeline.counts, *sides, x.slope, ends,
+                *arguments, **options,
+            )  # fmt: skip
 
 
 def value_ranges(node_input: NodeInput, rows: Tensor, timeline: Timeline) -> tuple[Tensor, Tensor] | None:
@@ -145,8 +149,9 @@ def correlate_channels(
         -(-out.shape[1] * out.shape[2] // kernels.POSITIONS.value),
         -(-channels // kernels.CHANNELS.value),
     )
-    kernels.correlate_channels[grid](
-        jump.contiguous(), weight, corners.contiguous(), out, rows, columns, out.shape[1], out.shape[2], channels,
-        *weight.shape[:2], *stride, *dilation,
-    )  # fmt: skip
+    with torch.cuda.device_of(jump):
+        kernels.correlate_channels[grid](
+            jump.contiguous(), weight, corners.contiguous(), out, rows, columns, out.shape[1], out.shape[2], channels,
+            *weight.shape[:2], *stride, *dilation,
+        )  # fmt: skip
     return True
