@@ -61,13 +61,14 @@ def measure(name: str, options: argparse.Namespace) -> list[str]:
     first, _ = timed(lambda: xl.restrict(model, start, torch.lerp(start, end, 0.01), max_breaks=50))
     took, line = timed(lambda: xl.restrict(model, start, end, **limits))
     forward = seconds_per_point(model, start, clock, BATCH if options.device != "cpu" else 16) * len(line.alphas)
+    ratio = f"{took / forward:.2f}" if forward else "-"  # no break may have been found in time
     gradients = "-"
-    if options.gradients:
+    if options.gradients and len(line.alphas):
         reached = torch.lerp(start, end, float(line.alphas[-1]))
         explain = xl.attr.IntegratedGradients(model)
         spent, _ = timed(lambda: explain.attribute(reached[None], baselines=start[None], target=0))
         gradients = f"{spent:.1f}"
-    numbers = [f"{len(line):,}", f"{first:.1f}", f"{took:.2f}", f"{forward:.2f}", f"{took / forward:.2f}", gradients]
+    numbers = [f"{len(line):,}", f"{first:.1f}", f"{took:.2f}", f"{forward:.2f}", ratio, gradients]
     return [name, *numbers, line.engine.partition(";")[2].strip(" )") or line.engine]
 
 
