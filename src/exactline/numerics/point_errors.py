@@ -22,7 +22,7 @@ from ..budget import block_bytes, check_deadline
 from ..lines import Lines
 from ..network.graph import Network
 from ..ops.base import Affine, Breaking, Input, Op
-from ..ops.masks import is_on_host
+from ..ops.masks import is_host, is_on_host
 from ..tolerances import ERROR_SAMPLES, ERROR_WIDTH, SHORT_LINE_SHARE, SMALLEST_SUBNORMAL, SUMMATION_SHARE
 from .plan import sweep_plan
 
@@ -267,7 +267,7 @@ def share_errors(points: list[Tensor], errors: list[Tensor]) -> tuple[list[Tenso
 def points_per_estimate(network: Network, samples: int = ERROR_SAMPLES) -> int:
     """How many points have their errors estimated together, by memory."""
     memory = block_bytes(ESTIMATE_DIVISOR)
-    if network.device.type == "cuda":
+    if not is_host(network.device):
         memory = min(memory, MAX_GPU_ESTIMATE_BYTES)
     return max(1, memory // bytes_per_estimate(network, samples))
 

@@ -17,6 +17,7 @@ from ..budget import check_deadline
 from . import error_products
 from .base import Affine, root_sum_squares
 from .gemm import unfold_columns
+from .masks import is_on_host
 
 MAX_KEPT_SQUARES = 1 << 23  # weights of all layers whose squares a CPU keeps for error estimates: 64 MiB of float64
 MAX_MATRIX_PIXELS = 8  # pixels of a map up to which a matrix product is faster than a convolution of single pixels
@@ -129,7 +130,7 @@ class Product(Affine):
     def _is_pixelwise(self) -> bool:
         """Whether this is a convolution of single pixels, one after another."""
         settings = self.settings
-        if "stride" not in settings or settings["transposed"] or settings["groups"] > 1 or self.weight.is_cuda:
+        if "stride" not in settings or settings["transposed"] or settings["groups"] > 1 or not is_on_host(self.weight):
             return False
         paddings = settings["padding"], settings.get("padding_end", settings["padding"])
         is_padded = any(any(p) if isinstance(p, (tuple, list)) else bool(p) for p in paddings)
@@ -140,7 +141,7 @@ class Product(Affine):
         squares = _kept_squares.get(self)
         if squares is None:
             kept = sum(t.numel() for t in _kept_squares.values())
-            is_kept = self.weight.is_cuda or self.weight.numel() + kept <= MAX_KEPT_SQUARES
+            is_kept = not is_on_host(self.weight) or self.weight.numel() + kept <= MAX_KEPT_SQUARES
             if not is_kept and self.call is F.linear:
                 return self._multiply_in_blocks(x)
             squares = (self.weight / self._largest_weight).square_()

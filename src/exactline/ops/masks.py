@@ -9,9 +9,14 @@ from torch import Tensor
 HOST_DEVICES = frozenset({"cpu"})  # types of device whose memory NumPy can read
 
 
+def is_host(device: torch.device) -> bool:
+    """Whether the tensors of a device can be read without synchronising with it."""
+    return device.type in HOST_DEVICES
+
+
 def is_on_host(x: Tensor) -> bool:
     """Whether a tensor can be read without synchronising with a device."""
-    return x.device.type in HOST_DEVICES
+    return is_host(x.device)
 
 
 def greater(x: Tensor, level: float | Tensor) -> Tensor:

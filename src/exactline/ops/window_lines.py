@@ -9,6 +9,7 @@ from torch import Tensor
 
 from ..budget import block_bytes, check_deadline
 from .base import ErrorBounds
+from .masks import is_on_host
 
 MAX_GPU_WINDOW_ELEMENTS = 1 << 22  # elements of windows gathered at a time on a GPU
 BYTES_PER_WINDOW_ELEMENT = 64  # of all temporary numbers while the lines of windows are compared on a CPU
@@ -78,7 +79,7 @@ def have_several(tied: Tensor, elements: Tensor) -> Tensor:
 
 def max_window_elements(like: Tensor) -> int:
     """How many elements of windows are gathered at a time on the device of a tensor."""
-    return MAX_GPU_WINDOW_ELEMENTS if like.is_cuda else block_bytes() // BYTES_PER_WINDOW_ELEMENT
+    return block_bytes() // BYTES_PER_WINDOW_ELEMENT if is_on_host(like) else MAX_GPU_WINDOW_ELEMENTS
 
 
 def column_blocks(flat: Tensor, table: Tensor) -> Iterator[tuple[int, Tensor]]:

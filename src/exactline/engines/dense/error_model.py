@@ -20,7 +20,7 @@ from ...numerics.point_errors import PointErrors, bytes_per_estimate, estimate_e
 from ...numerics.repeated_units import repeated_units
 from ...numerics.static_filter import Magnitude
 from ...ops.base import ErrorBounds, flatten_units
-from ...ops.masks import is_on_host
+from ...ops.masks import is_host, is_on_host
 from ...tolerances import SMALLEST_SUBNORMAL
 from .points import PointTable, to_device
 from .state import SweepState
@@ -117,5 +117,5 @@ class PointErrorBounds(ErrorBounds):
         )
 
     def _errors_fit(self) -> bool:
-        memory = MAX_GPU_KEPT_BYTES if self.device.type == "cuda" else block_bytes(KEPT_ERRORS_DIVISOR)
+        memory = block_bytes(KEPT_ERRORS_DIVISOR) if is_host(self.device) else MAX_GPU_KEPT_BYTES
         return len(self.state) * bytes_per_estimate(self.network) <= memory

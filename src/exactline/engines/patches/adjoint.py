@@ -16,6 +16,7 @@ from torch import Tensor
 from ...budget import block_bytes, check_deadline
 from ...numerics.plan import BYTES_PER_NUMBER
 from ...ops.base import Affine
+from ...ops.masks import is_on_host
 from .adjoint_convolve import convolution_adjoint
 from .channelwise import ChannelwiseRule
 from .combine import AddRule, ConcatRule
@@ -134,7 +135,7 @@ def _linear_adjoint(rule: LinearRule, positions: GroupPositions, output: GroupPo
     if positions.channel is not None:
         row = positions.flat_pixel(source) * source.channels + positions.channel
         return (rule.flat_weight.index_select(0, row) * numbers).sum(1)
-    if covers(positions.size, source) or numbers.is_cuda:
+    if covers(positions.size, source) or not is_on_host(numbers):
         whole = (numbers @ rule.flat_weight.T).view(n, *source.size, source.channels)
         return read_at(positions, PatchGroup(torch.zeros_like(positions.corner), whole), source)
     jump = numbers.new_zeros(n, *positions.size, source.channels)
@@ -166,7 +167,7 @@ def _channelwise_adjoint(
     input_pixels = positions.pixels(source)
     table = rule.padded_matrix.to(numbers.dtype)
     bytes_per_patch = 2 * output_pixels.shape[1] * input_pixels.shape[1] * BYTES_PER_NUMBER
-    step = n if table.is_cuda else max(1, block_bytes() // max(1, bytes_per_patch))
+    step = max(1, block_bytes() // max(1, bytes_per_patch)) if is_on_host(table) else n
     out = numbers.new_empty(n, input_pixels.shape[1], source.channels)
     for at in range(0, n, max(step, 1)):
         some = slice(at, at + step)

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from ...budget import block_bytes, check_deadline
 from ...numerics.plan import BYTES_PER_NUMBER
+from ...ops.masks import is_on_host
 from .patch import BreakSource, MapShape
 from .positions import Adjoints, GroupPositions, PositionsBySources
 from .timeline import BreakAlphas, NewPatchBreaks, nonzero, to_host
@@ -235,7 +236,7 @@ def _find_pairs(node: ActivationNode, switches: _PartChanges | None) -> Iterator
         return
     groups, columns = list(node.inputs.values()), node.source_shape.columns
     pairs = len(switches.alpha) * sum(map(len, groups))
-    if not switches.alpha.is_cuda or pairs > MAX_COUNTED_PAIRS:
+    if is_on_host(switches.alpha) or pairs > MAX_COUNTED_PAIRS:
         for positions in groups:
             blocks = _compare_positions(switches, positions, columns)
             yield ((first + rows, patch) for first, inside in blocks for rows, patch in [inside.nonzero(as_tuple=True)])

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from ...budget import block_bytes
 from ...numerics.plan import BYTES_PER_NUMBER
+from ...ops.masks import is_on_host
 from .patch import (
     Group,
     Groups,
@@ -71,7 +72,7 @@ class ChannelwiseRule:
         input_pixels = patch_pixels(patches, self.source_shape)
         table = self.padded_matrix.to(patches.jump.dtype)
         bytes_per_patch = 2 * output_pixels.shape[1] * input_pixels.shape[1] * BYTES_PER_NUMBER  # indices and numbers
-        step = len(patches) if table.is_cuda else max(1, block_bytes() // max(1, bytes_per_patch))
+        step = max(1, block_bytes() // max(1, bytes_per_patch)) if is_on_host(table) else len(patches)
         jump = patches.jump.new_empty(len(patches), output_pixels.shape[1], self.map_shape.channels)
         for at in range(0, len(patches), max(step, 1)):
             some = slice(at, at + step)

@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from ...ops.masks import is_on_host
 from .fused import correlate_channels
 from .patch import (
     Group,
@@ -166,7 +167,7 @@ class ConvolutionRule:
             self._multiply_windows(jump, patches.jump, (-self.span[0], -self.span[1]))
             return PatchGroup(corner, jump)
         phase = self._phases(corner, patches.corner)
-        if jump.is_cuda:
+        if not is_on_host(jump):
             self._multiply_gathered(jump, patches.jump, phase)
             return PatchGroup(corner, jump)
         for k in range(self.stride[0] * self.stride[1]):
@@ -212,7 +213,7 @@ class ConvolutionRule:
         needed = sum(map(len, row_taps)) * sum(map(len, column_taps))
         padded = out_rows * out_columns * self.kernel_size[0] * self.kernel_size[1]
         wasted = (padded - needed) * n * channels * out_channels / self.groups / (out_rows * out_columns)
-        if padded <= MAX_PADDING_WASTE * needed or (jump.is_cuda and wasted < GPU_FREE_MULTIPLICATIONS):
+        if padded <= MAX_PADDING_WASTE * needed or (not is_on_host(jump) and wasted < GPU_FREE_MULTIPLICATIONS):
             self._multiply_padded(out, jump, first)
             return
         d0, d1 = self.dilation

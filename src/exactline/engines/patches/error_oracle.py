@@ -23,6 +23,7 @@ from ...numerics.point_errors import (
 from ...numerics.repeated_units import repeated_units
 from ...numerics.static_filter import StaticFilter
 from ...ops.base import Breaking, Input, flatten_units
+from ...ops.masks import is_host, is_on_host
 from ...options import free_device_bytes
 from ...tolerances import (
     AMBIGUITY_MARGIN,
@@ -102,7 +103,7 @@ class ErrorOracle:
         if table is None:
             table = _by_pixel(self.margins[node], map_shape)
             cached = sum(t.nbytes for t in self.pixel_tables.values())
-            if table.is_cuda or cached + table.nbytes <= block_bytes(PIXEL_TABLES_DIVISOR):
+            if not is_on_host(table) or cached + table.nbytes <= block_bytes(PIXEL_TABLES_DIVISOR):
                 self.pixel_tables[node] = table
         upper, lower = table
         return upper, lower
@@ -164,7 +165,7 @@ class ErrorOracle:
     def _points_per_batch(self, samples: int) -> int:
         """How many points are refined together."""
         device = self.network.device
-        if device.type != "cuda":
+        if is_host(device):
             return points_per_estimate(self.network, samples)
         return max(1, free_device_bytes(device) // 4 // bytes_per_estimate(self.network, samples))
 

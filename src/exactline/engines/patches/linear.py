@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from ...budget import block_bytes, check_deadline
+from ...ops.masks import is_on_host
 from .combine import match_branches
 from .patch import Group, Groups, MapShape, PatchGroup, PointPatch, as_whole_maps, covers
 
@@ -52,7 +53,9 @@ class LinearRule:
         if isinstance(group, PointPatch):
             row = group.pixel * self.source_shape.channels + group.channel
             jump = self.flat_weight.index_select(0, row) * group.jump[:, None]
-        elif covers(group.size, self.source_shape) or group.jump.is_cuda:  # a GPU multiplies zeros faster than it waits
+        elif covers(group.size, self.source_shape) or not is_on_host(
+            group.jump
+        ):  # a GPU multiplies zeros faster than it waits
             jump = self._multiply_whole_maps(group)
         else:
             jump = self._multiply_by_position(group)
@@ -135,7 +138,7 @@ class WholeMapRule:
 
 def _whole_maps_per_block(like: Tensor, numbers: int) -> int:
     """How many breaks are expanded at a time to whole maps of so many numbers."""
-    max_numbers = MAX_GPU_WHOLE_MAP_NUMBERS if like.is_cuda else block_bytes() // like.element_size()
+    max_numbers = block_bytes() // like.element_size() if is_on_host(like) else MAX_GPU_WHOLE_MAP_NUMBERS
     return max(1, max_numbers // max(1, numbers))
 
 

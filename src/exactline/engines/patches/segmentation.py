@@ -6,7 +6,6 @@ is left to the dense engine.
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
@@ -23,6 +22,7 @@ from ...lines import Lines
 from ...network.graph import Network
 from ...numerics.plan import BYTES_PER_NUMBER, sweep_plan
 from ...ops.base import Breaking
+from ...ops.masks import is_host
 from ..dense.points import to_device
 from ..dense.sweep import SweepLimits
 from ..layer_record import LayerRecorder
@@ -121,11 +121,9 @@ class Segmentation:
         value_breaks = max(memory, MIN_MEMORY) // VALUES_DIVISOR // BYTES_PER_NUMBER // max(1, value_numbers)
         self.max_breaks = max(value_breaks, MIN_VALUE_BREAKS)
         self.max_joined_breaks = self._target_breaks()
-        has_deadline = limits.deadline < float("inf")
-        # segments start small where there is a deadline
-        self.target_breaks = min(
-            self.max_joined_breaks, DEADLINE_BREAKS.get(network.device.type, 512) if has_deadline else sys.maxsize
-        )
+        self.target_breaks = self.max_joined_breaks
+        if limits.deadline < float("inf"):  # segments start small
+            self.target_breaks = min(self.target_breaks, DEADLINE_BREAKS.get(network.device.type, 512))
         self.joined_breaks = float(self.max_joined_breaks)  # breaks expected of segments that are joined
 
     def _max_numbers(self, memory: int) -> float:
@@ -371,7 +369,7 @@ def _count_changes(network: Network, lines: Lines, line: int, alphas: Floats) ->
 
 def _points_per_forecast(network: Network) -> int:
     """How many points are evaluated together, at least two."""
-    if network.device.type == "cuda":
+    if not is_host(network.device):
         return FORECAST_POINTS
     bytes_per_point = 2 * sweep_plan(network).bytes_live  # values, and activation patterns
     return max(2, block_bytes(FORECAST_DIVISOR) // max(1, bytes_per_point))

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from ...budget import check_deadline
+from ...ops.masks import is_on_host
 from .patch import Groups, MapShape, Sources
 
 BLOCK_NUMBERS = {"cpu": 1 << 18, "cuda": 1 << 27}  # by device: numbers in a block; on a CPU they stay in its cache
@@ -272,7 +273,7 @@ def _add_up(x: Tensor, dim: int) -> Tensor:
     """Cumulative sums along a dim, in place: row by row where that is faster than torch's kernel, to the same bits."""
     collides = x.stride(dim) % COLLIDING_STRIDE == 0
     is_long = x.numel() >= (COLLIDING_STRIDE if collides else MIN_ROW_NUMBERS) * x.shape[dim]
-    if x.is_cuda or x.dtype != torch.float64 or not is_long:
+    if not is_on_host(x) or x.dtype != torch.float64 or not is_long:
         return torch.cumsum(x, dim, out=x)
     for before, row in pairwise(x.unbind(dim)):
         row.add_(before)
@@ -337,7 +338,7 @@ def to_host(*scalars: Tensor) -> list[float]:
 
 def nonzero(mask: Tensor, count: int | None) -> tuple[Tensor, ...]:
     """Indices (count,) per dim where a mask holds; a known count saves a synchronization on a GPU."""
-    if count is None or not mask.is_cuda:
+    if count is None or is_on_host(mask):
         return mask.nonzero(as_tuple=True)
     return torch.nonzero_static(mask, size=count).unbind(1)
 
