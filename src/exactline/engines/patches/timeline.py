@@ -17,6 +17,8 @@ from .patch import Groups, MapShape, Sources
 
 BLOCK_NUMBERS = {"cpu": 1 << 18, "cuda": 1 << 27}  # by device: numbers in a block; on a CPU they stay in its cache
 MIN_UNEVEN_DEPTH = 8  # entries per pixel: shallower blocks may mix pixels of any number of entries
+# torch 2.6 has `nonzero_static` on a CPU only
+HAS_STATIC_NONZERO = tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 7)
 
 MAX_FLAT_SUM = 2048  # terms: longer cumulative sums are computed in two levels
 SUM_STRIDE = 256  # terms summed at the lower level
@@ -338,7 +340,9 @@ def to_host(*scalars: Tensor) -> list[float]:
 
 def nonzero(mask: Tensor, count: int | None) -> tuple[Tensor, ...]:
     """Indices (count,) per dim where a mask holds; a known count saves a synchronization on a GPU."""
-    if count is None or is_on_host(mask):
+    if count == 0:
+        return tuple(torch.zeros(0, dtype=torch.int64, device=mask.device) for _ in mask.shape)
+    if count is None or is_on_host(mask) or not HAS_STATIC_NONZERO:
         return mask.nonzero(as_tuple=True)
     return torch.nonzero_static(mask, size=count).unbind(1)
 
