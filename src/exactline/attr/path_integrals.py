@@ -91,7 +91,7 @@ def path_integral(
     memory = free_memory(network.device) if memory is None else memory
     limits = SweepLimits(sweep_plan(network).max_points(memory // BACKWARD_MEMORY_DIVISOR), memory=memory)
     if EngineChoice(network, engine, limits, memory, values=False, in_advance=True).uses_patches:
-        with full_precision():
+        with full_precision(), enforce_budget(Budget(memory=memory)):
             found = patch_integral(
                 network,
                 lines,

@@ -236,7 +236,7 @@ def _find_pairs(node: ActivationNode, switches: _PartChanges | None) -> Iterator
         return
     groups, columns = list(node.inputs.values()), node.source_shape.columns
     pairs = len(switches.alpha) * sum(map(len, groups))
-    if is_on_host(switches.alpha) or pairs > MAX_COUNTED_PAIRS:
+    if is_on_host(switches.alpha) or pairs > min(MAX_COUNTED_PAIRS, block_bytes()):  # a byte for each pair
         for positions in groups:
             blocks = _compare_positions(switches, positions, columns)
             yield ((first + rows, patch) for first, inside in blocks for rows, patch in [inside.nonzero(as_tuple=True)])
