@@ -344,8 +344,10 @@ class Rearrange(Affine):
     def vjp(self, grad: Tensor, shapes: Sequence[Sequence[int]]) -> list[Tensor]:
         sizes = [torch.Size(s).numel() for s in shapes]
         total = grad.new_zeros(len(grad), sum(sizes))
-        is_input = self.index >= 0
-        total.index_add_(1, self.index[is_input], grad.reshape(len(grad), -1)[:, is_input])
+        flat = grad.reshape(len(grad), -1)
+        if self.constant is not None:  # which gets nothing; a selection by a mask would wait for a GPU
+            flat = flat.masked_fill(self.index < 0, 0.0)
+        total.index_add_(1, self._source, flat)
         return [g.reshape(len(grad), *s) for g, s in zip(total.split(sizes, 1), shapes, strict=True)]
 
     def error_spread(self, *errors: Tensor) -> Tensor:

@@ -166,7 +166,7 @@ class Maximum(Breaking):
         """Which of the members (n, size) that are tied at points (n,) lead on the piece before or after the point."""
         beside = (row + step).clamp(0, len(flat) - 1)
         values, elements = self._members(flat, beside, window)
-        values = torch.where(tied, values, -torch.inf)
+        values = values.masked_fill(~tied, -torch.inf)
         return tied & ties_with_leader((values,), (beside,), elements, errors)[0]
 
     @property

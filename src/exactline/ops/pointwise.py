@@ -80,7 +80,7 @@ class Pointwise(Breaking):
         for knot in self.knots:
             level = knot_level(knot, ends.values[0])
             gaps = [flatten_units(values) - level for values in ends.values]
-            side = [torch.where(gap.abs() <= bound, 0.0, gap) for gap, bound in zip(gaps, ends.bounds, strict=True)]
+            side = [gap.masked_fill(gap.abs() <= bound, 0.0) for gap, bound in zip(gaps, ends.bounds, strict=True)]
             ambiguous = (side[0] == 0) & (side[1] == 0)
             changes_side = side[0].sign() != side[1].sign()  # also up to its own break, where it is on the knot
             change = (gaps[1] - gaps[0]).abs()
@@ -102,8 +102,11 @@ class Pointwise(Breaking):
                 is_reached &= high >= _as_number(self.knots[j - 1])
             if j < len(self.knots):
                 is_reached &= low <= _as_number(self.knots[j])
-            candidate = torch.as_tensor(_as_number(branch_slope), dtype=low.dtype, device=low.device)
-            slope = torch.where(is_reached & (candidate.abs() >= slope.abs()), candidate, slope)
+            candidate = _as_number(branch_slope)
+            if isinstance(candidate, Tensor):
+                slope = torch.where(is_reached & (candidate.abs() >= slope.abs()), candidate, slope)
+            elif candidate:  # filled in, see `vjp`
+                slope.masked_fill_(is_reached & (slope.abs() <= abs(candidate)), candidate)
         propagated = errors * slope
         propagated[:1].abs_()  # a deviation has no sign
         return propagated

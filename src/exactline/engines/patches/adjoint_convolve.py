@@ -60,7 +60,7 @@ def _points_adjoint(
         taps.append(tap)
     area = rule.kernel_size[0] * rule.kernel_size[1]
     tap = taps[0][:, :, None] * rule.kernel_size[1] + taps[1][:, None, :]
-    tap = torch.where(is_tap[0][:, :, None] & is_tap[1][:, None, :], tap, area).flatten(1)
+    tap = tap.masked_fill_(~(is_tap[0][:, :, None] & is_tap[1][:, None, :]), area).flatten(1)
     channel = positions.channel if positions.channel is not None else torch.zeros_like(tap[:, 0])
     weights, group = rule.taps.of_channels(channel, tap)
     return weights.mul_(read_group(adjoint.flatten(1, 2), group, rule.groups)).flatten(1).sum(1)

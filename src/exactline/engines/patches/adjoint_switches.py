@@ -56,8 +56,9 @@ class _PartChanges:
 
     def select(self, mask: Tensor) -> _PartChanges:
         """Some of the switches."""
+        rows = mask.nonzero()[:, 0]
         return _PartChanges(
-            *(t[mask] for t in (self.alpha, self.input_pixel, self.output_pixel, self.channel, self.step, self.row))
+            *(t[rows] for t in (self.alpha, self.input_pixel, self.output_pixel, self.channel, self.step, self.row))
         )
 
 
@@ -114,7 +115,7 @@ def maximum_adjoint(node: ActivationNode, base: Tensor, adjoint: Adjoints) -> tu
             _add_switches(node, switches, next(pairs), new_adjoint, alphas, positions, output, numbers, patches)
         results[sources] = patches if positions.channel is None else _at_points(positions.channel, patches)
     total = base.new_zeros(node.source_shape.pixels + 1, channels)  # the last row: windows led by the constant 0
-    total.scatter_add_(0, torch.where(node.pattern < 0, node.source_shape.pixels, node.pattern), base)
+    total.scatter_add_(0, node.pattern.masked_fill(node.pattern < 0, node.source_shape.pixels), base)
     if switches is not None:
         steps = switches.step * new_adjoint[switches.row]
         total.index_put_((switches.input_pixel, switches.channel), steps, accumulate=True)
@@ -151,7 +152,7 @@ def floor_share(node: ActivationNode, base: Tensor, adjoint: Adjoints) -> FloorS
     sides = list[Tensor]()
     for side in pixels:
         total = base.new_zeros(node.source_shape.pixels + 1, base.shape[1])  # the last row: nothing gets it
-        total.scatter_add_(0, torch.where(side < 0, node.source_shape.pixels, side), share)
+        total.scatter_add_(0, side.masked_fill(side < 0, node.source_shape.pixels), share)
         sides.append(total[:-1])
     return FloorShare((sides[0], sides[1]), changes, alphas, int((at_start & differs).sum()))
 
@@ -161,7 +162,7 @@ def _leader_switches(new: NewPatchBreaks, source_shape: MapShape) -> _PartChange
     row = torch.arange(len(new.alpha), device=new.pixel.device)
     has_old, has_new = new.partner >= 0, new.slope_change >= 0
     is_fall = ~has_old & ~has_new  # to the constant 0
-    gains = torch.where(is_fall, -1.0, 1.0).to(torch.float64)
+    gains = torch.ones_like(new.alpha).masked_fill_(is_fall, -1.0)
     first = _PartChanges(new.alpha, new.element % source_shape.pixels, new.pixel, new.channel, gains, row)
     losers = new.partner.clamp(min=0) % source_shape.pixels
     second = _PartChanges(new.alpha, losers, new.pixel, new.channel, -torch.ones_like(gains), row).select(has_old)
@@ -226,7 +227,7 @@ def _scatter_to_leaders(
         y = torch.div(leader, columns, rounding_mode="floor") - positions.corner[some, 0, None, None]
         x = leader.remainder(columns) - positions.corner[some, 1, None, None]
         inside = (leader >= 0) & (y >= 0) & (y < rows) & (x >= 0) & (x < width)
-        index = torch.where(inside, y * width + x, 0)
+        index = (y * width + x).masked_fill_(~inside, 0)
         full[some].scatter_add_(1, index, flat[some] * inside)
 
 

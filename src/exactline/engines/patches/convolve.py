@@ -299,7 +299,7 @@ class ConvolutionRule:
                     taps = torch.arange(self.kernel_size[d], device=device) * self.dilation[d]
                     at = first + torch.arange(reach[d], device=device)[:, None] * self.stride[d] + taps
                     pixels = at * (size[1] if d == 0 else 1)
-                    contributions.append(torch.where((at >= 0) & (at < size[d]), pixels, OUTSIDE_PATCH))
+                    contributions.append(pixels.masked_fill((at < 0) | (at >= size[d]), OUTSIDE_PATCH))
                 by_row, by_column = contributions
                 phases.append((by_row[:, None, :, None] + by_column[None, :, None, :]).flatten())
             self._window_cache[size] = torch.stack(phases)

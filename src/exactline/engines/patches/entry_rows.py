@@ -7,14 +7,14 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from .patch import MapShape, PatchGroup
+from .patch import MapShape, PatchGroup, pair_tensor
 
 
 def patch_boxes(patches: PatchGroup, first_row: int) -> Tensor:
     """(n, 5) the first row, the corner and the size of patches whose pixels are rows from ``first_row`` on."""
     rows, columns = patches.size
     first = first_row + torch.arange(len(patches), device=patches.corner.device) * (rows * columns)
-    size = patches.corner.new_tensor([[rows, columns]]).expand(len(first), 2)
+    size = pair_tensor((rows, columns), first.device).expand(len(first), 2)
     return torch.cat([first[:, None], patches.corner, size], 1)
 
 
@@ -59,4 +59,4 @@ class EntryRows:
         first, top, left, rows, columns = (column.view(*column.shape, *[1] * dims) for column in boxes.unbind(-1))
         v, u = pixels // self.columns - top, pixels % self.columns - left
         covered = (v >= 0) & (v < rows) & (u >= 0) & (u < columns)
-        return torch.where(covered, first + v * columns + u, self.zero_row)
+        return (first + v * columns + u).masked_fill_(covered.logical_not_(), self.zero_row)

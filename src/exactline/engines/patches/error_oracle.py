@@ -180,7 +180,7 @@ class ErrorOracle:
         unclear = ((distances.abs() - bounds).abs() <= AMBIGUITY_MARGIN * bounds) & (bounds > 0)
         if bool(unclear.any()):
             raise NeedsDenseFallback(float(alphas[unclear][0]))
-        return torch.where(distances.abs() <= bounds, 0.0, distances), bounds
+        return distances.masked_fill(distances.abs() <= bounds, 0.0), bounds
 
     def require_clear_at(self, alpha: float) -> None:
         """Raise `NeedsDenseFallback` if a unit may be on a knot at this alpha, so that no segment may end there."""

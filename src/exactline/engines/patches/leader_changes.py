@@ -46,10 +46,10 @@ class LeaderChanges:
         for _ in range(2 * self.values.shape[2]):
             index = leader[:, None]
             behind, faster = value.gather(1, index) - value, slope - slope.gather(1, index)
-            meets = torch.where((faster > 0) & (behind < torch.inf), behind / faster, torch.inf)
+            meets = (behind / faster).masked_fill_(~((faster > 0) & (behind < torch.inf)), torch.inf)
             meets = torch.maximum(meets, position[:, None])
             earliest = meets.amin(1, keepdim=True)
-            challenger = torch.where(meets == earliest, faster, -torch.inf).argmax(1)
+            challenger = faster.masked_fill(meets != earliest, -torch.inf).argmax(1)
             gain = faster.gather(1, challenger[:, None])[:, 0].abs()
             is_slow = (gain * width <= 2 * self.node_input.threshold) & (challenger != last_leader)
             if bool(is_slow.any()):
@@ -63,10 +63,10 @@ class LeaderChanges:
             challenger, position = torch.where(late, last_leader, challenger), torch.where(late, width, position)
             gain = faster.gather(1, challenger[:, None])[:, 0].abs()
             new_pixel, old_pixel = (member_pixel(self.window, row, m, channel) for m in (challenger, leader))
-            partner = torch.where((new_pixel < 0) | (old_pixel < 0), -1, old_pixel + channel * area)
+            partner = (old_pixel + channel * area).masked_fill_((new_pixel < 0) | (old_pixel < 0), -1)
             element = torch.where(new_pixel < 0, old_pixel, new_pixel) + channel * area
             alpha = torch.where(position == width, block.alphas[row, piece + 1], piece_start + position)
-            step = torch.where(new_pixel < 0, -1.0, 1.0).to(gain.dtype)  # of the element: it loses or takes the lead
+            step = torch.ones_like(gain).masked_fill_(new_pixel < 0, -1.0)  # of the element: it loses or takes the lead
             breaks.append(
                 NewPatchBreaks(
                     alpha, block.pixels[row], channel, gain * sign, gain, element, partner, step, has_partners=True
@@ -102,7 +102,7 @@ class LeaderChanges:
 def member_pixel(window: Tensor, row: Tensor, member: Tensor, channel: Tensor) -> Tensor:
     """The input pixel of a member of some windows, (n,); -1 for the floor."""
     size = window.shape[1]
-    return torch.where(member < size, window[row, member.clamp(max=size - 1), channel], -1)
+    return window[row, member.clamp(max=size - 1), channel].masked_fill_(member >= size, -1)
 
 
 def mark_candidates(

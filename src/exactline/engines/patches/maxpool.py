@@ -98,8 +98,7 @@ class MaximumPatchRule:
             return straight
         rows, timeline, entry_rows, layouts = self._gather_rows(node_input)
         channels = node_input.map_shape.channels
-        depth = int(timeline.counts.max()) if len(timeline.pixel) else 0
-        if depth * channels * candidates.count * COPIES_PER_BLOCK > node_input.max_numbers:  # even for one window
+        if timeline.max_depth * channels * candidates.count > node_input.max_numbers / COPIES_PER_BLOCK:  # one window
             raise SegmentTooLarge
         evaluation = _MaximumEvaluation(
             self,
@@ -132,7 +131,7 @@ class MaximumPatchRule:
             above = torch.minimum(left * self.sign, right * self.sign) > 4 * threshold
             if bool((leads & ~above).any()):
                 return None
-            slope, pixels = slope * leads, torch.where(leads, pixels, -1)
+            slope, pixels = slope * leads, pixels.masked_fill(~leads, -1)
         pattern = pixels if node_input.records_patterns else None
         return ActivationOutput({}, slope, NewPatchBreaks.empty(slope), pattern)
 
@@ -203,7 +202,7 @@ class _MaximumEvaluation:
         self.slope[block.pixels] = slopes[:, 0].gather(1, leader[:, :1])[:, 0]
         if self.pattern is not None:
             first = window.gather(1, leader[:, :1].clamp(max=size - 1))[:, 0]
-            self.pattern[block.pixels] = torch.where(leader[:, 0] < size, first, -1)
+            self.pattern[block.pixels] = first.masked_fill(leader[:, 0] >= size, -1)
         if jumps is not None:
             leader_at_entry = leader[:, 1:-1]
             is_pixel = leader_at_entry < size
@@ -287,7 +286,7 @@ class _MaximumEvaluation:
         if x.start == 0.0 and bool(near[:, 0].any()):
             bound = self._per_member(x.end_bounds()[0], window)
             tied = values[:, 0] >= best[:, 0, None] - bound - bound.gather(1, leader[:, 0, None])
-            tied_slopes = torch.where(tied, slopes[:, 0], -torch.inf)
+            tied_slopes = slopes[:, 0].masked_fill(~tied, -torch.inf)
             leader[:, 0] = tied_slopes.argmax(1)
             near[:, 0] = (tied_slopes == tied_slopes.amax(1, keepdim=True)).sum(1) > 1
         if x.stop == 1.0 and bool(near[:, -1].any()):
@@ -338,7 +337,7 @@ class _MaximumEvaluation:
         first_pixel, second_pixel = (member_pixel(window, row, m, channel) for m in (first, second))
         floor_leads = first_pixel < 0
         element = torch.where(floor_leads, second_pixel, first_pixel) + channel * area
-        partner = torch.where(floor_leads | (second_pixel < 0), -1, second_pixel + channel * area)
+        partner = (second_pixel + channel * area).masked_fill_(floor_leads | (second_pixel < 0), -1)
         difference = x.refine(block.alphas[row, place], element, partner, 0.0)[0] * self.rule.sign
         difference = torch.where(floor_leads, -difference, difference)
         is_tie = difference == 0
@@ -382,7 +381,7 @@ class _MaximumEvaluation:
         row, channel = row[leads], channel[leads]
         pixels = [member_pixel(window, row, torch.full_like(row, member), channel) for member in (one, other)]
         area = self.rule.source_shape.pixels
-        self.tied.append(torch.stack([torch.where(pixel < 0, -1, pixel + channel * area) for pixel in pixels], 1))
+        self.tied.append(torch.stack([(p + channel * area).masked_fill_(p < 0, -1) for p in pixels], 1))
 
     def _per_member(self, numbers: Tensor, window: Tensor) -> Tensor:
         """Numbers (pixels, channels) of the members of windows, (p, members, channels); 0 for the floor."""

@@ -175,7 +175,7 @@ def _snap_ends(
     if node_input.start == 0.0 and bool((left.abs() <= threshold).any()):
         bound = node_input.end_bounds()[0][block.pixels]
         on_knot = (left.abs() <= bound) & (left != 0)
-        distances[:, 0] = torch.where(on_knot, 0.0, distances[:, 0])
+        distances[:, 0].masked_fill_(on_knot, 0.0)
         bounds[:, 0] = bound * on_knot
     if node_input.stop == 1.0 and bool((right.abs() <= threshold).any()):
         bound = node_input.end_bounds()[1][block.pixels]

@@ -177,7 +177,7 @@ def _pixel_tables(size: tuple[int, int], map_shape: MapShape, device: torch.devi
         last = max(map_shape.size) + max(size)
         steps = torch.arange(-extent, last + extent, device=device)
         inside = (steps >= 0) & (steps < length)
-        tables.append(torch.where(inside, steps * stride, map_shape.pixels).unfold(0, extent, 1)[: last + 1])
+        tables.append((steps * stride).masked_fill_(~inside, map_shape.pixels).unfold(0, extent, 1)[: last + 1])
     return tables[0], tables[1], pair_tensor(size, device)
 
 
@@ -220,7 +220,8 @@ def as_whole_maps(group: Group, map_shape: MapShape) -> PatchGroup:
     n, pixels = len(patches), map_shape.pixels
     index = patch_pixels(patches, map_shape)
     first = torch.arange(n, device=index.device)[:, None] * pixels
-    index = torch.where(index < pixels, index + first, n * pixels)  # pixels outside go to an extra row, dropped below
+    # pixels outside go to an extra row, dropped below
+    index = (index + first).masked_fill_(index == pixels, n * pixels)
     full = patches.jump.new_zeros(n * pixels + 1, channels)
     full.index_copy_(0, index.flatten(), patches.jump.reshape(-1, channels))
     return PatchGroup(torch.zeros_like(patches.corner), full[:-1].view(n, rows, columns, channels))

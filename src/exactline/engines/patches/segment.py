@@ -27,6 +27,7 @@ from .patch import (
     as_patch_group,
     crop,
     is_whole,
+    real_tensor,
     rows_by_pixel,
 )
 from .plan import PatchPlan
@@ -164,7 +165,7 @@ class Segment:
         """The network's inputs along the segment: no jumps."""
         lines, line = self.errors.lines, self.errors.line
         device = lines.starts[0].device
-        alphas = torch.tensor([self.start, self.stop], dtype=torch.float64, device=device)
+        alphas = real_tensor((self.start, self.stop), device)
         points, _ = lines.at(torch.full((2,), line, device=device), alphas)
         for i, ends, a, b in zip(self.network.inputs, points, lines.starts, lines.ends, strict=True):
             self.tensors[i] = TensorOnSegment(ends, (b[line] - a[line])[None], {})
@@ -376,7 +377,8 @@ def _sum_jumps(
     """Values (n, ...) at the breaks of a segment."""
     shape, flat = ends.shape[1:], ends.flatten(1)
     slopes = cumulative_sum(torch.cat([slope.flatten(1), jumps.flatten(1)])[None])[0]
-    edges = torch.cat([flat.new_tensor([breaks.start]), breaks.crossing_alphas, flat.new_tensor([breaks.stop])])
+    ends = real_tensor((breaks.start, breaks.stop), flat.device).to(flat.dtype)
+    edges = torch.cat([ends[:1], breaks.crossing_alphas, ends[1:]])
     values = cumulative_sum(slopes.mul((edges[1:] - edges[:-1])[:, None])[None])[0] + flat[0]
     drift = flat[1] - values[-1]
     fraction = ((breaks.alphas - breaks.start) / (breaks.stop - breaks.start))[:, None]

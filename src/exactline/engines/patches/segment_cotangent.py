@@ -11,7 +11,7 @@ from torch import Tensor
 from ...budget import block_bytes
 from ...numerics.plan import BYTES_PER_NUMBER
 from ..dense.cotangents import OutputCotangent, TailCotangent
-from .patch import MapShape, PatchGroup
+from .patch import MapShape, PatchGroup, real_tensor
 from .positions import Adjoints, GroupPositions, read_at
 from .segment import Segment, SegmentBreaks, values_at
 
@@ -30,7 +30,7 @@ class SegmentCotangent:
         network = cotangent.network
         self.node = network.outputs[cotangent.output]
         self.shape, self.map_shape = network.nodes[self.node].shape, segment.plan.map_shapes[self.node]
-        ends = breaks.alphas.new_tensor([breaks.start, breaks.stop])
+        ends = real_tensor((breaks.start, breaks.stop), breaks.alphas.device)
         self.alphas = torch.cat([ends[:1], breaks.alphas, ends[1:]])  # (points,) the start, all breaks, the stop
         tensor = breaks.tensors[self.node]
         self.like = tensor.ends

@@ -153,7 +153,8 @@ def _make_part(segmentation: Segmentation, breaks: SegmentBreaks, keep_values: b
     ]
     alphas = torch.cat([breaks.alphas.new_zeros(has_start), breaks.alphas, breaks.alphas.new_ones(has_end)])
     origins = torch.stack([breaks.node, breaks.unit, breaks.count], 1)
-    no_origin = origins.new_tensor([[-1, 0, 0]])
+    no_origin = origins.new_zeros(1, 3)
+    no_origin[:, 0] = -1
     origins = torch.cat([*[no_origin] * has_start, origins, *[no_origin] * has_end])
     line = torch.full((len(alphas),), segmentation.line)
     ambiguous = breaks.mark_candidates(alphas)

@@ -26,6 +26,7 @@ from ...tolerances import (
 )
 from ..dense.breaks import group_ties
 from .error_oracle import ErrorOracle
+from .patch import real_tensor
 from .timeline import NeedsDenseFallback, NewPatchBreaks, to_host
 
 MAX_REFINED_BREAKS = 4096  # breaks refined at a time; more need the dense fallback
@@ -45,13 +46,10 @@ def merge_equal_pairs(breaks: NewPatchBreaks, threshold: float) -> tuple[NewPatc
     same = (key[order[1:]] == key[order[:-1]]) & (
         alpha[1:] - alpha[:-1] <= alpha_error[1:] + alpha_error[:-1] + ALPHA_RESOLUTION * alpha[1:]
     )
-    if not bool(same.any()):
-        return breaks, numbers
-    is_first = torch.ones_like(order, dtype=torch.bool)
-    is_first[1:] = ~same
-    earliest = order[is_first][is_first.cumsum(0) - 1]
+    first = numbers.clone()  # where each run of equal pairs starts
+    first[1:].masked_fill_(same, 0)
     representative = torch.empty_like(order)
-    representative[order] = earliest
+    representative[order] = order[first.cummax(0).values]
     return replace(breaks, alpha=breaks.alpha[representative]), representative
 
 
@@ -158,7 +156,9 @@ def knot_distances(errors: ErrorOracle, breaks: _BreakErrors, samples: int) -> t
         knots = _knots(errors.network.nodes[node].op)
         if knots != [0.0]:
             here = (breaks.node == node) & (breaks.partner < 0)
-            distances = torch.where(here, (values[:, None] - values.new_tensor(knots)).abs().amin(1), distances)
+            distances = torch.where(
+                here, (values[:, None] - real_tensor(tuple(knots), values.device)).abs().amin(1), distances
+            )
     return distances, bounds
 
 
@@ -188,7 +188,7 @@ class TieResolver:
             + ALPHA_RESOLUTION * alpha
         )
         ends = alpha + radius
-        latest = ends.cummax(0).values[:-1], torch.where(is_new, ends, -1.0).cummax(0).values[:-1]
+        latest = ends.cummax(0).values[:-1], ends.masked_fill(~is_new, -1.0).cummax(0).values[:-1]
         close = torch.where(is_new[1:], *latest) >= (alpha - radius)[1:]
         close_count, first, last = to_host(close.sum(), alpha[0], alpha[-1])
         return not close_count and first > self.start and last < self.stop
@@ -256,7 +256,7 @@ class TieResolver:
                 joins = gap <= radius
                 _require(joins | (gap > radius + slack), new.alpha[undecided])
                 same[undecided[joins]] = True
-            alpha[same] = known.alpha[at[same]]
+            torch.where(same, known.alpha[at], alpha, out=alpha)
             free &= ~same
         return free
 

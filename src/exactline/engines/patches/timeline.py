@@ -17,6 +17,7 @@ from .patch import Groups, MapShape, Sources
 
 BLOCK_NUMBERS = {"cpu": 1 << 18, "cuda": 1 << 27}  # by device: numbers in a block; on a CPU they stay in its cache
 MIN_UNEVEN_DEPTH = 8  # entries per pixel: shallower blocks may mix pixels of any number of entries
+
 # torch 2.6 has `nonzero_static` on a CPU only
 HAS_STATIC_NONZERO = tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 7)
 
@@ -205,8 +206,7 @@ class Timeline:
 
     def blocks(self, width: int) -> Iterator[Block]:
         """Blocks of pixels with similar numbers of entries, of bounded size at ``width`` numbers per entry."""
-        counts, pixels = torch.sort(self.counts, descending=True)
-        depths = counts.tolist()
+        counts, pixels, depths = self._by_depth
         max_numbers = BLOCK_NUMBERS.get(self.device.type, 1 << 18)
         at = 0
         while at < len(depths):
@@ -220,11 +220,22 @@ class Timeline:
             yield self._block(pixels[at:stop], counts[at:stop], depth)
             at = stop
 
+    @property
+    def max_depth(self) -> int:
+        """The largest number of entries of a pixel."""
+        return max(self._by_depth[2][:1], default=0)
+
+    @cached_property
+    def _by_depth(self) -> tuple[Tensor, Tensor, list[int]]:
+        """The numbers of entries in descending order, on the device and on the host, and their pixels in between."""
+        counts, pixels = torch.sort(self.counts, descending=True)
+        return counts, pixels, counts.tolist()
+
     def _block(self, pixels: Tensor, counts: Tensor, depth: int) -> Block:
         steps = torch.arange(depth, device=self.device)
         is_entry = steps < counts[:, None]
         index = (self.starts[pixels, None] + steps).clamp_(max=len(self.order) - 1)
-        entries = torch.where(is_entry, self.order[index], len(self.order) - 1)
+        entries = self.order[index].masked_fill_(~is_entry, len(self.order) - 1)
         alphas = self.alpha.new_full((len(pixels), depth + 2), self.stop)
         alphas[:, 0] = self.start
         alphas[:, 1:-1] = self.alpha[entries]
