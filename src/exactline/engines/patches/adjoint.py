@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import torch
 from torch import Tensor
@@ -89,7 +90,7 @@ def _split_branches(
     for k, groups in enumerate(node.inputs):
         branch: Adjoints = {}
         for sources, positions in groups.items():
-            key, index = _find_rows(rows, sources)
+            key, index = _find_rows(rows, sources, positions.corner.device)
             output, numbers = node.output[key], adjoint[key]
             if output.channel is not None:  # single numbers stay single numbers
                 branch[sources] = numbers if key == sources else numbers[index]
@@ -114,11 +115,15 @@ def _rows_by_source(groups: PositionsBySources) -> dict[BreakSource, tuple[Sourc
     return rows
 
 
-def _find_rows(rows: dict[BreakSource, tuple[Sources, int]], sources: Sources) -> tuple[Sources, Tensor]:
+def _find_rows(
+    rows: dict[BreakSource, tuple[Sources, int]], sources: Sources, device: torch.device
+) -> tuple[Sources, slice | Tensor]:
     """The group that holds the breaks of some sources, and their rows in it."""
-    key = rows[sources[0]][0]
-    index = torch.cat([torch.arange(rows[s][1], rows[s][1] + s.count) for s in sources])
-    return key, index
+    key, first = rows[sources[0]]
+    ranges = [(rows[s][1], rows[s][1] + s.count) for s in sources]
+    if all(stop == start for (_, stop), (start, _) in pairwise(ranges)):
+        return key, slice(first, ranges[-1][1])
+    return key, torch.cat([torch.arange(start, stop, device=device) for start, stop in ranges])
 
 
 def _scale_adjoint(
@@ -184,7 +189,9 @@ def _whole_map_adjoint(node: AffineNode, adjoint: Adjoints) -> list[Adjoints]:
     results: list[Adjoints] = [{} for _ in node.inputs]
     for k, groups in enumerate(node.inputs):
         for sources, positions in groups.items():
-            key, index = _find_rows(rows, sources)
+            device = positions.corner.device
+            key, found = _find_rows(rows, sources, device)
+            index = torch.arange(len(node.output[key]), device=device)[found]
             parts: list[Tensor] = []
             step = max(1, block_bytes() // (BYTES_PER_NUMBER * max(1, node.map_shape.pixels * node.map_shape.channels)))
             for some in index.split(step):

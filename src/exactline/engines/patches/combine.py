@@ -50,11 +50,11 @@ class AddRule:
             return _scale(*terms[0])
         patches = [as_patch_group(branch, self.map_shape) for branch, _ in terms]
         factors = [factor for _, factor in terms]
-        corner, jumps = _align(patches, [self.map_shape] * len(terms))
+        frame, jumps = _align(patches, [self.map_shape] * len(terms))
         total = jumps[0] if factors[0] == 1 else jumps[0] * factors[0]
         for jump, factor in zip(jumps[1:], factors[1:], strict=True):
             total = torch.add(total, jump, alpha=factor)
-        return PatchGroup(corner, total)
+        return frame.with_jump(total)
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,7 +102,7 @@ class ConcatRule:
         if len(known) == 1 and isinstance(only, PointPatch) and keeps_points:
             return self._select_point(only, self.first_channels[known[0]])
         patches = [as_patch_group(b, self.input_maps[k]) for k, b in enumerate(branches) if b is not None]
-        corner, jumps = _align(patches, [self.input_maps[k] for k in known])
+        frame, jumps = _align(patches, [self.input_maps[k] for k in known])
         if len(self.input_maps) == 1:
             out = jumps[0]
         else:
@@ -110,7 +110,7 @@ class ConcatRule:
             for k, jump in zip(known, jumps, strict=True):
                 first = self.first_channels[k]
                 out[..., first : first + self.input_maps[k].channels] = jump
-        return PatchGroup(corner, out if self.channels is None else out.index_select(3, self.channels))
+        return frame.with_jump(out if self.channels is None else out.index_select(3, self.channels))
 
     def _select_point(self, points: PointPatch, first_channel: int) -> PointPatch:
         """Single numbers in the channels of the output; those of channels that are not selected become zero."""
@@ -190,8 +190,12 @@ def _scale(group: Group, factor: float) -> Group:
     return group.with_jump(group.jump * factor)
 
 
-def _align(parts: list[PatchGroup], map_shapes: Sequence[MapShape]) -> tuple[Tensor, list[Tensor]]:
-    """Patches of the same breaks in their common bounding boxes: corners (n, 2), and jumps of one size."""
+def _align(parts: list[PatchGroup], map_shapes: Sequence[MapShape]) -> tuple[PatchGroup, list[Tensor]]:
+    """Patches of the same breaks in their common bounding boxes: patches that lie there, and jumps of one size."""
+    first = parts[0]
+    are_aligned = all(p.corner is first.corner and p.size == first.size for p in parts)
+    if are_aligned and (is_whole(first, map_shapes[0]) or not covers(first.size, map_shapes[0])):
+        return first, [p.jump for p in parts]
     if not any(is_whole(p, m) for p, m in zip(parts, map_shapes, strict=True)):
         firsts = torch.stack([p.corner for p in parts])
         lasts = firsts + torch.stack([pair_tensor(p.size, p.corner.device) for p in parts])[:, None]
@@ -201,11 +205,12 @@ def _align(parts: list[PatchGroup], map_shapes: Sequence[MapShape]) -> tuple[Ten
         if not any(covers(size, m) for m in map_shapes):
             # the tensor of a part itself where it is the same, which later need not be compared
             corner = next((p.corner for p, m in zip(parts, moved, strict=True) if not m), corner)
-            return corner, [
-                p.jump if p.size == size and not m else crop(p, corner, size) for p, m in zip(parts, moved, strict=True)
-            ]
+            fits = [p.size == size and not m for p, m in zip(parts, moved, strict=True)]
+            jumps = [p.jump if fit else crop(p, corner, size) for p, fit in zip(parts, fits, strict=True)]
+            frame = parts[fits.index(True)] if any(fits) else PatchGroup(corner, jumps[0])
+            return frame, jumps
     whole = [as_whole_maps(p, m) for p, m in zip(parts, map_shapes, strict=True)]
-    return whole[0].corner, [p.jump for p in whole]
+    return whole[0], [p.jump for p in whole]
 
 
 def _read_alignment(sizes: Tensor, moved: Tensor) -> list[int]:

@@ -92,7 +92,9 @@ def read_at(positions: GroupPositions, patches: PatchGroup, map_shape: MapShape,
         y, x = offset[:, 0].clamp(0, rows - 1), offset[:, 1].clamp(0, columns - 1)
         index = torch.arange(len(positions), device=offset.device)
         return jump[index, y, x, positions.channel] * inside
-    if positions.size == patches.size and _are_equal(positions.corner, patches.corner):
+    if positions.size == patches.size and (
+        positions.is_whole(map_shape) or _are_equal(positions.corner, patches.corner)
+    ):
         return jump
     return crop(PatchGroup(patches.corner, jump), positions.corner, positions.size)
 
