@@ -8,8 +8,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from ...ops.masks import is_on_host
 from .convolve import ConvolutionRule, patches_per_product
-from .patch import PatchGroup, is_whole, pair_tensor, zero_outside
+from .patch import PatchGroup, crop, is_whole, pair_tensor, zero_outside
 from .positions import GroupPositions, read_at
 from .taps import read_group
 
@@ -36,6 +37,8 @@ def convolution_adjoint(
     span, stride = rule.span, rule.stride
     if stride == (1, 1):
         jump = _transpose_windows(rule, adjoint, (-span[0], -span[1]), positions.size)
+    elif not is_on_host(adjoint):
+        jump = _transpose_gathered(rule, positions, output, adjoint)
     else:
         jump = adjoint.new_empty(len(adjoint), *positions.size, source.channels)
         padding = pair_tensor(rule.padding, positions.corner.device)
@@ -82,6 +85,25 @@ def _transpose_windows(rule: ConvolutionRule, adjoint: Tensor, first: tuple[int,
         scattered = _scatter_taps(rule, taps)
         y, x = (_overlap(first[d], scattered.shape[1 + d], size[d]) for d in range(2))
         out[at : at + step, y[0], x[0]] = scattered[:, y[1], x[1]]
+    return out
+
+
+def _transpose_gathered(
+    rule: ConvolutionRule, positions: GroupPositions, output: GroupPositions, adjoint: Tensor
+) -> Tensor:
+    """The transposed convolution of (n, rows, columns, out) onto patches at any positions, (n, *size, in).
+
+    On a GPU this saves the synchronizations that sorting the patches by their phase would take.
+    """
+    _, rows, columns, channels = adjoint.shape
+    first = output.corner * pair_tensor(rule.stride, adjoint.device) - pair_tensor(rule.padding, adjoint.device)
+    out = adjoint.new_empty(len(adjoint), *positions.size, rule.source_shape.channels)
+    step = patches_per_product(adjoint, rows * columns * rule.source_shape.channels * prod(rule.kernel_size))
+    for at in range(0, len(adjoint), step):
+        some = slice(at, at + step)
+        taps = rule.taps.transpose(adjoint[some].reshape(-1, channels))
+        scattered = _scatter_taps(rule, taps.view(-1, rows, columns, *rule.kernel_size, rule.source_shape.channels))
+        out[some] = crop(PatchGroup(first[some], scattered), positions.corner[some], positions.size)
     return out
 
 
