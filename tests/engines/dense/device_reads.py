@@ -33,7 +33,7 @@ class DeviceReads(TorchDispatchMode):
 
 @contextmanager
 def count_reads(monkeypatch: pytest.MonkeyPatch, scalars: bool = True) -> Iterator[DeviceReads]:
-    """Count the reads inside a `with` block; ``scalars`` also counts scalars that are sent to the device."""
+    """Count the reads inside a `with` block; ``scalars`` also counts numbers that are sent to the device."""
     reads = DeviceReads(scalars)
     with monkeypatch.context() as patch:
         for name in ("numpy", "cpu", "tolist"):  # on a CPU they bypass the dispatcher
@@ -44,5 +44,13 @@ def count_reads(monkeypatch: pytest.MonkeyPatch, scalars: bool = True) -> Iterat
                 return function(*args)
 
             patch.setattr(Tensor, name, counting_function)
+        for owner, name in ((torch, "tensor"), (torch, "as_tensor"), (Tensor, "new_tensor")) if scalars else ():
+            function = getattr(owner, name)
+
+            def counting_copy(*args, function=function, **options):
+                reads.count += not isinstance(args[-1], Tensor)  # numbers are copied to the device
+                return function(*args, **options)
+
+            patch.setattr(owner, name, counting_copy)
         with reads:
             yield reads

@@ -6,7 +6,6 @@ import torch.nn.functional as F
 from torch import nn
 
 import exactline as xl
-from exactline.engines.patches import leader_changes, pointwise
 from exactline.engines.patches.combine import AddRule, ConcatRule
 from exactline.engines.patches.convolve import ConvolutionRule
 from exactline.engines.patches.patch import (
@@ -21,6 +20,7 @@ from exactline.engines.patches.patch import (
 from exactline.engines.patches.segment import Segment
 from exactline.engines.patches.timeline import Timeline
 from tests.engines.dense.device_reads import count_reads
+from tests.engines.pretend_gpu import pretend_gpu
 
 MAP_SHAPE = MapShape(3, 9, 11)
 
@@ -136,7 +136,7 @@ def test_channels_of_a_concatenation_are_selected_in_any_order(channels):
 def _count_blocks_and_reads(monkeypatch, model, start, end):
     """For each breaking node of a segment: the number of blocks, and of synchronizations with a device."""
     counts = []
-    with monkeypatch.context() as patch, count_reads(monkeypatch, scalars=False) as reads:
+    with monkeypatch.context() as patch, pretend_gpu(monkeypatch), count_reads(monkeypatch) as reads:
         apply_activation, timeline_blocks, blocks = Segment._apply_activation, Timeline.blocks, []
 
         def counting_apply(self, i, op):
@@ -150,13 +150,8 @@ def _count_blocks_and_reads(monkeypatch, model, start, end):
                 blocks.append(block)
                 yield block
 
-        def nonzero_static(mask, count):  # as on a device: a known count is not read
-            return torch.nonzero_static(mask, size=count).unbind(1)
-
         patch.setattr(Segment, "_apply_activation", counting_apply)
         patch.setattr(Timeline, "blocks", recording_blocks)
-        patch.setattr(pointwise, "nonzero", nonzero_static)
-        patch.setattr(leader_changes, "nonzero", nonzero_static)
         xl.restrict(model, start, end, engine="patches")
     return counts
 
