@@ -310,12 +310,12 @@ def random_signs(network: Network, i: int, count: int, like: Tensor) -> Tensor:
     cache, key = _cached_signs.setdefault(network, {}), (i, count, device)
     if key in cache:
         return cache[key]
-    if device.type == "cpu":
+    if is_host(device):
         generator = torch.Generator().manual_seed(i)
         signs = torch.randint(0, 2, shape, generator=generator, dtype=torch.int8, device="cpu").mul_(2).sub_(1)
     else:
         signs = _hashed_signs(i, shape, device)
-    if device.type != "cpu" or signs.numel() <= MAX_CACHED_SIGNS:
+    if not is_host(device) or signs.numel() <= MAX_CACHED_SIGNS:
         cache[key] = signs
     return signs
 

@@ -19,6 +19,7 @@ from ..budget import block_bytes
 from ..network.graph import Network
 from ..ops.affine import Product, Scale
 from ..ops.base import Op
+from ..ops.masks import is_host
 from .plan import share_plan, sweep_plan
 
 ROUNDOFF_RATIO = 2.0**29  # of the unit roundoffs of float32 and float64
@@ -31,7 +32,7 @@ _copies: weakref.WeakKeyDictionary[Network, Network | None] = weakref.WeakKeyDic
 
 def single_precision(network: Network) -> Network | None:
     """The network in single precision; None where its numbers do not suit, or it is not one of float64 on a CPU."""
-    if network.device.type != "cpu" or network.dtype != torch.float64:
+    if not is_host(network.device) or network.dtype != torch.float64:
         return None
     if network not in _copies:
         _copies[network] = _copy(network) if _suits(network) else None

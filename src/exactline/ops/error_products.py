@@ -15,6 +15,7 @@ from torch import Tensor
 
 from ..budget import block_bytes, check_deadline
 from .base import flatten_units
+from .masks import is_on_host
 
 MIN_WEIGHTS = 1 << 10  # weights from which on the conversion of inputs and outputs costs less than it saves
 MAX_KEPT_WEIGHTS = 1 << 24  # weights of all layers that are kept in single precision, with their squares: 128 MiB
@@ -80,7 +81,7 @@ def is_suited(weight: Tensor, largest: float, is_grouped: bool = False) -> bool:
 
     Grouped convolutions in double precision are slow on a CPU, however few weights they have.
     """
-    if weight.device.type != "cpu" or weight.dtype != torch.float64 or weight.dim() < 2:
+    if not is_on_host(weight) or weight.dtype != torch.float64 or weight.dim() < 2:
         return False
     if weight.numel() < MIN_WEIGHTS and not is_grouped:
         return False

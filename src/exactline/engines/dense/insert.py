@@ -12,6 +12,7 @@ from ...arrays import Ints
 from ...lines import interpolate
 from ...network.graph import Network
 from ...numerics.point_errors import PointErrors
+from ...ops.masks import is_host
 from .breaks import NewBreaks
 from .points import PointTable, to_device
 from .state import SweepState
@@ -116,10 +117,7 @@ class Insertion:
     def _blocks(self, values: Tensor) -> Iterator[tuple[int, int]]:
         """Ranges of rows to merge at a time: everything on a GPU, `BLOCK_BYTES` on a CPU."""
         count = len(self.source_index)
-        step = (
-            max(1, BLOCK_BYTES // max(1, values[:1].numel() * values.element_size()))
-            if self.device.type == "cpu"
-            else count
-        )
+        bytes_per_row = max(1, values[:1].numel() * values.element_size())
+        step = BLOCK_BYTES // bytes_per_row if is_host(self.device) else count
         for start in range(0, count, max(step, 1)):
             yield start, min(start + step, count)

@@ -15,6 +15,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ...ops.masks import is_on_host
+
 MIN_BUFFER_BYTES = 1 << 16  # smaller tensors are cheap to allocate
 MAX_BUFFER_BYTES = 1 << 24  # larger ones are not worth holding on to
 BUFFERS_PER_THREAD = 3
@@ -55,7 +57,7 @@ def empty(shape: tuple[int, ...], like: Tensor) -> Tensor:
     torch.Size([2, 3])
     """
     size = prod(shape) * like.element_size()
-    if like.device.type != "cpu" or not MIN_BUFFER_BYTES <= size <= MAX_BUFFER_BYTES:
+    if not is_on_host(like) or not MIN_BUFFER_BYTES <= size <= MAX_BUFFER_BYTES:
         return torch.empty(shape, dtype=like.dtype, device=like.device)
     buffer = _buffer_pool.take(size + ALIGNMENT_BYTES)
     start = -buffer.ctypes.data % ALIGNMENT_BYTES
