@@ -54,19 +54,26 @@ def _points_adjoint(
     rule: ConvolutionRule, positions: GroupPositions, output: GroupPositions, adjoint: Tensor
 ) -> Tensor:
     """(n,) every output that a single pixel reaches, times the tap that reads the pixel."""
+    tap = _taps_of_points(rule, positions, output)
+    channel = positions.channel if positions.channel is not None else torch.zeros_like(tap[:, 0])
+    weights, group = rule.taps.of_channels(channel, tap)
+    return weights.mul_(read_group(adjoint.flatten(1, 2), group, rule.groups)).flatten(1).sum(1)
+
+
+def _taps_of_points(rule: ConvolutionRule, positions: GroupPositions, output: GroupPositions) -> Tensor:
+    """(n, outputs) the taps with which outputs read single pixels; the number of taps stands for none."""
+    if not output.is_whole(rule.map_shape):
+        return rule.point_table[1].index_select(0, positions.flat_pixel(rule.source_shape))
     taps, is_tap = list[Tensor](), list[Tensor]()
     for dim in range(2):
-        read = output.corner[:, dim, None] + torch.arange(adjoint.shape[1 + dim], device=adjoint.device)
+        read = output.corner[:, dim, None] + torch.arange(output.size[dim], device=output.corner.device)
         offset = positions.corner[:, dim, None] + rule.padding[dim] - read * rule.stride[dim]
         tap = offset // rule.dilation[dim]
         is_tap.append((offset % rule.dilation[dim] == 0) & (tap >= 0) & (tap < rule.kernel_size[dim]))
         taps.append(tap)
     area = rule.kernel_size[0] * rule.kernel_size[1]
     tap = taps[0][:, :, None] * rule.kernel_size[1] + taps[1][:, None, :]
-    tap = tap.masked_fill_(~(is_tap[0][:, :, None] & is_tap[1][:, None, :]), area).flatten(1)
-    channel = positions.channel if positions.channel is not None else torch.zeros_like(tap[:, 0])
-    weights, group = rule.taps.of_channels(channel, tap)
-    return weights.mul_(read_group(adjoint.flatten(1, 2), group, rule.groups)).flatten(1).sum(1)
+    return tap.masked_fill_(~(is_tap[0][:, :, None] & is_tap[1][:, None, :]), area).flatten(1)
 
 
 def _transpose_windows(rule: ConvolutionRule, adjoint: Tensor, first: tuple[int, int], size: tuple[int, int]) -> Tensor:

@@ -240,13 +240,14 @@ def _find_pairs(node: ActivationNode, switches: _PartChanges | None) -> Iterator
     if is_on_host(switches.alpha) or pairs > min(MAX_COUNTED_PAIRS, block_bytes()):  # a byte for each pair
         for positions in groups:
             blocks = _compare_positions(switches, positions, columns)
-            yield ((first + rows, patch) for first, inside in blocks for rows, patch in [inside.nonzero(as_tuple=True)])
+            found = ((first, inside.nonzero(as_tuple=True)) for first, inside in blocks)
+            yield ((first + rows, patch) for first, (rows, patch) in found if len(rows))
         return
     compared = [list(_compare_positions(switches, positions, columns)) for positions in groups]
     masks = [inside for blocks in compared for _, inside in blocks]
     counts = iter(to_host(*(inside.sum() for inside in masks)) if masks else ())
     for blocks in compared:
-        found = [(first, nonzero(inside, int(next(counts)))) for first, inside in blocks]
+        found = [(first, nonzero(inside, int(n))) for (first, inside), n in zip(blocks, counts, strict=False) if n]
         yield ((first + rows, patch) for first, (rows, patch) in found)
 
 

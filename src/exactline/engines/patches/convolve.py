@@ -123,14 +123,14 @@ class ConvolutionRule:
 
     def _convolve_points(self, points: PointPatch, reach: tuple[int, int]) -> PatchGroup:
         """Every jump of a single pixel times a slice of the kernel."""
-        corner, tap, pixel = (t.index_select(0, points.pixel) for t in self._point_table)
+        corner, tap, pixel = (t.index_select(0, points.pixel) for t in self.point_table)
         weights, group = self.taps.of_channels(points.channel, tap)
         jump = place_in_group(weights.mul_(points.jump[:, None, None]), group, self.groups)
         jump = jump.view(len(points), *reach, self.map_shape.channels)
         return PatchGroup(corner, jump, {self.map_shape.size: pixel})
 
     @cached_property
-    def _point_table(self) -> tuple[Tensor, Tensor, Tensor]:
+    def point_table(self) -> tuple[Tensor, Tensor, Tensor]:
         """For every input pixel: the first output it reaches, and the taps and output pixels of all outputs it reaches.
 
         A tap is numbered by rows, then columns; the number of taps stands for none.
