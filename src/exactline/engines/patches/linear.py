@@ -53,9 +53,7 @@ class LinearRule:
         if isinstance(group, PointPatch):
             row = group.pixel * self.source_shape.channels + group.channel
             jump = self.flat_weight.index_select(0, row) * group.jump[:, None]
-        elif covers(group.size, self.source_shape) or not is_on_host(
-            group.jump
-        ):  # a GPU multiplies zeros faster than it waits
+        elif covers(group.size, self.source_shape) or not is_on_host(group.jump):  # a GPU does not wait for zeros
             jump = self._multiply_whole_maps(group)
         else:
             jump = self._multiply_by_position(group)

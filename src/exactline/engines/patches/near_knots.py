@@ -30,7 +30,7 @@ def refine_sides(
     x, bounds = node_input, torch.zeros_like(distances)  # error bounds of values that are set to the knot
     thresholds = x.thresholds[block.pixels][:, None]
     # error bounds of values near the knot, 0 elsewhere; at the points of the segment, rounding may move values off it
-    near_bounds = torch.where(distances == 0, thresholds, 0.0)
+    near_bounds = thresholds * (distances == 0)
     _snap_ends(x, block, distances, left, right, bounds)
     # sums drift by shares of the largest value of a unit, which may be far larger than at the sample points
     drift = MAX_DRIFT_ROUNDINGS * FLOAT64_EPS * distances.abs().amax(1)
