@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 from ..errors import ArgumentError
@@ -46,9 +47,15 @@ class OriginCheck:
 
     def _has_changed(self, index: int, before: dict[int, Tensor], after: dict[int, Tensor]) -> bool:
         node, unit = self.origins[index]
-        if node not in before or not 0 <= unit < before[node].numel():
+        if node not in before or not 0 <= unit < self._units(node):
             return False
-        return bool(before[node].flatten()[unit] != after[node].flatten()[unit])
+        rows = (pattern[node].reshape(self._units(node), -1)[unit] for pattern in (before, after))
+        return not torch.equal(*rows)  # a window that is sorted has a branch for every rank
+
+    def _units(self, node: int) -> int:
+        """How many units of a breaking node have an activation pattern."""
+        op, inputs = self.network.nodes[node].op, self.network.nodes[node].inputs
+        return op.units(self.network.nodes[inputs[0]].shape) if isinstance(op, Breaking) else 0
 
     def prove(self) -> OriginProof:
         """Count the origins at which the unit that is named changes its activation pattern."""
