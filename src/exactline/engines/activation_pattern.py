@@ -12,7 +12,7 @@ from ..numerics.static_filter import Magnitude
 from ..ops.base import Breaking, Input
 from .dense.error_model import PointErrorBounds
 from .dense.points import PointTable
-from .dense.state import SweepState, input_magnitudes
+from .dense.state import SweepState, line_magnitudes
 
 
 def activation_patterns(
@@ -32,7 +32,7 @@ def activation_patterns(
     state = SweepState(lines, 0, PointTable.without_origins(line.cpu().numpy().repeat(2), alphas))
     points, _ = state.line_points(torch.arange(len(alphas), device=lines.starts[0].device))
     state.live = dict(zip(network.inputs, points, strict=True))
-    state.bounds = input_magnitudes(state.live)
+    state.bounds = line_magnitudes(lines, line.to(lines.starts[0].device).unique(), state.live)
     patterns: dict[int, Tensor] = {}
     for i, node in enumerate(network.nodes):
         if i not in plan.last_use or isinstance(node.op, Input):

@@ -30,6 +30,10 @@ class Magnitude:
     values: float  # before any cancellation
     errors: float
 
+    def at_least(self, other: Magnitude) -> Magnitude:
+        """The larger of both bounds."""
+        return Magnitude(max(self.values, other.values), max(self.errors, other.errors))
+
     @staticmethod
     def after(plan: SweepPlan, i: int, inputs: list[Magnitude], eps: float) -> Magnitude:
         """The bounds on the output of node ``i``, given those on its inputs."""

@@ -137,6 +137,15 @@ def start_state(lines: Lines, first: int, last: int, input_nodes: tuple[int, ...
     return SweepState(lines, 0, PointTable.without_origins(line, ends), live, input_magnitudes(live))
 
 
+def line_magnitudes(lines: Lines, line: Tensor, live: dict[int, Tensor]) -> dict[int, Magnitude]:
+    """`input_magnitudes` of points inside some lines (k,): a point between far ends is rounded as much as they are."""
+    magnitudes = dict[int, Magnitude]()
+    for (i, inside), start, end in zip(input_magnitudes(live).items(), lines.starts, lines.ends, strict=True):
+        far = max(input_magnitudes({0: start[line], 1: end[line]}).values(), key=lambda magnitude: magnitude.errors)
+        magnitudes[i] = inside.at_least(Magnitude(0.0, far.errors))
+    return magnitudes
+
+
 def input_magnitudes(live: dict[int, Tensor]) -> dict[int, Magnitude]:
     """By input node: the largest value, and its rounding error as the worst-case error."""
     largest = {i: float(x.abs().max()) if x.numel() else 0.0 for i, x in live.items()}

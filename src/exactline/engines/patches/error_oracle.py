@@ -21,7 +21,7 @@ from ...numerics.point_errors import (
     share_errors,
 )
 from ...numerics.repeated_units import repeated_units
-from ...numerics.static_filter import StaticFilter
+from ...numerics.static_filter import Magnitude, StaticFilter
 from ...ops.base import Breaking, Input, flatten_units
 from ...ops.masks import is_host, is_on_host
 from ...options import free_device_bytes
@@ -36,6 +36,7 @@ from ...tolerances import (
     SEGMENT_ERROR_SAMPLES,
     SEGMENT_SAMPLE_POINTS,
 )
+from ..dense.state import line_magnitudes
 from .patch import MapShape
 from .timeline import NeedsDenseFallback, to_host
 
@@ -55,6 +56,7 @@ class ErrorOracle:
     ends: dict[int, Tensor]  # by node: error bounds (2, elements) at both ends of the line; see `end_bounds`
     filter: StaticFilter  # for parts of the line that are swept densely
     pattern_changes: float  # units whose activation differs between neighbouring sample points: a forecast of breaks
+    magnitudes: dict[int, Magnitude]  # by node before the first dense one
     end_values: dict[int, Tensor]  # by node, (2, *shape): values at both ends of a short line, where they are kept
     pixel_tables: dict[int, Tensor] = field(default_factory=dict)  # by node: see `margins_by_pixel`
 
@@ -82,6 +84,7 @@ class ErrorOracle:
                     changes += (pattern[1:] != pattern[:-1]).sum()
             kept_values = estimate.kept_values
         largest_errors = {i: _max_or_zero(found.error) for i, found in samples.items()}
+        largest_values = {i: _max_or_zero(samples[i].value) for i in nodes if i < first_dense_node}
         largest, margins, ends = dict[int, Tensor](), dict[int, Tensor](), dict[int, Tensor]()
         for i in nodes:
             if i < first_dense_node:
@@ -91,11 +94,18 @@ class ErrorOracle:
                 largest[i] = _max_or_zero(upper)
                 if not is_shared:
                     ends[i] = torch.stack([found.start, found.stop])
-        changed, *numbers = to_host(changes, *largest.values(), *largest_errors.values())
+        changed, *numbers = to_host(changes, *largest.values(), *largest_errors.values(), *largest_values.values())
         changed = changed if step >= len(points[0]) else float("inf")  # points were not compared with each other
         thresholds = dict(zip(largest, numbers[: len(largest)], strict=True))
-        static_filter = StaticFilter(dict(zip(largest_errors, numbers[len(largest) :], strict=True)))
-        return ErrorOracle(network, lines, line, thresholds, margins, ends, static_filter, changed, kept_values)
+        errors, values = numbers[len(largest) : len(largest) + len(nodes)], numbers[len(largest) + len(nodes) :]
+        static_filter = StaticFilter(dict(zip(largest_errors, errors, strict=True)))
+        bounds = line_magnitudes(lines, torch.tensor([line]), dict(zip(network.inputs, points, strict=True)))
+        magnitudes = _propagate_magnitudes(
+            network, static_filter, bounds, dict(zip(largest_values, values, strict=True)), first_dense_node
+        )
+        return ErrorOracle(
+            network, lines, line, thresholds, margins, ends, static_filter, changed, magnitudes, kept_values
+        )
 
     def margins_by_pixel(self, node: int, map_shape: MapShape) -> tuple[Tensor, Tensor]:
         """Both margins of the input of a breaking node, (pixels, channels) each."""
@@ -199,6 +209,30 @@ class ErrorOracle:
                 (op.activation_pattern(low, low) != op.activation_pattern(high, high)).any()
             ):
                 raise NeedsDenseFallback(alpha)
+
+
+def _propagate_magnitudes(
+    network: Network,
+    static_filter: StaticFilter,
+    inputs: dict[int, Magnitude],
+    largest: dict[int, float],  # by breaking node: the largest sampled value of its input
+    stop: int,
+) -> dict[int, Magnitude]:
+    """Magnitudes by node before ``stop``, as the dense engine finds them; the filter learns how errors grow.
+
+    Errors that saturated units hide at the sample points are seen only in this way.
+    """
+    plan, magnitudes = sweep_plan(network), dict(inputs)
+    for i, node in enumerate(network.nodes[:stop]):
+        if i not in plan.last_use or isinstance(node.op, Input):
+            continue
+        sources = [magnitudes[j] for j in node.inputs]
+        if isinstance(node.op, Breaking):
+            static_filter.threshold(i, network.dtype, largest[i], sources[0])
+            magnitudes[i] = Magnitude(largest[i] * plan.value_gain[i], sources[0].errors * plan.error_gain[i])
+        else:
+            magnitudes[i] = Magnitude.after(plan, i, sources, torch.finfo(network.dtype).eps)
+    return magnitudes
 
 
 def _sample_points(lines: Lines, line: int) -> tuple[list[Tensor], list[Tensor]]:

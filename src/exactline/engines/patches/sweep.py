@@ -13,7 +13,7 @@ from ...lines import Lines
 from ...network.graph import Network
 from ..assemble import merge_shared_point
 from ..dense.points import PointTable, to_device
-from ..dense.state import SweepState, input_magnitudes
+from ..dense.state import SweepState, input_magnitudes, line_magnitudes
 from ..dense.sweep import SweepLimits, SweepPart, sweep_from
 from ..layer_record import LayerRecorder
 from .plan import PatchPlan, patch_plan
@@ -183,7 +183,8 @@ def _continue_densely(segmentation: Segmentation, breaks: SegmentBreaks) -> Iter
             live = network.evaluate(points, wanted)  # evaluated again: cumulative sums are less accurate
         if limits.stopped:
             return
-        state = SweepState(lines, segmentation.plan.first_dense_node, some, live, input_magnitudes(live))
+        bounds = {i: segmentation.errors.magnitudes[i].at_least(here) for i, here in input_magnitudes(live).items()}
+        state = SweepState(lines, segmentation.plan.first_dense_node, some, live, bounds)
         state.continues, state.shared_crossings = first > 0, int(some.count[0]) if first > 0 else 0
         state.filter, state.recorder = replace(segmentation.errors.filter), segmentation.recorder
         yield from sweep_from(network, state, limits)
@@ -197,6 +198,7 @@ def _sweep_densely(segmentation: Segmentation, start: float, stop: float) -> Ite
     device = lines.starts[0].device
     points, _ = lines.at(to_device(device, line), to_device(device, alphas))
     live = dict(zip(network.inputs, points, strict=True))
-    state = SweepState(lines, 0, PointTable.without_origins(line, alphas), live, input_magnitudes(live))
+    bounds = line_magnitudes(lines, to_device(device, line[:1]), live)
+    state = SweepState(lines, 0, PointTable.without_origins(line, alphas), live, bounds)
     state.filter, state.recorder = replace(segmentation.errors.filter), segmentation.recorder
     yield from sweep_from(network, state, segmentation.limits)
