@@ -27,8 +27,9 @@ HUGE_LINE_SCALE = 2.0**-12
 # Distance below which two alphas are the same break. Computing a crossing rounds three times and comparing it once,
 # each by at most half an ulp: four ulps are on the safe side.
 ALPHA_RESOLUTION = 4 * FLOAT64_EPS
-# Error of a crossing's position where the values at both ends of its piece are exact, as at the network's inputs: two
-# differences, their sum, a quotient, a product and a sum are rounded, each by at most half an ulp.
+# Error of a crossing's distance from the nearer end of its piece, where the values at both ends are exact, as at the
+# network's inputs: two differences, their sum, a quotient and a product are rounded, each by at most half an ulp, and
+# the width of the piece. The sum with the end is rounded by half an ulp of the position.
 POSITION_ERROR = 3 * FLOAT64_EPS
 # Alpha error above which a unit that leaves its knot slowly is counted as ambiguous. Empirical: on random networks
 # the breaks of float64 sweeps agree with the rational oracle to 1e-11.

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import torch
 
 from ...arrays import Bools, Floats, Ints
 from ...ops.base import Crossings
-from ...tolerances import OVERFLOW_GUARD, POSITION_ERROR
+from ...tolerances import FLOAT64_EPS, OVERFLOW_GUARD, POSITION_ERROR
 from .points import PointTable, to_device
+
+FloatArray = TypeVar("FloatArray", Floats, torch.Tensor)
 
 
 @dataclass(frozen=True)
@@ -228,7 +230,7 @@ def _group_crossings(found: SortedCrossings, alpha: Floats, slope: Floats, error
     numbers = np.arange(len(alpha))
     if len(alpha) < 2:
         return numbers, numbers
-    rounding = POSITION_ERROR * np.abs(alpha)
+    rounding = position_rounding(alpha)
     radius = errors.threshold / slope + rounding
     distance = alpha[1:] - alpha[:-1]
     linked = (found.piece[1:] == found.piece[:-1]) & (distance <= np.maximum(radius[1:], radius[:-1]))
@@ -245,6 +247,11 @@ def _group_crossings(found: SortedCrossings, alpha: Floats, slope: Floats, error
         linked &= distance <= np.maximum(radius[1:], radius[:-1])
         chain[1:] = (~linked).cumsum()
     return _split_by_knot(found, radius, *group_ties(chain, alpha, radius))
+
+
+def position_rounding(alpha: FloatArray) -> FloatArray:
+    """The rounding errors of computed positions (k,) of crossings, beside those of the values that cross."""
+    return POSITION_ERROR * (0.5 - abs(alpha - 0.5)) + FLOAT64_EPS / 2 * alpha
 
 
 def group_ties(chain: Ints, alpha: Floats, radius: Floats) -> tuple[Ints, Ints]:
@@ -293,13 +300,19 @@ def _strictly_increasing(piece: Ints, alpha: Floats) -> Floats:
 
 
 def _alpha_radius(found: SortedCrossings, alpha: Floats, slope: Floats, errors: CrossingErrors) -> Floats:
-    """(k,) refined alpha errors of crossings."""
+    """(k,) refined alpha errors of crossings.
+
+    A crossing is computed from the values at both ends of its piece, as a mean in which an end counts less the farther
+    it is: the errors there count in the same proportion. The value at the crossing itself has an error of its own.
+    """
     device = errors.device
     rows, where = np.unique(np.stack([found.piece, found.piece + 1]), return_inverse=True)
     bound = errors.bound(to_device(device, rows))
     ends, element, partner = (to_device(device, a) for a in (where.reshape(2, -1), found.element, found.partner))
-    size = bound[ends, element] + bound[ends, partner.clamp(min=0)] * (partner >= 0)
-    size = size.amax(0)
+    left, right = bound[ends, element] + bound[ends, partner.clamp(min=0)] * (partner >= 0)
+    starts, stops = errors.points.alpha.take(found.piece), errors.points.alpha.take(found.piece + 1)
+    fraction = to_device(device, (alpha - starts) / (stops - starts)).to(left.dtype)
+    size = left * (1 - fraction) + right * fraction
     # the ends of a line are exact, but no point between them is
     inside = errors.bound_inside(found.piece, alpha, element, partner)
     size = size if inside is None else torch.maximum(size, inside)

@@ -21,10 +21,9 @@ from ...tolerances import (
     MAX_SAMPLE_DEFICIT,
     MAX_SAMPLE_EXCESS,
     MAX_UNCHECKED_ALPHA_ERROR,
-    POSITION_ERROR,
     ROUNDINGS_PER_CROSSING,
 )
-from ..dense.breaks import group_ties
+from ..dense.breaks import group_ties, position_rounding
 from .error_oracle import ErrorOracle
 from .patch import real_tensor
 from .timeline import NeedsDenseFallback, NewPatchBreaks, to_host
@@ -77,8 +76,16 @@ class _BreakErrors:
 
     @property
     def lower(self) -> Tensor:
-        """(m,) radius in alpha within which two breaks are certainly one."""
+        """(m,) radius in alpha within which two breaks are one, by the errors in the middle of the line."""
         return self.reals[3]
+
+    @property
+    def certain(self) -> Tensor:
+        """(m,) radius in alpha within which two breaks are certainly one.
+
+        Errors in the middle are no lower bound near an end: those of the points fall to 0 there.
+        """
+        return self.lower * (1 - (2 * self.alpha - 1).abs()) + position_rounding(self.alpha)
 
     @property
     def alpha_error(self) -> Tensor:
@@ -143,7 +150,7 @@ class _BreakErrors:
             raise NeedsDenseFallback(float(self.alpha[rows[len(rows) // 2]]))
         if len(rows):
             distance, bound = knot_distances(errors, self.select(rows), ERROR_SAMPLES)
-            self.alpha_error[rows] = bound / self.slope[rows] + POSITION_ERROR * self.alpha[rows]
+            self.alpha_error[rows] = bound / self.slope[rows] + position_rounding(self.alpha[rows])
             if not float32:
                 self.drift[rows] = distance / self.slope[rows]
 
@@ -246,7 +253,7 @@ class TieResolver:
             at = neighbour.clamp(0, len(known) - 1)
             distance = (new.alpha - known.alpha[at]).abs()
             near = (distance <= new.upper + ALPHA_RESOLUTION * new.alpha) & (at == neighbour) & free
-            same = near & (distance <= new.lower)
+            same = near & (distance <= new.certain)
             undecided = (near & ~same).nonzero()[:, 0]
             if len(undecided):
                 new.refine(self.errors, undecided, self.float32)
@@ -265,13 +272,13 @@ class TieResolver:
     ) -> Tensor:
         """Which of the remaining crossings represent the break they share; writes the alphas of the others."""
         free = has_own.nonzero()[:, 0]
-        a, b = free[:-1], free[1:]
+        a, b, certain = free[:-1], free[1:], new.certain
         distance = new.alpha[b] - new.alpha[a]
         upper = torch.maximum(new.upper[a], new.upper[b]) + ALPHA_RESOLUTION * new.alpha[b]
         near = (piece[a] == piece[b]) & (distance <= upper)
         if not bool(near.any()):
             return has_own
-        same = near & (distance <= torch.maximum(new.lower[a], new.lower[b]))
+        same = near & (distance <= torch.maximum(certain[a], certain[b]))
         undecided = (near & ~same).nonzero()[:, 0]
         if len(undecided):
             new.refine(self.errors, torch.cat([a[undecided], b[undecided]]), self.float32)
@@ -289,16 +296,43 @@ class TieResolver:
         rows = free[linked]  # chains of crossings, each within the radius of the next
         chain = torch.zeros_like(free)
         chain[1:] = (~same).cumsum(0)
-        is_refined = new.alpha_error >= 0  # elsewhere, the sampled error
-        radius = torch.where(is_refined, new.alpha_error, MAX_SAMPLE_DEFICIT * new.lower)[rows]
-        columns = (t.cpu().numpy() for t in (chain[linked], new.alpha[rows], radius))
-        group, representative = group_ties(*columns)
+        group, representative = self._group_chains(new, rows, chain[linked])
         _require_distinct_units(group, *(t[rows].cpu().numpy() for t in (channel, pixel, new.partner, new.alpha)))
         owner = rows[torch.from_numpy(representative[group]).to(rows.device)]
         alpha[rows] = new.alpha[owner]
         has_own = has_own.clone()
         has_own[rows] = owner == rows
         return has_own
+
+    def _group_chains(self, new: _BreakErrors, rows: Tensor, chain: Tensor) -> tuple[Ints, Ints]:
+        """`group_ties` of the crossings ``rows`` (k,); those that do not certainly join their chain are refined."""
+        radius = torch.where(new.alpha_error >= 0, new.alpha_error, new.certain)[rows]
+        groups = _group_ties(chain, new.alpha[rows], radius)
+        is_outside = _find_outsiders(chain, radius, *groups)
+        if not bool(is_outside.any()):
+            return groups
+        new.refine(self.errors, rows[is_outside], self.float32)
+        radius = torch.where(new.alpha_error >= 0, new.alpha_error, new.certain)[rows]
+        groups = _group_ties(chain, new.alpha[rows], radius)
+        # linked to a neighbour, but not to the most certain crossing of its chain: patches do not split chains
+        _require(~_find_outsiders(chain, radius, *groups), new.alpha[rows])
+        return groups
+
+
+def _group_ties(chain: Tensor, alpha: Tensor, radius: Tensor) -> tuple[Ints, Ints]:
+    """`group_ties` of tensors (k,)."""
+    return group_ties(*(t.cpu().numpy() for t in (chain, alpha, radius)))
+
+
+def _find_outsiders(chain: Tensor, radius: Tensor, group: Ints, representative: Ints) -> Tensor:
+    """The members of chains (k,) that the most certain one of their chain does not represent."""
+    own, positions = torch.from_numpy(representative[group]).to(chain.device), torch.arange(len(chain)).to(chain.device)
+    _, number = torch.unique_consecutive(chain, return_inverse=True)
+    chains = int(number[-1]) + 1
+    least = radius.new_full((chains,), torch.inf).scatter_reduce_(0, number, radius, "amin")
+    positions = positions.masked_fill(radius != least[number], len(chain))
+    first = positions.new_full((chains,), len(chain)).scatter_reduce_(0, number, positions, "amin")
+    return own != first[number]
 
 
 def _knots(op: Op) -> list[float]:
