@@ -238,6 +238,13 @@ class RecentErrors(PointErrors):
         self.node, self.values = node, dict(values)
         self.errors = {i: torch.zeros_like(value)[None] for i, value in values.items()}
 
+    @staticmethod
+    def at_points(network: Network, points: list[Tensor], errors: list[Tensor]) -> RecentErrors:
+        """The errors that are made from the inputs on, and those of the points themselves, (k, *in) for each input."""
+        estimate = RecentErrors(network, max(network.inputs), dict(zip(network.inputs, points, strict=True)))
+        estimate.errors = {i: error[None] for i, error in zip(network.inputs, errors, strict=True)}
+        return estimate
+
     def advance_to(self, target: int) -> Tensor:
         """Evaluate up to node ``target`` and return the lower bounds of its errors, (k, *shape)."""
         super().advance_to(target)

@@ -5,8 +5,8 @@ Both functions are piecewise linear. At a break the estimate adds up
 * twice the error bound of the network's value there: once for the value, and once for the breaks that the same
   errors displace,
 * the difference between the stored value and a second evaluation,
-* twice the largest difference between the line and the network in the middle of the adjacent pieces: a break that is
-  displaced into a piece shows there with at least half of its largest effect,
+* twice the largest difference between the line and the network in the middle of the adjacent pieces, plus the error
+  of the network's value there: a break that is displaced into a piece shows there with at least half of its effect,
 * the steepest adjacent slope times the spacing of floats at the alpha of the break.
 
 Between breaks the estimate is interpolated, like the values. The corners of a plane's polygons are treated alike; a
@@ -26,11 +26,10 @@ from ..budget import block_bytes
 from ..engines.polygons.state import PlaneFrame
 from ..lines import Lines
 from ..network.graph import Network
-from ..numerics.plan import sweep_plan
-from ..numerics.point_errors import PointErrors, points_per_estimate
+from ..numerics.point_errors import PointErrors, RecentErrors, points_per_estimate
 from ..ops.base import flatten_units
 from ..tolerances import CORNER_RESOLUTION, FLOAT64_EPS
-from .evaluate import batch_size, evaluate_in_batches
+from .evaluate import evaluate_in_batches
 
 MAX_ESTIMATED_NUMBERS = 1 << 21  # numbers of all nodes at all breaks up to which every break is estimated
 COPIES_PER_ROW = 6  # of its values, while neighbouring rows are compared
@@ -96,26 +95,25 @@ class LineErrors:
         )
 
     def _piece_errors(self, rows: Tensor) -> Tensor:
-        """Twice the largest difference in the middle of the pieces at both sides of some breaks, (rows,)."""
+        """Twice the largest possible difference in the middle of the pieces at both sides of some breaks, (rows,)."""
         pieces = self._pieces
         if len(rows) < len(self.alphas):
             pieces = pieces[torch.isin(pieces, torch.cat([rows, rows - 1]))]
-        # the memory of a block holds the live tensors of all points, not only the widest one
-        step = max(1, min(batch_size(self.network), block_bytes() // max(1, sweep_plan(self.network).bytes_live)))
-        worst = _compute_in_parts(pieces, step, self._middle_errors)
+        worst = _compute_in_parts(pieces, points_per_estimate(self.network, 0), self._middle_errors)
         return 2 * self._largest_at_ends(pieces, worst)[rows]
 
     def _middle_errors(self, pieces: Tensor) -> Tensor:
-        """The largest difference between the line and the network in the middle of some pieces, (pieces,)."""
+        """The largest difference between the line and the exact network in the middle of some pieces, (pieces,)."""
         left, right = self.alphas[pieces], self.alphas[pieces + 1]
         middle = left + (right - left) / 2
         share = ((middle - left) / (right - left))[:, None]
-        points, _ = self._points(self.line[pieces], middle)
+        estimate = RecentErrors.at_points(self.network, *self._points(self.line[pieces], middle))
         worst = torch.zeros(len(pieces), dtype=torch.float64)
-        for values, again in zip(self.values or (), evaluate_in_batches(self.network, points), strict=True):
-            a, b, direct = flatten_units(values[pieces]), flatten_units(values[pieces + 1]), flatten_units(again)
+        for number, node in sorted(enumerate(self.network.outputs), key=lambda pair: pair[1]):
+            bounds, values = flatten_units(estimate.advance_to(node)), (self.values or ())[number]
+            a, b, direct = (flatten_units(v) for v in (values[pieces], values[pieces + 1], estimate.values[node]))
             if direct.numel():
-                difference = (a * (1 - share) + b * share - direct).abs()
+                difference = (a * (1 - share) + b * share - direct).abs() + bounds
                 worst = torch.maximum(worst, difference.amax(1).to(torch.float64))
         return worst
 
