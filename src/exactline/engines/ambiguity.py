@@ -154,12 +154,7 @@ class _PieceErrors:
     def _middle(self) -> RecentErrors:
         """The standard deviations of the errors in the middle of every piece."""
         alphas = self.alphas[self.before] + self.widths / 2
-        points, errors = self.lines.at(self.line[self.before], alphas)
-        estimate = RecentErrors(
-            self.network, max(self.network.inputs), dict(zip(self.network.inputs, points, strict=True))
-        )
-        estimate.errors = {i: error[None] for i, error in zip(self.network.inputs, errors, strict=True)}
-        return estimate
+        return RecentErrors.at_points(self.network, *self.lines.at(self.line[self.before], alphas))
 
 
 def _drop_rounding_free(bounds: Tensor) -> Tensor:

@@ -114,7 +114,9 @@ def _mark_candidates(
 
 def _is_within_smallest_error(node_input: NodeInput, block: Block, distances: Tensor) -> Tensor:
     """Whether values at entries are so near the knot that no estimate is needed to know that they are on it."""
-    is_near = distances.abs() <= node_input.min_difference[block.pixels][:, None]
+    # errors in the middle of the line are no lower bound near its ends, where those of the points fall to 0
+    share = 1 - (2 * block.alphas - 1).abs()  # (p, depth + 2)
+    is_near = distances.abs() <= node_input.min_difference[block.pixels][:, None] * share[:, :, None]
     is_near[:, 0] = is_near[:, -1] = False
     is_near[:, 1:-1] &= block.is_entry[:, :, None]
     return is_near
