@@ -57,6 +57,7 @@ class ErrorOracle:
     filter: StaticFilter  # for parts of the line that are swept densely
     pattern_changes: float  # units whose activation differs between neighbouring sample points: a forecast of breaks
     magnitudes: dict[int, Magnitude]  # by node before the first dense one
+    is_shared: bool  # whether all points share one estimate, as on a short line
     end_values: dict[int, Tensor]  # by node, (2, *shape): values at both ends of a short line, where they are kept
     pixel_tables: dict[int, Tensor] = field(default_factory=dict)  # by node: see `margins_by_pixel`
 
@@ -104,7 +105,7 @@ class ErrorOracle:
             network, static_filter, bounds, dict(zip(largest_values, values, strict=True)), first_dense_node
         )
         return ErrorOracle(
-            network, lines, line, thresholds, margins, ends, static_filter, changed, magnitudes, kept_values
+            network, lines, line, thresholds, margins, ends, static_filter, changed, magnitudes, is_shared, kept_values
         )
 
     def margins_by_pixel(self, node: int, map_shape: MapShape) -> tuple[Tensor, Tensor]:
@@ -117,6 +118,17 @@ class ErrorOracle:
                 self.pixel_tables[node] = table
         upper, lower = table
         return upper, lower
+
+    def least_errors(self, node: int, alphas: Tensor, elements: Tensor) -> Tensor:
+        """Lower bounds (k,) of the errors of some elements of a breaking node's input, which may be less near the ends.
+
+        The ends of a line are exact. Of a short line, whose points share one estimate, no errors there are known.
+        """
+        middle, share = self.margins[node][1].index_select(0, elements), 1 - (2 * alphas - 1).abs()
+        if self.is_shared:
+            return middle * share
+        at_ends = self.ends[node].index_select(1, elements).amin(0) / MAX_SAMPLE_DEFICIT
+        return torch.lerp(torch.minimum(at_ends, middle), middle, share)
 
     def repeated_by_pixel(self, node: int, map_shape: MapShape) -> Tensor | None:
         """Which units of a breaking node repeat one of an earlier node, (pixels, channels); None if there are none."""

@@ -38,7 +38,7 @@ def refine_sides(
     stays = distances == 0
     stays[:, 1:-1] &= (slopes[:, :-1] == 0) | ~block.is_entry[:, :, None]
     near &= ~stays
-    on_knot = near & _is_within_smallest_error(x, block, distances)  # as in later layers that read the same channel
+    on_knot = _find_certain(x, block, distances, near)  # as in later layers that read the same channel
     if bool(on_knot.any()):
         near_bounds = torch.where(on_knot, thresholds, near_bounds)
         bounds = torch.where(on_knot & (distances != 0), x.min_difference[block.pixels][:, None], bounds)
@@ -112,14 +112,15 @@ def _mark_candidates(
     )
 
 
-def _is_within_smallest_error(node_input: NodeInput, block: Block, distances: Tensor) -> Tensor:
-    """Whether values at entries are so near the knot that no estimate is needed to know that they are on it."""
-    # errors in the middle of the line are no lower bound near its ends, where those of the points fall to 0
-    share = 1 - (2 * block.alphas - 1).abs()  # (p, depth + 2)
-    is_near = distances.abs() <= node_input.min_difference[block.pixels][:, None] * share[:, :, None]
-    is_near[:, 0] = is_near[:, -1] = False
-    is_near[:, 1:-1] &= block.is_entry[:, :, None]
-    return is_near
+def _find_certain(node_input: NodeInput, block: Block, distances: Tensor, near: Tensor) -> Tensor:
+    """Which values at entries, of those near the knot, are so near it that they are on it without an estimate."""
+    is_certain = torch.zeros_like(near)
+    row, place, channel = (near[:, 1:-1] & block.is_entry[:, :, None]).nonzero(as_tuple=True)
+    place = place + 1
+    element = channel * node_input.map_shape.pixels + block.pixels[row]
+    least = node_input.least_errors(block.alphas[row, place], element)
+    is_certain[row, place, channel] = distances[row, place, channel].abs() <= least
+    return is_certain
 
 
 def _is_constant_at_cut(

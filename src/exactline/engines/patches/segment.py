@@ -240,6 +240,7 @@ class Segment:
             min_difference=lower,
             max_drift=max_drift,
             refine=partial(self.errors.classify, i),
+            least_errors=partial(self.errors.least_errors, i),
             max_numbers=self.max_numbers,
             records_patterns=self.records_patterns,
             records_switches=self.records_switches,

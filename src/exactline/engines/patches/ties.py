@@ -76,16 +76,13 @@ class _BreakErrors:
 
     @property
     def lower(self) -> Tensor:
-        """(m,) radius in alpha within which two breaks are one, by the errors in the middle of the line."""
+        """(m,) radius in alpha within which two breaks are one, by the errors of the values that cross alone."""
         return self.reals[3]
 
     @property
     def certain(self) -> Tensor:
-        """(m,) radius in alpha within which two breaks are certainly one.
-
-        Errors in the middle are no lower bound near an end: those of the points fall to 0 there.
-        """
-        return self.lower * (1 - (2 * self.alpha - 1).abs()) + position_rounding(self.alpha)
+        """(m,) radius in alpha within which two breaks are certainly one."""
+        return self.lower + position_rounding(self.alpha)
 
     @property
     def alpha_error(self) -> Tensor:
@@ -118,9 +115,14 @@ class _BreakErrors:
     @staticmethod
     def of(errors: ErrorOracle, node: int, breaks: NewPatchBreaks) -> _BreakErrors:
         """The new breaks of one node, in their own order."""
-        margins = errors.margins[node].index_select(1, breaks.element)
+
+        def find_margins(elements: Tensor) -> Tensor:
+            largest = errors.margins[node][0].index_select(0, elements)
+            return torch.stack([largest, errors.least_errors(node, breaks.alpha, elements)])
+
+        margins = find_margins(breaks.element)
         if breaks.has_partners:
-            margins += errors.margins[node].index_select(1, breaks.partner.clamp(min=0)) * (breaks.partner >= 0)
+            margins += find_margins(breaks.partner.clamp(min=0)) * (breaks.partner >= 0)
         reals = margins.new_full((6, len(breaks.alpha)), -1.0)
         reals[0], reals[1], reals[5] = breaks.alpha, breaks.slope, 0.0
         torch.div(margins, breaks.slope, out=reals[2:4])

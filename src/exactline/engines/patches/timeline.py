@@ -75,6 +75,7 @@ class NodeInput:
     min_difference: Tensor  # (pixels, channels) values closer to each other than the sum of theirs count as equal
     max_drift: float  # how far cumulative sums may be from the values at the stop
     refine: RefineDifferences
+    least_errors: Callable[[Tensor, Tensor], Tensor]  # lower bounds (k,) of the errors at alphas of elements, (k,) each
     max_numbers: float  # numbers of a block above which `SegmentTooLarge` is raised
     records_patterns: bool  # whether the activation pattern is recorded; a unit that stays on a knot then has none
     records_switches: bool  # whether units are recorded that change their branch without a crossing
