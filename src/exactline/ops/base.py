@@ -69,7 +69,10 @@ class Affine(Op):
 
     def propagate_errors(self, deviations: list[Tensor], samples: list[Tensor]) -> tuple[Tensor, Tensor]:
         """`error_spread` of deviations (n, *in) and `linear` of samples (m, *in), to a few digits."""
-        return self.error_spread(*deviations), self.linear(*samples)
+        spread = self.error_spread(*deviations)
+        return spread, self.linear(*samples) if len(samples[0]) else spread[
+            :0
+        ]  # torch's pools refuse some empty batches
 
     @property
     def spreads_elements(self) -> bool:

@@ -118,6 +118,6 @@ class Insertion:
         """Ranges of rows to merge at a time: everything on a GPU, `BLOCK_BYTES` on a CPU."""
         count = len(self.source_index)
         bytes_per_row = max(1, values[:1].numel() * values.element_size())
-        step = BLOCK_BYTES // bytes_per_row if is_host(self.device) else count
-        for start in range(0, count, max(step, 1)):
+        step = max(1, BLOCK_BYTES // bytes_per_row if is_host(self.device) else count)
+        for start in range(0, count, step):
             yield start, min(start + step, count)
