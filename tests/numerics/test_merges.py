@@ -53,7 +53,8 @@ def check(family: str, seed: int) -> None:
 def _largest_move(line: Restriction, exact: ExactRestriction, nearest: list[int]) -> float:
     """The largest move of the exact function when it loses the breaks that a line does not have.
 
-    It is a share of the error of a line with all of them, the largest at the exact breaks of one break of the line.
+    It is a share of the error of a line with all of them: the largest at the exact breaks of one break of the line, or
+    what is interpolated between those that stay, if that is more.
     """
     kept = torch.tensor(sorted({float(a) for a in exact.alphas}), dtype=torch.float64)
     values = torch.tensor([[float(v) for v in exact.value(a)] for a in kept.tolist()], dtype=torch.float64)
@@ -67,7 +68,8 @@ def _largest_move(line: Restriction, exact: ExactRestriction, nearest: list[int]
             share = (exact.alphas[number] - a) / (b - a)
             rows = zip(exact.value(a), exact.value(b), exact.value(exact.alphas[number]), strict=True)
             move = float(max(abs(p * (1 - share) + q * share - value) for p, q, value in rows))
-            worst = max(worst, move / allowed[number])
+            between = (1 - float(share)) * allowed[left] + float(share) * allowed[right]  # as errors are between breaks
+            worst = max(worst, move / max(allowed[number], between))
     return worst
 
 
