@@ -8,10 +8,10 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 
+from tests.numerics.draws import Draw, draw_normal, draw_uniform, make_linear
 from tests.numerics.networks import Case, Spike
 from tests.oracle.families import Apply, Residual, pick
 
-Draw = torch.Generator
 Built = tuple[nn.Module, Tensor, Tensor]  # a network and the ends of a line
 
 
@@ -22,25 +22,8 @@ def make_hostile_case(family: str, seed: int) -> Case:
     return Case(family, seed, model.double().eval(), start, end)
 
 
-def _uniform(random: Draw, low: float, high: float, *shape: int) -> Tensor:
-    return low + (high - low) * torch.rand(shape, generator=random, dtype=torch.float64)
-
-
 def _number(random: Draw, low: float, high: float) -> float:
-    return float(_uniform(random, low, high))
-
-
-def _normal(random: Draw, *shape: int) -> Tensor:
-    return torch.randn(shape, generator=random, dtype=torch.float64)
-
-
-def _linear(weight: Tensor, bias: Tensor | None = None) -> nn.Linear:
-    """A linear layer with a weight (out, in) and a bias (out,)."""
-    layer = nn.Linear(weight.shape[1], weight.shape[0], bias=bias is not None, dtype=torch.float64)
-    layer.weight.data = weight
-    if bias is not None:
-        layer.bias.data = bias
-    return layer
+    return float(draw_uniform(random, low, high))
 
 
 def _dense(random: Draw, widths: list[int], activation: Callable[[], nn.Module] = nn.ReLU) -> list[nn.Module]:
@@ -48,7 +31,7 @@ def _dense(random: Draw, widths: list[int], activation: Callable[[], nn.Module] 
     return [
         module
         for a, b in pairwise(widths)
-        for module in (_linear(_normal(random, b, a), _normal(random, b)), activation())
+        for module in (make_linear(draw_normal(random, b, a), draw_normal(random, b)), activation())
     ]
 
 
@@ -60,7 +43,7 @@ def _spike_behind_layers(random: Draw) -> Built:
     widths = [*_widths(random, pick(random, 1, 3)), 1]
     kind = ("relu", "abs", "plateau", "clamp")[pick(random, 0, 3)]
     body = _dense(random, widths)[:-1]
-    start, end = _normal(random, 2, widths[0])
+    start, end = draw_normal(random, 2, widths[0])
     with torch.no_grad():
         centre = float(nn.Sequential(*body)((start + _number(random, 0.1, 0.9) * (end - start))[None]))
     spike = Spike(centre, 10 ** _number(random, 3, 14), kind)
@@ -74,9 +57,12 @@ def _mixed_scales(random: Draw) -> Built:
     scale = torch.ones(widths[0], dtype=torch.float64)
     power = _number(random, 1, 12)
     for a, b in pairwise(widths):
-        inverse, scale = 1 / scale, 10 ** _uniform(random, -power, power, b)
-        layers += [_linear(_normal(random, b, a) * inverse * scale[:, None], _normal(random, b) * scale), nn.ReLU()]
-    return nn.Sequential(*layers[:-1]), _normal(random, widths[0]), _normal(random, widths[0])
+        inverse, scale = 1 / scale, 10 ** draw_uniform(random, -power, power, b)
+        layers += [
+            make_linear(draw_normal(random, b, a) * inverse * scale[:, None], draw_normal(random, b) * scale),
+            nn.ReLU(),
+        ]
+    return nn.Sequential(*layers[:-1]), draw_normal(random, widths[0]), draw_normal(random, widths[0])
 
 
 def _cancellation(random: Draw) -> Built:
@@ -84,28 +70,28 @@ def _cancellation(random: Draw) -> Built:
     inputs, layers = pick(random, 1, 3), list[nn.Module]()
     width = inputs
     for _ in range(pick(random, 1, 3)):
-        size, row = 10 ** _number(random, 2, 9), _normal(random, 1, width)
+        size, row = 10 ** _number(random, 2, 9), draw_normal(random, 1, width)
         copies = pick(random, 2, 4)
-        weight = (row + _normal(random, copies, width) / size) * size
-        layers += [_linear(weight, _normal(random, copies) + size * _number(random, 0, 3)), nn.ReLU()]
+        weight = (row + draw_normal(random, copies, width) / size) * size
+        layers += [make_linear(weight, draw_normal(random, copies) + size * _number(random, 0, 3)), nn.ReLU()]
         minus = torch.zeros(copies - 1, copies, dtype=torch.float64)
         minus[:, 0] = -1
         minus[:, 1:] += torch.eye(copies - 1)
-        layers += [_linear(minus, 0.1 * _normal(random, copies - 1)), nn.ReLU()]
+        layers += [make_linear(minus, 0.1 * draw_normal(random, copies - 1)), nn.ReLU()]
         width = copies - 1
-    return nn.Sequential(*layers, _linear(_normal(random, 2, width))), *_normal(random, 2, inputs)
+    return nn.Sequential(*layers, make_linear(draw_normal(random, 2, width))), *draw_normal(random, 2, inputs)
 
 
 def _far_offset(random: Draw) -> Built:
     """A short line far away, and biases that bring the values back."""
     inputs, far = pick(random, 1, 4), 10 ** _number(random, 3, 9)
-    centre = far * _normal(random, inputs)
+    centre = far * draw_normal(random, inputs)
     widths = [inputs, *_widths(random, pick(random, 1, 2)), 2]
     layers = _dense(random, widths)[:-1]
     first = layers[0]
-    first.bias.data = (_normal(random, widths[1]) - (first.weight.data @ centre)).detach()  # pyright: ignore
+    first.bias.data = (draw_normal(random, widths[1]) - (first.weight.data @ centre)).detach()  # pyright: ignore
     length = 10 ** _number(random, -3, 1)
-    return nn.Sequential(*layers), centre, centre + length * _normal(random, inputs)
+    return nn.Sequential(*layers), centre, centre + length * draw_normal(random, inputs)
 
 
 def _near_tied_pool(random: Draw) -> Built:
@@ -113,13 +99,13 @@ def _near_tied_pool(random: Draw) -> Built:
     channels, size = pick(random, 1, 2), pick(random, 3, 5)
     pool = (nn.MaxPool2d(2), nn.MaxPool2d(3, 1, 1), nn.AdaptiveMaxPool2d(1), nn.MaxPool2d(2, 1))[pick(random, 0, 3)]
     conv = nn.Conv2d(1, channels, 3, padding=1, dtype=torch.float64)
-    conv.weight.data, conv.bias.data = _normal(random, channels, 1, 3, 3), _normal(random, channels)
+    conv.weight.data, conv.bias.data = draw_normal(random, channels, 1, 3, 3), draw_normal(random, channels)
     after = [nn.ReLU()] if pick(random, 0, 1) else []
     body = nn.Sequential(conv, *after, pool, nn.Flatten())
     numbers = body(torch.zeros(1, 1, size, size, dtype=torch.float64)).numel()
-    head = _linear(_normal(random, 2, numbers) * 10 ** _number(random, 0, 8), _normal(random, 2))
+    head = make_linear(draw_normal(random, 2, numbers) * 10 ** _number(random, 0, 8), draw_normal(random, 2))
     ulps = torch.randint(-9, 10, (2, 1, size, size), generator=random) * 2.0 ** -pick(random, 40, 53)
-    start, end = _normal(random, 2)[:, None, None, None] * (1 + ulps)
+    start, end = draw_normal(random, 2)[:, None, None, None] * (1 + ulps)
     return nn.Sequential(body, head), start, end
 
 
@@ -140,7 +126,7 @@ def _odd_activations(random: Draw) -> Built:
     for layer in layers:
         if isinstance(layer, nn.Linear):
             layer.weight.data *= 10**power
-    return nn.Sequential(*layers), *_normal(random, 2, widths[0])
+    return nn.Sequential(*layers), *draw_normal(random, 2, widths[0])
 
 
 def _residuals(random: Draw) -> Built:
@@ -148,37 +134,45 @@ def _residuals(random: Draw) -> Built:
     gain = 10 ** _number(random, -1, 1)
     for _ in range(pick(random, 3, 10)):
         inner = _dense(random, [width, width])
-        inner.append(_linear(gain * _normal(random, width, width)))
+        inner.append(make_linear(gain * draw_normal(random, width, width)))
         layers += [Residual(nn.Sequential(*inner)), *([nn.ReLU()] if pick(random, 0, 1) else [])]
-    return nn.Sequential(*layers, _linear(_normal(random, 2, width))), *_normal(random, 2, width)
+    return nn.Sequential(*layers, make_linear(draw_normal(random, 2, width))), *draw_normal(random, 2, width)
 
 
 def _mean_then_steep(random: Draw) -> Built:
     """Averages of many numbers, of which steep layers take what little is left."""
     size = (4, 6, 8)[pick(random, 0, 2)]
     conv = nn.Conv2d(1, 2, 3, padding=1, dtype=torch.float64)
-    conv.weight.data, conv.bias.data = _normal(random, 2, 1, 3, 3), _normal(random, 2)
+    conv.weight.data, conv.bias.data = draw_normal(random, 2, 1, 3, 3), draw_normal(random, 2)
     pool = (nn.AvgPool2d(2), nn.AdaptiveAvgPool2d(1), nn.AvgPool2d(3, 1, 1))[pick(random, 0, 2)]
     body = nn.Sequential(conv, nn.ReLU(), pool, nn.Flatten())
-    start, end = _normal(random, 2, 1, size, size)
+    start, end = draw_normal(random, 2, 1, size, size)
     if pick(random, 0, 1):
         end = start + 1e-3 * end
     with torch.no_grad():
         middle = body((start + _number(random, 0, 1) * (end - start))[None])[0]
-    steep = 10 ** _number(random, 2, 10) * _normal(random, 3, len(middle))
-    head = [_linear(steep, -(steep @ middle)), nn.ReLU(), _linear(_normal(random, 3, 3), _normal(random, 3))]
-    return nn.Sequential(body, *head, nn.Hardtanh(), _linear(_normal(random, 1, 3))), start, end
+    steep = 10 ** _number(random, 2, 10) * draw_normal(random, 3, len(middle))
+    head = [
+        make_linear(steep, -(steep @ middle)),
+        nn.ReLU(),
+        make_linear(draw_normal(random, 3, 3), draw_normal(random, 3)),
+    ]
+    return nn.Sequential(body, *head, nn.Hardtanh(), make_linear(draw_normal(random, 1, 3))), start, end
 
 
 def _extreme_exponents(random: Draw) -> Built:
     """Weights near and below the smallest normal number, and large ones that undo them."""
     widths = [pick(random, 1, 3), pick(random, 1, 5), pick(random, 1, 5), 2]
     small = 10.0 ** -pick(random, 290, 318)
-    first, second, third = (_normal(random, b, a) for a, b in pairwise(widths))
+    first, second, third = (draw_normal(random, b, a) for a, b in pairwise(widths))
     large = 10.0 ** pick(random, 200, 300)
-    layers = [_linear(first * small, small * _normal(random, widths[1])), nn.ReLU()]
-    layers += [_linear(second * large, _normal(random, widths[2]) * large * small), nn.ReLU(), _linear(third)]
-    return nn.Sequential(*layers), *_normal(random, 2, widths[0])
+    layers = [make_linear(first * small, small * draw_normal(random, widths[1])), nn.ReLU()]
+    layers += [
+        make_linear(second * large, draw_normal(random, widths[2]) * large * small),
+        nn.ReLU(),
+        make_linear(third),
+    ]
+    return nn.Sequential(*layers), *draw_normal(random, 2, widths[0])
 
 
 def _balanced_depth(random: Draw) -> Built:
@@ -186,46 +180,54 @@ def _balanced_depth(random: Draw) -> Built:
     width, layers = pick(random, 2, 4), list[nn.Module]()
     for k in range(2 * pick(random, 2, 6)):
         size = 10.0 ** (8 if k % 2 else -8)
-        weight = _normal(random, 1, width) + 10 ** -_number(random, 0, 6) * _normal(random, width, width)
-        layers += [_linear(size * weight, size * 0.3 * _normal(random, width)), nn.LeakyReLU(0.1)]
-    return nn.Sequential(*layers, _linear(_normal(random, 1, width))), *_normal(random, 2, width)
+        weight = draw_normal(random, 1, width) + 10 ** -_number(random, 0, 6) * draw_normal(random, width, width)
+        layers += [make_linear(size * weight, size * 0.3 * draw_normal(random, width)), nn.LeakyReLU(0.1)]
+    return nn.Sequential(*layers, make_linear(draw_normal(random, 1, width))), *draw_normal(random, 2, width)
 
 
 def _tents(random: Draw) -> Built:
     """Tent maps of a number, on a line with few of their pieces."""
     depth, layers = pick(random, 5, 40), list[nn.Module]()
     for _ in range(depth):
-        layers += [_linear(torch.tensor([[2.0], [4.0]]).double(), torch.tensor([0.0, -2.0]).double()), nn.ReLU()]
-        layers.append(_linear(torch.tensor([[1.0, -1.0]]).double()))
-    start = _uniform(random, 0, 1, 1)
+        layers += [make_linear(torch.tensor([[2.0], [4.0]]).double(), torch.tensor([0.0, -2.0]).double()), nn.ReLU()]
+        layers.append(make_linear(torch.tensor([[1.0, -1.0]]).double()))
+    start = draw_uniform(random, 0, 1, 1)
     return nn.Sequential(*layers), start, start + 8 * 2.0**-depth * _number(random, 0.1, 1)
 
 
 def _near_tied_rows(random: Draw) -> Built:
     """Maxima of lines that are equal up to a few ulps, behind a layer and before a steep one."""
     inputs, groups, members = pick(random, 1, 3), pick(random, 1, 3), pick(random, 2, 5)
-    row = _normal(random, groups, 1, 4)
+    row = draw_normal(random, groups, 1, 4)
     ulps = torch.randint(-5, 6, (groups, members, 4), generator=random)
     weight = row * (1 + ulps * 2.0 ** -pick(random, 45, 52))
-    bias = _normal(random, groups).repeat_interleave(members)
-    layers = [*_dense(random, [inputs, 4]), _linear(weight.flatten(0, 1), bias)]
+    bias = draw_normal(random, groups).repeat_interleave(members)
+    layers = [*_dense(random, [inputs, 4]), make_linear(weight.flatten(0, 1), bias)]
     layers += [nn.Unflatten(1, (groups, members)), Apply(lambda x: x.amax(2))]
     steep = 10 ** _number(random, 0, 8)
-    head = [_linear(steep * _normal(random, 3, groups), _normal(random, 3)), nn.ReLU(), _linear(_normal(random, 1, 3))]
-    return nn.Sequential(*layers, *head), *_normal(random, 2, inputs)
+    head = [
+        make_linear(steep * draw_normal(random, 3, groups), draw_normal(random, 3)),
+        nn.ReLU(),
+        make_linear(draw_normal(random, 1, 3)),
+    ]
+    return nn.Sequential(*layers, *head), *draw_normal(random, 2, inputs)
 
 
 def _small_slopes(random: Draw) -> Built:
     """Units that leave their knots slowly, and that a steep layer reads."""
     inputs, width = pick(random, 1, 3), pick(random, 2, 6)
     slow = 10 ** -_number(random, 6, 15)
-    base = _normal(random, inputs)
-    direction = _normal(random, inputs)
-    first = _normal(random, width, inputs)
+    base = draw_normal(random, inputs)
+    direction = draw_normal(random, inputs)
+    first = draw_normal(random, width, inputs)
     across = first - (first @ direction)[:, None] * direction / direction.square().sum()
-    first = across + slow * _normal(random, width, inputs)
-    layers = [_linear(first, -(first @ base)), nn.ReLU(), _linear(_normal(random, 3, width) / slow, _normal(random, 3))]
-    return nn.Sequential(*layers, nn.ReLU(), _linear(_normal(random, 2, 3))), base - direction, base + direction
+    first = across + slow * draw_normal(random, width, inputs)
+    layers = [
+        make_linear(first, -(first @ base)),
+        nn.ReLU(),
+        make_linear(draw_normal(random, 3, width) / slow, draw_normal(random, 3)),
+    ]
+    return nn.Sequential(*layers, nn.ReLU(), make_linear(draw_normal(random, 2, 3))), base - direction, base + direction
 
 
 FAMILIES: dict[str, Callable[[Draw], Built]] = {

@@ -8,11 +8,11 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 
+from tests.numerics.draws import Draw, draw_normal, draw_uniform, make_linear
 from tests.oracle.families import pick
 
 GAPS = (0.0, 0.5, 1.0, 2.0, 5.0, 20.0, 100.0, 1000.0)  # between crossings, in ulps of the position
 UNIT_LINE = torch.zeros(1, dtype=torch.float64), torch.ones(1, dtype=torch.float64)
-Draw = torch.Generator
 Built = tuple[nn.Sequential, Tensor, Tensor]  # layers, each breaking one with an affine one before it; ends of a line
 
 
@@ -21,22 +21,6 @@ def make_near_ties(family: str, seed: int) -> Built:
     random = torch.Generator().manual_seed(6007 * seed + 11)
     model, start, end = FAMILIES[family](random)
     return model.double().eval(), start, end
-
-
-def _uniform(random: Draw, low: float, high: float, *shape: int) -> Tensor:
-    return low + (high - low) * torch.rand(shape, generator=random, dtype=torch.float64)
-
-
-def _normal(random: Draw, *shape: int) -> Tensor:
-    return torch.randn(shape, generator=random, dtype=torch.float64)
-
-
-def _linear(weight: Tensor, bias: Tensor | None = None) -> nn.Linear:
-    layer = nn.Linear(weight.shape[1], weight.shape[0], bias=bias is not None, dtype=torch.float64)
-    layer.weight.data = weight
-    if bias is not None:
-        layer.bias.data = bias
-    return layer
 
 
 def _offsets(random: Draw, count: int, position: float) -> Tensor:
@@ -48,27 +32,27 @@ def _offsets(random: Draw, count: int, position: float) -> Tensor:
 
 def _slopes(random: Draw, count: int, low: float = -3, high: float = 15) -> Tensor:
     signs = torch.randint(0, 2, (count,), generator=random) * 2.0 - 1
-    return signs * 10 ** _uniform(random, low, high, count)
+    return signs * 10 ** draw_uniform(random, low, high, count)
 
 
 def _head(random: Draw, inputs: int, slopes: Tensor) -> list[nn.Module]:
     """Layers that read every unit in proportion to its slope, with or without a further breaking one."""
-    weight = _normal(random, 3, inputs) / slopes.abs().clamp(min=1)
+    weight = draw_normal(random, 3, inputs) / slopes.abs().clamp(min=1)
     if pick(random, 0, 1):
-        return [_linear(weight, 0.1 * _normal(random, 3))]
-    return [_linear(weight), nn.ReLU(), _linear(_normal(random, 2, 3))]
+        return [make_linear(weight, 0.1 * draw_normal(random, 3))]
+    return [make_linear(weight), nn.ReLU(), make_linear(draw_normal(random, 2, 3))]
 
 
 def _tied_units(random: Draw, position: float) -> tuple[list[nn.Module], Tensor]:
     """Units of a number that cross 0 near a position; every distance is a difference without rounding."""
     count = pick(random, 2, 5)
     slopes, offsets = _slopes(random, count), _offsets(random, count, position)
-    shift = _linear(torch.ones(1, 1, dtype=torch.float64), -torch.full((1,), position, dtype=torch.float64))
-    return [shift, _linear(slopes[:, None], -slopes * offsets), nn.ReLU()], slopes
+    shift = make_linear(torch.ones(1, 1, dtype=torch.float64), -torch.full((1,), position, dtype=torch.float64))
+    return [shift, make_linear(slopes[:, None], -slopes * offsets), nn.ReLU()], slopes
 
 
 def _direct(random: Draw) -> Built:
-    tied, slopes = _tied_units(random, float(_uniform(random, 0.05, 0.95)))
+    tied, slopes = _tied_units(random, float(draw_uniform(random, 0.05, 0.95)))
     return nn.Sequential(*tied, *_head(random, len(slopes), slopes)), *UNIT_LINE
 
 
@@ -77,29 +61,29 @@ def _formulae(random: Draw) -> Built:
     position, count = (1 / 3, 0.1, 0.7)[pick(random, 0, 2)], pick(random, 2, 4)
     first, second = _slopes(random, count, -1, 6), _slopes(random, count, -1, 6)
     rows = torch.cat([first, torch.tensor([1.0, -1.0]).double()])
-    layers: list[nn.Module] = [_linear(rows[:, None], torch.cat([-first * position, torch.zeros(2).double()]))]
+    layers: list[nn.Module] = [make_linear(rows[:, None], torch.cat([-first * position, torch.zeros(2).double()]))]
     pair = torch.zeros(count, count + 2, dtype=torch.float64)  # reads x = relu(x) - relu(-x), and units that are 0
     pair[:, -2], pair[:, -1] = second, -second
-    pair[:, :count] = _normal(random, count, count) / first.abs()
-    layers += [nn.ReLU(), _linear(pair, -second * position), nn.ReLU()]
+    pair[:, :count] = draw_normal(random, count, count) / first.abs()
+    layers += [nn.ReLU(), make_linear(pair, -second * position), nn.ReLU()]
     return nn.Sequential(*layers, *_head(random, count, second)), *UNIT_LINE
 
 
 def _behind(random: Draw, body: list[nn.Module], inputs: int, width: int) -> Built:
     """Units of one sum behind other layers, or of one sum each, that cross near a random position."""
-    start, end = _normal(random, 2, inputs)
-    position, count = float(_uniform(random, 0.1, 0.9)), pick(random, 2, 4)
-    row = _normal(random, 1, width)
-    sums = nn.Sequential(*body, _linear(row))
+    start, end = draw_normal(random, 2, inputs)
+    position, count = float(draw_uniform(random, 0.1, 0.9)), pick(random, 2, 4)
+    row = draw_normal(random, 1, width)
+    sums = nn.Sequential(*body, make_linear(row))
     with torch.no_grad():
         steps = torch.tensor([0.0, 1e-6]).double()[:, None] + position
         before, after = sums(start + steps * (end - start))[:, 0].tolist()
     slopes = _slopes(random, count, -3, 12)
     biases = before + _offsets(random, count, position) * (after - before) / 1e-6
     if pick(random, 0, 1):
-        tied = [_linear(row), _linear(slopes[:, None], -slopes * biases), nn.ReLU()]
+        tied = [make_linear(row), make_linear(slopes[:, None], -slopes * biases), nn.ReLU()]
     else:
-        tied = [_linear(slopes[:, None] * row, -slopes * biases), nn.ReLU()]
+        tied = [make_linear(slopes[:, None] * row, -slopes * biases), nn.ReLU()]
     return nn.Sequential(*body, *tied, *_head(random, count, slopes)), start, end
 
 
@@ -107,19 +91,22 @@ def _deep(random: Draw) -> Built:
     widths = [pick(random, 1, 3), *[pick(random, 2, 4) for _ in range(pick(random, 2, 6))]]
     body = list[nn.Module]()
     for a, b in pairwise(widths):
-        body += [_linear(_normal(random, b, a), _normal(random, b)), (nn.ReLU(), nn.LeakyReLU(0.1))[pick(random, 0, 1)]]
+        body += [
+            make_linear(draw_normal(random, b, a), draw_normal(random, b)),
+            (nn.ReLU(), nn.LeakyReLU(0.1))[pick(random, 0, 1)],
+        ]
     return _behind(random, body, widths[0], widths[-1])
 
 
 def _cancelling(random: Draw) -> Built:
     """Differences of large, almost equal sums."""
-    inputs, size = pick(random, 1, 3), float(10 ** _uniform(random, 2, 8))
-    weight = (_normal(random, 1, inputs) + _normal(random, 3, inputs) / size) * size
+    inputs, size = pick(random, 1, 3), float(10 ** draw_uniform(random, 2, 8))
+    weight = (draw_normal(random, 1, inputs) + draw_normal(random, 3, inputs) / size) * size
     minus = torch.tensor([[-1.0, 1.0, 0.0], [-1.0, 0.0, 1.0]]).double()
     body: list[nn.Module] = [
-        _linear(weight, _normal(random, 3) + size),
+        make_linear(weight, draw_normal(random, 3) + size),
         nn.LeakyReLU(0.5),
-        _linear(minus),
+        make_linear(minus),
         nn.LeakyReLU(0.25),
     ]
     return _behind(random, body, inputs, 2)
@@ -127,7 +114,7 @@ def _cancelling(random: Draw) -> Built:
 
 def _tied_image(random: Draw, channels: int, size: int) -> tuple[Tensor, Tensor]:
     """Ends of a line on which the pixels of an image cross 0 near one position, (channels, size, size) each."""
-    position, count = float(_uniform(random, 0.1, 0.9)), channels * size * size
+    position, count = float(draw_uniform(random, 0.1, 0.9)), channels * size * size
     speeds, offsets = _slopes(random, count, -1, 2), _offsets(random, count, position)
     start, end = -speeds * (position + offsets), speeds * (1 - position - offsets)
     return start.view(channels, size, size), end.view(channels, size, size)
@@ -139,8 +126,8 @@ def _pooled(random: Draw) -> Built:
     pool = (nn.MaxPool2d(2), nn.MaxPool2d(3, 1, 1), nn.MaxPool2d(2, 1))[pick(random, 0, 2)]
     numbers = pool(start).numel()
     conv = nn.Conv2d(1, 1, 1, bias=False, dtype=torch.float64)
-    conv.weight.data.fill_(10 ** float(_uniform(random, 0, 6)))
-    return nn.Sequential(conv, pool, nn.Flatten(), _linear(_normal(random, 2, numbers))), start, end
+    conv.weight.data.fill_(10 ** float(draw_uniform(random, 0, 6)))
+    return nn.Sequential(conv, pool, nn.Flatten(), make_linear(draw_normal(random, 2, numbers))), start, end
 
 
 def _convolutional(random: Draw) -> Built:
@@ -149,11 +136,11 @@ def _convolutional(random: Draw) -> Built:
     first = nn.Conv2d(1, 2, 2, padding=1, bias=False, dtype=torch.float64)
     second = nn.Conv2d(2, 1, 2, bias=False, dtype=torch.float64)
     for conv in (first, second):
-        conv.weight.data = _normal(random, *conv.weight.shape)
+        conv.weight.data = draw_normal(random, *conv.weight.shape)
     layers: list[nn.Module] = [first, nn.ReLU(), second, nn.ReLU()]
     if pick(random, 0, 1):
         layers[1] = nn.LeakyReLU(0.1)
-    return nn.Sequential(*layers, nn.Flatten(), _linear(_normal(random, 2, 9))), start, end
+    return nn.Sequential(*layers, nn.Flatten(), make_linear(draw_normal(random, 2, 9))), start, end
 
 
 FAMILIES: dict[str, Callable[[Draw], Built]] = {

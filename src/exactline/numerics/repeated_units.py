@@ -47,7 +47,7 @@ def _find_repeated(network: Network) -> dict[int, Tensor]:
         if i in knots_by_node and inputs[0] in live:
             numbers = latest.setdefault(knots_by_node[i], _undefined_numbers(network, total))
             elements = live[inputs[0]]
-            elements = elements.unscaled() if knots_by_node[i] == (0,) else elements
+            elements = elements.drop_factors() if knots_by_node[i] == (0,) else elements
             is_repeated = elements.compare_and_store(numbers)
             if bool(is_repeated.any()):
                 found[i] = is_repeated
@@ -90,7 +90,7 @@ class _Elements:
     numbers: Tensor  # (3, elements) factors, divisors and offsets
     is_scaled: bool = False
 
-    def unscaled(self) -> _Elements:
+    def drop_factors(self) -> _Elements:
         """The elements without factors and divisors where nothing is added: these do not move a zero."""
         factor, divisor, offset = self.numbers
         is_zero_kept = (offset == 0) & (factor != 0) & (divisor != 0)
@@ -113,7 +113,7 @@ def _trace(network: Network, i: int, first: dict[int, int], live: dict[int, _Ele
     if i in first:
         index = torch.arange(prod(node.shape), device=network.device) + first[i]
         return _Elements(index, _unscaled_numbers(network, i))
-    parts = [live.get(j) or _untraced(network, j) for j in node.inputs]
+    parts = [live.get(j) or _make_unknown(network, j) for j in node.inputs]
     if isinstance(node.op, Rearrange):
         index, numbers = torch.cat([p.index for p in parts]), torch.cat([p.numbers for p in parts], 1)
         source, is_input = node.op.index.clamp(min=0), node.op.index >= 0
@@ -122,11 +122,12 @@ def _trace(network: Network, i: int, first: dict[int, int], live: dict[int, _Ele
     if not isinstance(node.op, Scale):
         return parts[0]
     if parts[0].is_scaled:  # twice: such numbers are not compared
-        return _untraced(network, i)
+        return _make_unknown(network, i)
     return _Elements(parts[0].index, _scale_numbers(network, node.op, node.shape), is_scaled=True)
 
 
-def _untraced(network: Network, i: int) -> _Elements:
+def _make_unknown(network: Network, i: int) -> _Elements:
+    """The elements of a node whose origins are not compared."""
     numbers = _unscaled_numbers(network, i)
     return _Elements(torch.full(numbers.shape[1:], -1, device=numbers.device), numbers)
 

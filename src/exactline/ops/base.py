@@ -219,7 +219,7 @@ class ErrorBounds(ABC):
     knot_distances: Sequence[float] | None = None  # smallest distance of any value to each knot, where known
 
     @property
-    def repeated(self) -> Tensor | None:
+    def repeats(self) -> Tensor | None:
         """(elements,) units that repeat a unit of an earlier node, and are not ambiguous beside it; None: no unit."""
         return None
 

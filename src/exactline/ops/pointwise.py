@@ -345,9 +345,9 @@ class _Values:
         The others certainly have none, at whichever points of the line the values were computed.
         """
         is_on = ~(self.above ^ self.below)
-        if errors.repeated is not None:
-            is_on &= ~errors.repeated
-            near = None if near is None else near.without(errors.repeated)
+        if errors.repeats is not None:
+            is_on &= ~errors.repeats
+            near = None if near is None else near.without(errors.repeats)
         is_near = is_on
         if near is not None:
             is_near = is_on.clone()

@@ -69,7 +69,7 @@ class PointErrorBounds(ErrorBounds):
         return line[:-1] == line[1:]
 
     @property
-    def repeated(self) -> Tensor | None:
+    def repeats(self) -> Tensor | None:
         return repeated_units(self.network).get(self.state.node)
 
     @property
