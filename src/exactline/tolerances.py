@@ -64,7 +64,7 @@ CANDIDATE_SHARE = 0.5
 # ambiguous is missed with such bounds. The samples of the error, which decide at the ends, exceed the deviation by the
 # square root of the number of equal errors at most; in all tests by less than this.
 MIDDLE_REACH = 256.0
-# Multiple of the error that all points of a short line share, estimated with the largest values of them all, that the
+# Multiple of the error that several points share, estimated with the largest values of them all, that the
 # error bounds at none of them exceed. Deviations do not exceed it at all. Samples may, as the largest values need not
 # add up to the largest sum. Empirical: on DenseNet121 the largest ratio is 2.1.
 SHARED_REACH = 4.0

@@ -48,12 +48,16 @@ def count_ambiguous(network: Network, lines: Lines, rows: BreakRows, limits: Swe
         return counts
     try:
         with enforce_budget(Budget(limits.deadline, limits.memory)):
-            shares = len(lines) == 1 and is_short_line(lines, 0)
-            step = points_per_estimate(network, 0) // (SHARED_COPIES_PER_PIECE if shares else COPIES_PER_PIECE)
-            parts = pieces.split(max(1, step))
-            last_nodes = torch.cat([_PieceErrors(network, lines, rows, some).find(shares) for some in parts])
+            is_short = len(lines) == 1 and is_short_line(lines, 0)
+            last_nodes = torch.zeros_like(pieces)
+            for shares in (True,) if is_short else (True, False):  # quickly first, then more closely what is left
+                copies = SHARED_COPIES_PER_PIECE if shares else COPIES_PER_PIECE
+                parts = pieces.split(max(1, points_per_estimate(network, 0) // copies)) if len(pieces) else ()
+                found = [_PieceErrors(network, lines, rows, some).find(shares) for some in parts]
+                last_nodes = torch.cat([last_nodes[:0], *found])
+                pieces, last_nodes = pieces[last_nodes >= 0], last_nodes[last_nodes >= 0]
             last_nodes, order = last_nodes.sort(stable=True)  # pieces of early nodes together
-            pieces, last_nodes = pieces[order][last_nodes >= 0], last_nodes[last_nodes >= 0]
+            pieces = pieces[order]
             step = max(1, points_per_estimate(network) // POINTS_PER_PIECE)
             for some, nodes in zip(pieces.split(step), last_nodes.split(step), strict=True) if len(pieces) else ():
                 counts[some] = _PieceErrors(network, lines, rows, some).count(int(nodes.max()))
@@ -80,7 +84,7 @@ class _PieceErrors:
         """(k,) the last node at which a piece may have ambiguous units, on the CPU; -1 if there is none.
 
         The errors at both ends are taken to be `MIDDLE_REACH` deviations in the middle or, if all points share one
-        estimate, as on a short line, `SHARED_REACH` times those.
+        estimate, `SHARED_REACH` times those.
         """
         last_nodes = torch.full((len(self.widths),), -1, dtype=torch.int64, device=self.device)
         ends = self._shared_ends() if shares else self._ends(samples=0)

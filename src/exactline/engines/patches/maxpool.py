@@ -8,7 +8,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from ...tolerances import AMBIGUITY_SHARE
+from ...tolerances import AMBIGUITY_SHARE, MAX_SAMPLE_EXCESS, SHARED_REACH
 from .candidates import Candidates, find_candidates
 from .channelwise import ReceptiveReach, first_and_last_reader, first_readers
 from .entry_rows import EntryRows, patch_boxes
@@ -312,7 +312,9 @@ class _MaximumEvaluation:
         lead, leaders = values.topk(2, 2)
         row, piece, channel = leader_changes(leaders[:, :, 0]).nonzero(as_tuple=True)
         mark_candidates(x, block, (row, piece), values[row, piece, :, channel], values[row, piece + 1, :, channel])
-        is_tied = (lead[:, :, 0] - lead[:, :, 1] <= 2 * largest) & (lead[:, :, 0].abs() * AMBIGUITY_SHARE <= largest)
+        # how small a value must be is a matter of degree: less to spare above the errors at the sample points
+        hides = lead[:, :, 0].abs() * AMBIGUITY_SHARE * (MAX_SAMPLE_EXCESS / SHARED_REACH) <= largest
+        is_tied = (lead[:, :, 0] - lead[:, :, 1] <= 2 * largest) & hides
         pieces = is_tied[:, :-1] & is_tied[:, 1:]
         if not bool(pieces.any()):
             return
