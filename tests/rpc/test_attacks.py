@@ -300,15 +300,21 @@ def test_a_cancelled_call_is_logged_as_cancelled(server: ServerProcess, log_file
         parts = client.sweep("tent30", [0.0], [1.0], memory=MIB)
         next(parts)
         parts.close()
-        with grpc.insecure_channel(server.address) as channel:
-            box = queue.SimpleQueue()
-            call = channel.stream_stream(wire.METHOD)(iter(box.get, None), timeout=60)
-            box.put(wire.layer(wire.relu()))
-            box.put(wire.line([-1], [1]))
-            next(call)
-            call.cancel()
-            box.put(None)
-        wait_until(lambda: client.stats().calls.get("Transform CANCELLED"))
+
+        def cancel_transform() -> bool:
+            """Cancel a call that waits for requests; on a busy machine the server may see their end first."""
+            with grpc.insecure_channel(server.address) as channel:
+                box = queue.SimpleQueue()
+                call = channel.stream_stream(wire.METHOD)(iter(box.get, None), timeout=60)
+                box.put(wire.layer(wire.relu()))
+                box.put(wire.line([-1], [1]))
+                next(call)
+                call.cancel()
+                box.put(None)
+            time.sleep(0.5)
+            return "Transform CANCELLED" in client.stats().calls
+
+        wait_until(cancel_transform)
         wait_until(lambda: client.stats().calls.get("Sweep CANCELLED"))
     wait_until(lambda: {"Sweep CANCELLED", "Transform CANCELLED"} <= _logged(log_file))
     assert not any(entry.endswith(("INTERNAL", "UNAVAILABLE")) for entry in _logged(log_file))
