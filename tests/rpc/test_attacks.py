@@ -301,8 +301,10 @@ def test_a_cancelled_call_is_logged_as_cancelled(server: ServerProcess, log_file
         next(parts)
         parts.close()
 
-        def cancel_transform() -> bool:
-            """Cancel a call that waits for requests; on a busy machine the server may see their end first."""
+        def is_cancelled() -> bool:
+            return "Transform CANCELLED" in client.stats().calls
+
+        for _ in range(3):  # on a busy machine the server may see the end of the requests first
             with grpc.insecure_channel(server.address) as channel:
                 box = queue.SimpleQueue()
                 call = channel.stream_stream(wire.METHOD)(iter(box.get, None), timeout=60)
@@ -311,10 +313,10 @@ def test_a_cancelled_call_is_logged_as_cancelled(server: ServerProcess, log_file
                 next(call)
                 call.cancel()
                 box.put(None)
-            time.sleep(0.5)
-            return "Transform CANCELLED" in client.stats().calls
-
-        wait_until(cancel_transform)
+            with contextlib.suppress(AssertionError):
+                wait_until(is_cancelled, 10)
+                break
+        assert is_cancelled()
         wait_until(lambda: client.stats().calls.get("Sweep CANCELLED"))
     wait_until(lambda: {"Sweep CANCELLED", "Transform CANCELLED"} <= _logged(log_file))
     assert not any(entry.endswith(("INTERNAL", "UNAVAILABLE")) for entry in _logged(log_file))
@@ -568,7 +570,7 @@ def test_halves_of_messages_do_not_fill_the_memory(server: ServerProcess):
                     sender.begin(f"{SERVICE}/Restrict", 60 * MIB, 8 * MIB)
                 sender.send_all()
         assert_serves(server)
-    assert front.increase < 6 * LIMITS["front_bytes"]
+    assert front.increase < 8 * LIMITS["front_bytes"] < 40 * 8 * MIB  # of what was sent
     assert_serves(server)
 
 
