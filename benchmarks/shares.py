@@ -1,20 +1,21 @@
 """Published architectures end to end: the cost of a restriction, and the share of it that error estimates take.
 
-    python benchmarks/shares.py [NAME ...] [--statistics random|batch|both] [--lines short|long|both] [--seconds 1200]
+    python benchmarks/shares.py [NAME ...] [--statistics random|batch|both] [--lines short|long|both] [--draws 3]
 
 A short line moves every pixel by 0.001 of noise; a long one connects two images of noise and is ended after 600 breaks.
-Processor time of one thread, after a first call, which captures and plans. "forwards" is the ratio to the model itself
-in float64, in batches of 16, at as many points; "fixed cost" that of a line without breaks to the model at one point.
-"error estimates" is the share of everything that only rounding makes necessary: error estimates with the values they
-need, the filter's thresholds, refinement of values near a knot, decisions on ties, and counts of ambiguous units. It
-leaves out values that the sweep uses as well. A row is printed as soon as its network is measured.
+Of each kind several are drawn, since what ties on one line may not on another; a row has the smallest and the largest
+figure. Processor time of one thread, after a first call, which captures and plans. "forwards" is the ratio to the model
+itself in float64, in batches of 16, at as many points; "fixed cost" that of a line without breaks to the model at one
+point. "error estimates" is the share of everything that only rounding makes necessary: error estimates with the values
+they need, the filter's thresholds, refinement of values near a knot, decisions on ties, and counts of ambiguous units.
+It leaves out values that the sweep uses as well. A row is printed as soon as its network is measured.
 """
 
 from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from pkgutil import resolve_name
 from typing import Any
@@ -106,9 +107,9 @@ def time_in(functions: tuple[str, ...]) -> Generator[Stopwatch]:
             one.stop()
 
 
-def line_of(kind: str, size: int) -> tuple[Tensor, Tensor]:
+def line_of(kind: str, size: int, draw: int = 0) -> tuple[Tensor, Tensor]:
     """The end points of a line."""
-    random = torch.Generator().manual_seed(1)
+    random = torch.Generator().manual_seed(1 + draw)
     start, noise = (torch.rand(3, size, size, generator=random, dtype=torch.float64) for _ in range(2))
     return start, noise if kind == "long" else start + 0.001 * (noise - 0.5)
 
@@ -144,7 +145,7 @@ def restrict(network: Network, start: Tensor, end: Tensor, seconds: float) -> tu
     return took, (estimates.spent - values.spent) / took, line
 
 
-def measure(name: str, statistics: str, kinds: list[str], seconds: float) -> Iterator[list[str]]:
+def measure(name: str, statistics: str, kinds: list[str], options: argparse.Namespace) -> Iterator[list[str]]:
     """The rows of one network."""
     model = build(name, statistics).double()
     start = line_of("short", input_size(name))[0]
@@ -154,15 +155,31 @@ def measure(name: str, statistics: str, kinds: list[str], seconds: float) -> Ite
         start, end = line_of(kind, input_size(name))
         for share, engine in ((0.1, "dense"), (1e-4, "patches")):  # they plan
             xl.restrict(network, start, start + share * (end - start), engine=engine, max_breaks=20)
-        forwards = [seconds_per_point(model, start)]
-        found = [restrict(network, start, end, seconds)]
-        while found[0][0] < 1.0 and len(found) < REPEATS:
-            found.append(restrict(network, start, end, seconds))
-        forwards += [seconds_per_point(model, start) for _ in range(2)]
-        took, share, line = sorted(found, key=lambda f: f[0])[len(found) // 2]
-        ratio = took / (sorted(forwards)[1] * len(line.alphas))
-        cells = [f"{len(line):,}", f"{took:.2f}", f"{ratio:.2f}", f"{fixed:.0f}", f"{share:.0%}"]
-        yield [name, statistics, kind, *cells, line.engine.partition(";")[2].strip(" )") or line.engine]
+        drawn = [measure_line(model, network, kind, draw, options.seconds) for draw in range(options.draws)]
+        pieces, seconds, forwards, shares, engines = zip(*drawn, strict=True)
+        cells = [span(pieces, ",d"), span(seconds, ".2f"), span(forwards, ".2f"), f"{fixed:.0f}", span(shares, ".0%")]
+        yield [name, statistics, kind, *cells, " / ".join(dict.fromkeys(engines))]
+
+
+def measure_line(
+    model: nn.Module, network: Network, kind: str, draw: int, seconds: float
+) -> tuple[int, float, float, float, str]:
+    """Pieces, seconds and forwards of one line, the share of error estimates, and what chose the engine."""
+    start, end = line_of(kind, network.nodes[network.inputs[0]].shape[-1], draw)
+    forwards = [seconds_per_point(model, start)]
+    found = [restrict(network, start, end, seconds)]
+    while found[0][0] < 1.0 and len(found) < REPEATS:
+        found.append(restrict(network, start, end, seconds))
+    forwards += [seconds_per_point(model, start) for _ in range(2)]
+    took, share, line = sorted(found, key=lambda f: f[0])[len(found) // 2]
+    ratio = took / (sorted(forwards)[1] * len(line.alphas))
+    engine = line.engine.partition(";")[2].strip(" )") or line.engine
+    return len(line), took, ratio, share, engine
+
+
+def span(numbers: Sequence[float], form: str) -> str:
+    """The smallest and the largest number, or one if they look alike."""
+    return " to ".join(dict.fromkeys(format(n, form) for n in (min(numbers), max(numbers))))
 
 
 def main() -> None:
@@ -171,14 +188,15 @@ def main() -> None:
     parser.add_argument("names", nargs="*", default=list(ARCHITECTURES), metavar="NAME")
     parser.add_argument("--statistics", choices=("random", "batch", "both"), default="both")
     parser.add_argument("--lines", choices=("short", "long", "both"), default="both")
-    parser.add_argument("--seconds", type=float, default=1200.0)
+    parser.add_argument("--draws", type=int, default=3, help="lines of each kind")
+    parser.add_argument("--seconds", type=float, default=1200.0, help="for each line")
     options = parser.parse_args()
     torch.set_num_threads(1)
     print(f"| {' | '.join(HEAD)} |\n|{'---|' * len(HEAD)}", flush=True)
     for name in options.names:
         for statistics in ("random", "batch") if options.statistics == "both" else (options.statistics,):
             kinds = ["long", "short"] if options.lines == "both" else [options.lines]
-            for row in measure(name, statistics, kinds, options.seconds):
+            for row in measure(name, statistics, kinds, options):
                 print(f"| {' | '.join(row)} |", flush=True)
 
 

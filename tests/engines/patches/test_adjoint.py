@@ -56,6 +56,11 @@ def sum_over_pieces(model: nn.Module, line: xl.Restriction, start: Tensor, end: 
     return total
 
 
+def seen_again(activation: nn.Module, channels: int = 4) -> nn.Module:
+    """The input beside two channels computed from its activation: units of a later one cross their knots with it."""
+    return Concat(nn.Identity(), nn.Sequential(activation, nn.Conv2d(channels, 2, 3, padding=1)))
+
+
 def small_network(kind: str) -> nn.Module:
     """A network with every kind of node that gradients by patches go through."""
     torch.manual_seed(5)
@@ -79,6 +84,14 @@ def small_network(kind: str) -> nn.Module:
         "stride beyond the kernel": lambda: [nn.Conv2d(4, 4, 1), nn.ReLU(), nn.Conv2d(4, 4, 1, (3, 1)), nn.ReLU()],
         "dilated groups": lambda: [nn.Conv2d(4, 4, 3, padding=2, dilation=2, groups=2), nn.ReLU()],
         "shuffle": lambda: [nn.ChannelShuffle(2), nn.Conv2d(4, 4, 3, padding=1, groups=4), nn.ReLU()],
+        "units seen again": lambda: [nn.Conv2d(4, 4, 1), seen_again(nn.ReLU()), nn.ReLU(), nn.Conv2d(6, 4, 1)],
+        "units seen again by clamps": lambda: [
+            nn.Conv2d(4, 4, 1),
+            seen_again(nn.Hardtanh(-0.2, 0.3)),
+            seen_again(nn.Hardtanh(-0.2, 0.3), 6),
+            nn.Hardtanh(-0.2, 0.3),
+            nn.Conv2d(8, 4, 1),
+        ],
         "split": lambda: [
             Apply(lambda x: torch.cat([x[:, :2], x[:, 2:] - x[:, 1:3]], 1)),
             nn.Conv2d(4, 4, 3),
@@ -97,6 +110,7 @@ KINDS = (
     *("max pool", "max pool before the ReLU", "overlapping pool", "average pool"),
     *("residual", "concatenation", "clamp", "depthwise", "depthwise with a stride", "groups", "dilated groups"),
     *("stride beyond the kernel", "shuffle", "split"),
+    *("units seen again", "units seen again by clamps"),
 )
 TIED_KINDS = ("pool of a clamp", "pool of a part of a clamp")  # saturated elements lead a window together: dense there
 

@@ -107,6 +107,7 @@ class AdjointSweep:
             pattern=segment.patterns[i],
             floor_pixels=rule.floor_pixels if isinstance(rule, MaximumPatchRule) else None,
             new_breaks=segment.new_breaks.get(i),
+            at_entries=segment.at_entries.get(i),
             inputs=segment.positions[source],
             output=segment.positions[i],
             break_alphas=segment.break_alphas,

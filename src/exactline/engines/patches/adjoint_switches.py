@@ -8,7 +8,7 @@ they are added one by one to what the branches at the start give.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -19,7 +19,7 @@ from ...numerics.plan import BYTES_PER_NUMBER
 from ...ops.masks import is_on_host
 from .patch import BreakSource, MapShape
 from .positions import Adjoints, GroupPositions, PositionsBySources
-from .timeline import BreakAlphas, NewPatchBreaks, nonzero, to_host
+from .timeline import BreakAlphas, CrossingsAtEntries, NewPatchBreaks, nonzero, to_host
 
 MAX_PAIRS = 1 << 22  # of a switch and a patch that are compared at a time
 MAX_COUNTED_PAIRS = 1 << 28  # of all groups of a node that a GPU compares together, to be read in one synchronization
@@ -38,6 +38,7 @@ class ActivationNode:
     pattern: Tensor
     floor_pixels: Tensor | None  # see `MaximumPatchRule`
     new_breaks: NewPatchBreaks | None
+    at_entries: CrossingsAtEntries | None
     inputs: PositionsBySources
     output: PositionsBySources
     break_alphas: BreakAlphas
@@ -70,13 +71,9 @@ def pointwise_adjoint(node: ActivationNode, base: Tensor, adjoint: Adjoints) -> 
         base: (pixels, channels) the adjoint of the output's slope at the start.
         adjoint: The adjoint of the output's jumps.
     """
-    new = node.new_breaks
-    switches = None
-    if new is not None:
-        row = torch.arange(len(new.alpha), device=new.pixel.device)
-        switches = _PartChanges(new.alpha, new.pixel, new.pixel, new.channel, new.slope_change.to(base.dtype), row)
+    switches = _unit_switches([c for c in (node.new_breaks, node.at_entries) if c is not None], base.dtype)
     slopes = torch.cat([node.pattern.to(base.dtype), base.new_zeros(1, base.shape[1])])  # the last row: outside
-    new_adjoint = _new_adjoint(node, adjoint)
+    new_adjoint = torch.cat([_new_adjoint(node, adjoint), _adjoint_at_entries(node, adjoint)])
     results: Adjoints = {}
     pairs = _find_pairs(node, switches)
     for sources, positions, numbers in _by_input_groups(node, adjoint):
@@ -157,6 +154,15 @@ def floor_share(node: ActivationNode, base: Tensor, adjoint: Adjoints) -> FloorS
     return FloorShare((sides[0], sides[1]), changes, alphas, int((at_start & differs).sum()))
 
 
+def _unit_switches(crossings: Sequence[NewPatchBreaks | CrossingsAtEntries], dtype: torch.dtype) -> _PartChanges | None:
+    """Where pointwise units change their branch; None if none does."""
+    if not crossings:
+        return None
+    columns = ((c.alpha, c.pixel, c.pixel, c.channel, c.slope_change.to(dtype)) for c in crossings)
+    alpha, input_pixel, output_pixel, channel, step = (torch.cat(column) for column in zip(*columns, strict=True))
+    return _PartChanges(alpha, input_pixel, output_pixel, channel, step, torch.arange(len(alpha), device=alpha.device))
+
+
 def _leader_switches(new: NewPatchBreaks, source_shape: MapShape) -> _PartChanges:
     """Where leaders change: the new leader gains what the old one loses; the constant 0 does neither."""
     row = torch.arange(len(new.alpha), device=new.pixel.device)
@@ -174,6 +180,20 @@ def _new_adjoint(node: ActivationNode, adjoint: Adjoints) -> Tensor:
     """(n,) the adjoint of the jumps of the node's new breaks."""
     count = 0 if node.new_breaks is None else len(node.new_breaks.alpha)
     return adjoint[BreakSource(node.number, count),] if count else node.pattern.new_zeros(0, dtype=torch.float64)
+
+
+def _adjoint_at_entries(node: ActivationNode, adjoint: Adjoints) -> Tensor:
+    """(n,) the adjoint of the jumps of crossings at entries, which are part of the patches there."""
+    if node.at_entries is None:
+        return node.pattern.new_zeros(0, dtype=torch.float64)
+    entry, channel, first = node.at_entries.entry, node.at_entries.channel, 0
+    found = torch.zeros_like(entry, dtype=torch.float64)
+    for _, _, numbers in _by_input_groups(node, adjoint):
+        rows = numbers.reshape(-1, numbers.shape[-1])
+        is_here = (entry >= first) & (entry < first + len(rows))
+        found = torch.where(is_here, rows[(entry - first).clamp(0, len(rows) - 1), channel].to(found.dtype), found)
+        first += len(rows)
+    return found
 
 
 def _by_input_groups(

@@ -8,11 +8,12 @@ import torch
 from torch import Tensor
 
 from .fused import apply_pointwise
-from .near_knots import refine_sides
+from .near_knots import UnitSides, refine_sides
 from .patch import MapShape, PatchLayout, as_patch_group, patch_layout, regroup
 from .timeline import (
     ActivationOutput,
     Block,
+    CrossingsAtEntries,
     NewPatchBreaks,
     NodeInput,
     PatchSwitches,
@@ -67,7 +68,9 @@ class PointwisePatchRule:
         groups = regroup(rows, layouts, timeline.pixel, node_input.map_shape)
         parts = evaluation.new_breaks
         new_breaks = NewPatchBreaks.join(parts) if parts else NewPatchBreaks.empty(slope)
-        return ActivationOutput(groups, slope, new_breaks, pattern, PatchSwitches.join(evaluation.switches))
+        switches = PatchSwitches.join(evaluation.switches)
+        at_entries = CrossingsAtEntries.join(evaluation.at_entries)
+        return ActivationOutput(groups, slope, new_breaks, pattern, switches, at_entries=at_entries)
 
     def _apply_to_straight(self, node_input: NodeInput) -> ActivationOutput | None:
         """Evaluate the function where no break reaches the node and none arises; None otherwise."""
@@ -137,6 +140,7 @@ class _PointwiseEvaluation:
     slope: Tensor  # (pixels, channels) written: slope of the output just after the start
     pattern: Tensor | None  # (pixels, channels) written: slope of every unit just after the start
     new_breaks: list[NewPatchBreaks] = field(default_factory=list[NewPatchBreaks])
+    at_entries: list[CrossingsAtEntries] = field(default_factory=list[CrossingsAtEntries])
     switches: list[PatchSwitches] = field(default_factory=list[PatchSwitches])
 
     def run(self, block: Block) -> None:
@@ -148,6 +152,7 @@ class _PointwiseEvaluation:
             jumps = self.rows.index_select(0, block.entries.flatten()).view(p, depth, channels)
             slopes[:, 1:] = jumps
             slopes = cumulative_sum(slopes)
+        known = len(self.at_entries)
         unit_slopes = self._unit_slopes(block, slopes)
         self.slope[block.pixels] = first_slope * unit_slopes[:, 0]
         if self.pattern is not None:
@@ -155,12 +160,14 @@ class _PointwiseEvaluation:
         if depth:
             scaled = jumps.mul_(unit_slopes[:, 1:])  # pyright: ignore[reportPossiblyUnboundVariable]
             self.rows.index_copy_(0, block.entries.flatten(), scaled.flatten(0, 1))
+            for crossings in self.at_entries[known:]:
+                self.rows[crossings.entry, crossings.channel] += crossings.jump
             self.rows[-1] = 0  # padding was written there
 
     def _unit_slopes(self, block: Block, slopes: Tensor) -> Tensor:
         """(p, depth + 1, channels) slopes of the function after the start and after each entry.
 
-        Collects the new breaks on the way. For a ReLU the slopes are a mask.
+        Collects the new breaks and the crossings at entries on the way. For a ReLU the slopes are a mask.
         """
         x, knots = self.node_input, self.rule.knots
         left, right = x.left[block.pixels], x.right[block.pixels]
@@ -176,10 +183,13 @@ class _PointwiseEvaluation:
         for k, knot in enumerate(knots):
             side, crossing, count = above[k], crossed[k], int(counts[k])
             if min_distances[k] <= x.threshold:
-                side, crossing = refine_sides(x, block, distances[k], slopes, left - knot, right - knot, knot)
+                near = refine_sides(x, block, distances[k], slopes, left - knot, right - knot, knot)
+                side[near.row, :, near.channel], crossing[near.row, :, near.channel] = near.above, near.crossed
                 count = None
+                self._add_at_entries(block, slopes, near, k)
                 if x.records_switches:
-                    changes = (side[:, 1:] != side[:, :-1]) & ~crossing
+                    changes = torch.zeros_like(crossing)
+                    changes[near.row, :, near.channel] = near.switches
                     self.switches.append(PatchSwitches.find(block, changes, x.stop, x.map_shape.pixels))
             if count != 0:
                 self.new_breaks.append(self._new_breaks(block, distances[k], slopes, nonzero(crossing, count), k))
@@ -192,6 +202,16 @@ class _PointwiseEvaluation:
         if not isinstance(unit_slopes, Tensor):
             raise TypeError("a function without knots does not break")
         return unit_slopes
+
+    def _add_at_entries(self, block: Block, slopes: Tensor, near: UnitSides, knot: int) -> None:
+        """Collect the crossings at entries."""
+        unit, piece = near.at_entry.nonzero(as_tuple=True)
+        if not len(unit):
+            return
+        row, channel = near.row[unit], near.channel[unit]
+        alpha, slope, entry = block.alphas[row, piece + 1], slopes[row, piece, channel], block.entries[row, piece]
+        new = self.rule.breaks_at(alpha, block.pixels[row], channel, slope, knot)
+        self.at_entries.append(CrossingsAtEntries(alpha, new.pixel, channel, new.jump, new.slope_change, entry))
 
     def _new_breaks(
         self,

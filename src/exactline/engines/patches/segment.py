@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -21,12 +22,7 @@ from .patch import (
     BreakSource,
     Group,
     Groups,
-    MapShape,
-    PatchGroup,
     PointPatch,
-    as_patch_group,
-    crop,
-    is_whole,
     real_tensor,
     rows_by_pixel,
 )
@@ -34,15 +30,14 @@ from .plan import PatchPlan
 from .positions import PositionsBySources, positions_of
 from .ties import TieResolver
 from .timeline import (
-    BLOCK_NUMBERS,
     ActivationOutput,
     BreakAlphas,
+    CrossingsAtEntries,
     NewPatchBreaks,
     NodeInput,
     PatchSwitches,
     SegmentTooLarge,
     ValueOverflow,
-    cumulative_sum,
 )
 
 
@@ -125,6 +120,7 @@ class Segment:
         self.peak_numbers = 0  # of all live patches
         self.break_alphas = BreakAlphas()
         self.new_breaks: dict[int, NewPatchBreaks] = {}  # by node
+        self.at_entries: dict[int, CrossingsAtEntries] = {}  # by node
         self.ties = TieResolver(errors, start, stop, self.uses_float32)
         self.records_patterns, self.records_switches = records_patterns, records_switches
         self.switches: dict[int, PatchSwitches] = {}  # by node: units that change their branch without a crossing
@@ -187,6 +183,8 @@ class Segment:
             self.patterns[i] = output.pattern
         if output.tied is not None:
             self.tied[i] = output.tied
+        if output.at_entries is not None:
+            self.at_entries[i] = output.at_entries
         if output.switches is not None:
             self.switches[i] = output.switches
         groups = {sources: self._in_patch_dtype(group) for sources, group in output.groups.items()}
@@ -265,24 +263,22 @@ class Segment:
 
     def _collect_breaks(self) -> SegmentBreaks:
         """The breaks of all nodes in order of alpha; crossings of one alpha share a break."""
-        new_breaks = self.new_breaks or {0: NewPatchBreaks.empty(self.errors.lines.starts[0])}
-        crossings = NewPatchBreaks.join(list(new_breaks.values()))
-        node = torch.cat([torch.full_like(new.pixel, j) for j, new in new_breaks.items()])
-        pixels = {j: self.plan.activation_rules[j].map_shape.pixels for j in self.new_breaks}
-        area = torch.cat([torch.full_like(new.pixel, pixels.get(j, 1)) for j, new in new_breaks.items()])
-        unit = crossings.channel * area + crossings.pixel
-        crossing_alphas, order = crossings.alpha.sort(stable=True)  # of equals, the first node comes first
+        alphas, node, unit = self._crossings(self.new_breaks)
+        crossing_alphas, order = alphas.sort(stable=True)  # of equals, the first node comes first
         is_first = torch.ones_like(order, dtype=torch.bool)
         is_first[1:] = crossing_alphas[1:] != crossing_alphas[:-1]
         break_of, representative = is_first.cumsum(0) - 1, is_first.nonzero()[:, 0]
         first = order[representative]
         same_node = node[order] == node[first][break_of]  # crossings of later nodes are only counted
         lowest_unit = unit[first].scatter_reduce(0, break_of[same_node], unit[order[same_node]], "amin")
+        known = self._crossings(self.at_entries)
+        break_of = torch.cat([break_of, torch.searchsorted(crossing_alphas[representative], known.alpha)])
+        all_nodes, all_units = torch.cat([node[order], known.node]), torch.cat([unit[order], known.unit])
         return SegmentBreaks(
             alphas=crossing_alphas[representative],
             node=node[first],
             unit=lowest_unit,
-            count=_count_units(break_of, node[order], unit[order], len(representative)),
+            count=_count_units(break_of, all_nodes, all_units, len(representative)),
             crossing_alphas=crossing_alphas,
             order=order,
             representative=representative,
@@ -292,6 +288,23 @@ class Segment:
             stop=self.stop,
             candidates=self.candidates,
         )
+
+    def _crossings(self, by_node: Mapping[int, NewPatchBreaks | CrossingsAtEntries]) -> _Crossings:
+        """Crossings in the order of the nodes given."""
+        none = NewPatchBreaks.empty(self.errors.lines.starts[0])
+        columns = [(none.alpha, none.pixel, none.channel)]
+        for i, crossings in by_node.items():
+            unit = crossings.channel * self.plan.activation_rules[i].map_shape.pixels + crossings.pixel
+            columns.append((crossings.alpha, torch.full_like(unit, i), unit))
+        return _Crossings(*(torch.cat(column) for column in zip(*columns, strict=True)))
+
+
+class _Crossings(NamedTuple):
+    """Units that cross a knot or another element, (m,) each."""
+
+    alpha: Tensor
+    node: Tensor
+    unit: Tensor
 
 
 def _count_units(break_of: Tensor, node: Tensor, unit: Tensor, breaks: int) -> Tensor:
@@ -318,69 +331,3 @@ def _count_output_numbers(rule: AffinePatchRule, groups: Groups) -> int:
     """Numbers of the patches that a rule makes of some groups."""
     sizes = ((len(g), rule.output_size((1, 1) if isinstance(g, PointPatch) else g.size)) for g in groups.values())
     return rule.map_shape.channels * sum(count * rows * columns for count, (rows, columns) in sizes)
-
-
-def values_at(breaks: SegmentBreaks, tensor: TensorOnSegment, map_shape: MapShape, shape: tuple[int, ...]) -> Tensor:
-    """Values (n, *shape) of a tensor at the breaks of a segment, and at the ends of the line if the segment has them.
-
-    They are sums from the start of the segment. Their drift at its stop is distributed linearly.
-    """
-    flat = tensor.ends.flatten(1)
-    first, count = int(breaks.start == 0.0), len(breaks.alphas)
-    out = flat.new_empty(first + count + int(breaks.stop == 1.0), *map_shape)
-    ends = tensor.ends.reshape(2, *map_shape)
-    out[:first], out[first + count :] = ends[:1], ends[1:]
-    position = torch.empty_like(breaks.order)
-    position[breaks.order] = torch.arange(len(position), device=position.device)
-    counts = [len(alphas) for alphas in breaks.break_alphas.values()]
-    position_by_node = dict(zip(breaks.break_alphas, position.split(counts), strict=True))
-    groups = [
-        (torch.cat([position_by_node[source.node] for source in sources]), as_patch_group(group, map_shape))
-        for sources, group in tensor.groups.items()
-    ]
-    slope = tensor.slope.reshape(1, *map_shape)
-    for channels, rows in _map_blocks(map_shape, len(breaks.crossing_alphas), flat.device):
-        block = (slice(None), channels, rows)
-        jumps = flat.new_zeros(len(breaks.crossing_alphas), *slope[block].shape[1:])
-        for index, patches in groups:
-            jumps[index] = _crop_rows(patches, channels, rows, map_shape).to(flat.dtype)
-        out[first : first + count][block] = _sum_jumps(breaks, ends[block], slope[block], jumps)
-    return out.view(len(out), *shape)
-
-
-def _map_blocks(map_shape: MapShape, count: int, device: torch.device) -> Iterator[tuple[slice, slice]]:
-    """Ranges of channels and rows whose values at ``count`` crossings are computed at a time."""
-    max_elements = max(1, BLOCK_NUMBERS.get(device.type, 1 << 18) // (count + 1))
-    channel_step = min(map_shape.channels, max(1, max_elements // map_shape.columns))
-    row_step = max(1, max_elements // (map_shape.columns * channel_step))
-    for channel in range(0, map_shape.channels, channel_step):
-        for row in range(0, map_shape.rows, row_step):
-            check_deadline()
-            yield slice(channel, channel + channel_step), slice(row, min(row + row_step, map_shape.rows))
-
-
-def _crop_rows(patches: PatchGroup, channels: slice, rows: slice, map_shape: MapShape) -> Tensor:
-    """The jumps of patches in some channels and rows of the map, (n, channels, rows, columns)."""
-    some = PatchGroup(patches.corner, patches.jump[..., channels])
-    if is_whole(patches, map_shape):
-        return some.jump[:, rows].permute(0, 3, 1, 2)
-    corner = torch.zeros_like(patches.corner)
-    corner[:, 0] = rows.start
-    return crop(some, corner, (rows.stop - rows.start, map_shape.columns)).permute(0, 3, 1, 2)
-
-
-def _sum_jumps(
-    breaks: SegmentBreaks,
-    ends: Tensor,  # (2, ...)
-    slope: Tensor,  # (1, ...) at the start
-    jumps: Tensor,  # (m, ...) of the slope at the crossings
-) -> Tensor:
-    """Values (n, ...) at the breaks of a segment."""
-    shape, flat = ends.shape[1:], ends.flatten(1)
-    slopes = cumulative_sum(torch.cat([slope.flatten(1), jumps.flatten(1)])[None])[0]
-    ends = real_tensor((breaks.start, breaks.stop), flat.device).to(flat.dtype)
-    edges = torch.cat([ends[:1], breaks.crossing_alphas, ends[1:]])
-    values = cumulative_sum(slopes.mul((edges[1:] - edges[:-1])[:, None])[None])[0] + flat[0]
-    drift = flat[1] - values[-1]
-    fraction = ((breaks.alphas - breaks.start) / (breaks.stop - breaks.start))[:, None]
-    return (values[breaks.representative] + fraction * drift).view(len(breaks.alphas), *shape)

@@ -11,9 +11,10 @@ from torch import Tensor
 from ...budget import block_bytes
 from ...numerics.plan import BYTES_PER_NUMBER
 from ..dense.cotangents import OutputCotangent, TailCotangent
+from .break_values import values_at
 from .patch import MapShape, PatchGroup, real_tensor
 from .positions import Adjoints, GroupPositions, read_at
-from .segment import Segment, SegmentBreaks, values_at
+from .segment import Segment, SegmentBreaks
 
 
 class SegmentCotangent:

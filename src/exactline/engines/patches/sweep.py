@@ -16,8 +16,9 @@ from ..dense.points import PointTable, to_device
 from ..dense.state import SweepState, input_magnitudes, line_magnitudes
 from ..dense.sweep import SweepLimits, SweepPart, sweep_from
 from ..layer_record import LayerRecorder
+from .break_values import values_at
 from .plan import PatchPlan, patch_plan
-from .segment import Segment, SegmentBreaks, values_at
+from .segment import Segment, SegmentBreaks
 from .segmentation import Segmentation, SegmentCounts
 
 
@@ -101,9 +102,9 @@ def _sweep_line(segmentation: Segmentation, values: bool, float32_plan: PatchPla
 
 def _record_segment(recorder: LayerRecorder, line: int, segment: Segment) -> None:
     """Record the units of a segment that change their branch."""
-    for node, new in segment.new_breaks.items():
+    for node, crossings in (*segment.new_breaks.items(), *segment.at_entries.items()):
         pixels = segment.plan.activation_rules[node].map_shape.pixels
-        recorder.add(line, node, new.channel * pixels + new.pixel, new.alpha)
+        recorder.add(line, node, crossings.channel * pixels + crossings.pixel, crossings.alpha)
     for node, switches in segment.switches.items():
         recorder.add(line, node, switches.unit, switches.alpha, is_crossing=False)
     recorder.commit()

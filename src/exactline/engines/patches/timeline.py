@@ -121,6 +121,26 @@ class NewPatchBreaks:
 
 
 @dataclass(frozen=True, eq=False)
+class CrossingsAtEntries:
+    """Units that cross a knot at the alpha of an entry: their slope jumps are added to the patch of its break."""
+
+    alpha: Tensor  # (n,)
+    pixel: Tensor  # (n,) of the output
+    channel: Tensor  # (n,)
+    jump: Tensor  # (n,) slope jump of the output
+    slope_change: Tensor  # (n,) jump of the output's derivative by the element
+    entry: Tensor  # (n,) index
+
+    @staticmethod
+    def join(parts: list[CrossingsAtEntries]) -> CrossingsAtEntries | None:
+        """Concatenate several sets of crossings; None if there are none."""
+        if not parts:
+            return None
+        names = ("alpha", "pixel", "channel", "jump", "slope_change", "entry")
+        return CrossingsAtEntries(*(torch.cat([getattr(p, name) for p in parts]) for name in names))
+
+
+@dataclass(frozen=True, eq=False)
 class PatchSwitches:
     """Units that change their branch without a crossing, such as one that leaves a knot it has stayed on."""
 
@@ -154,6 +174,7 @@ class ActivationOutput:
     switches: PatchSwitches | None = None  # if recorded
     # (k, 2) input elements that lead together all along, if patterns are recorded; -1 for the constant 0
     tied: Tensor | None = None
+    at_entries: CrossingsAtEntries | None = None
 
 
 class ActivationPatchRule(Protocol):
