@@ -324,7 +324,8 @@ def forecast_segments(
     def is_time_for(points: int) -> bool:
         return points * seconds_per_point * MIN_TIME_PER_FORECAST <= seconds_left()
 
-    if len(alphas) < FORECAST_POINTS and is_time_for(FORECAST_POINTS):
+    is_all_wanted = max_breaks is None or counts[0] <= max_breaks
+    if is_all_wanted and len(alphas) < FORECAST_POINTS and is_time_for(FORECAST_POINTS):
         alphas = np.linspace(0, 1, FORECAST_POINTS)
         counts = forecast_breaks(network, lines, line, alphas)
     for _ in range(FORECAST_ROUNDS):
