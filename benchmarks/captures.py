@@ -2,9 +2,10 @@
 
     python benchmarks/captures.py [NAME ...]
 
-"exporter" is the time in which torch imports its exporter and traces a first linear layer, which is torch's own and
-passes once in a process; "capture" that of the capture and the plans of both engines; "together" what the first call
-of a process costs beyond a later one. Processor time of one thread; the network is in float64, at 64 x 64 pixels.
+"first call" is the time that the first call of a process takes beyond a later one: the capture, the plans of both
+engines, and whatever torch imports for them. "by torch.export" is that time where the module is traced by torch.export,
+as one is that calls other functions than the common ones; "exporter" is the part of it in which torch imports its
+exporter and traces a first linear layer. Processor time of one thread; the network is in float64, at 64 x 64 pixels.
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ from __future__ import annotations
 import argparse
 import subprocess
 import sys
-from itertools import pairwise
 
 import torch
 from architectures import ARCHITECTURES, build, input_size
@@ -20,33 +20,36 @@ from timing import Clock, table
 from torch import nn
 
 import exactline as xl
+from exactline.network import capture
 
-MOST = 3.0  # seconds that a capture may take
-COLUMNS = ("network", "exporter, s", "capture, s", "together, s", "at most")
+MOST = 3.0  # seconds that a first call may take
+COLUMNS = ("network", "first call, s", "at most", "by torch.export, s", "of it exporter, s")
 
 
-def measure(name: str) -> tuple[float, float]:
-    """Seconds of torch's exporter and of the capture, in this process."""
+def measure(name: str, exports: bool) -> tuple[float, float]:
+    """Seconds of the first call beyond a later one, and of torch's exporter, in this process."""
     torch.set_num_threads(1)
     clock = Clock(processor=True)
     size = input_size(name)
     model, point = build(name).double(), torch.zeros(3, size, size, dtype=torch.float64)
     laps = [clock()]
-    torch.export.export(nn.Linear(2, 2), (torch.zeros(1, 2),))
+    if exports:
+        capture.read_calls = lambda *_: None
+        torch.export.export(nn.Linear(2, 2), (torch.zeros(1, 2),))
     laps.append(clock())
     for _ in range(2):
         xl.restrict(model, point, point)
         laps.append(clock())
-    exporter, first, later = (after - before for before, after in pairwise(laps))
-    return exporter, first - later
+    start, exporter, first, later = laps
+    return (first - start) - (later - first), exporter - start
 
 
-def measure_apart(name: str) -> tuple[float, float]:
-    """Seconds of torch's exporter and of the capture, in a new process."""
-    command = [sys.executable, __file__, "--here", name]
+def measure_apart(name: str, way: str) -> tuple[float, float]:
+    """Seconds of the first call beyond a later one, and of torch's exporter, in a new process."""
+    command = [sys.executable, __file__, way, name]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
-    exporter, capture = map(float, done.stdout.split())
-    return exporter, capture
+    call, exporter = map(float, done.stdout.split())
+    return call, exporter
 
 
 def main() -> None:
@@ -54,14 +57,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", default=list(ARCHITECTURES), metavar="NAME")
     parser.add_argument("--here", metavar="NAME", help="measure one architecture in this process")
+    parser.add_argument("--exported-here", metavar="NAME", help="the same, traced by torch.export")
     options = parser.parse_args()
-    if options.here:
-        print(*measure(options.here))
+    if options.here or options.exported_here:
+        print(*measure(options.here or options.exported_here, bool(options.exported_here)))
         return
     rows = list[list[str]]()
     for name in options.names:
-        exporter, capture = measure_apart(name)
-        rows.append([name, *(f"{s:.2f}" for s in (exporter, capture, exporter + capture)), f"{MOST:g}"])
+        call, _ = measure_apart(name, "--here")
+        exported, exporter = measure_apart(name, "--exported-here")
+        rows.append([name, f"{call:.2f}", f"{MOST:g}", f"{exported:.2f}", f"{exporter:.2f}"])
         print(*rows[-1], sep="\t", flush=True)
     print(table(COLUMNS, rows))
 

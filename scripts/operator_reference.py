@@ -50,8 +50,9 @@ function of your own.
 
 ATEN = """## From torch
 
-A module is captured by `torch.export`, so its ATen operators count, not the names of its layers: `torch.nn.Flatten`,
-`x.view(...)` and `x.reshape(...)` all become `reshape`. Each row lists the operators that one rule reads.
+A module is read from the torch functions that it calls, or traced by `torch.export`. So its ATen operators count, not
+the names of its layers: `torch.nn.Flatten`, `x.view(...)` and `x.reshape(...)` all become `reshape`. Each row lists the
+operators that one rule reads.
 """
 
 CONDITIONS = """### Conditions

@@ -602,11 +602,12 @@ def test_an_interrupt_ends_a_sweep_within_half_a_second_of_wall_time(engine):
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-def test_an_interrupt_ends_a_capture_and_leaves_the_module_unchanged():
+@pytest.mark.parametrize(("last", "layers"), [(nn.ReLU, 400), (nn.Hardsigmoid, 60)], ids=["read", "exported"])
+def test_an_interrupt_ends_a_capture_and_leaves_the_module_unchanged(last, layers):
     class Storing(nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.layers = nn.Sequential(*(m for _ in range(60) for m in (nn.Linear(3, 3), nn.ReLU())))
+            self.layers = nn.Sequential(*(m for _ in range(layers) for m in (nn.Linear(3, 3), nn.ReLU())), last())
             self.last = None
 
         def forward(self, x):
@@ -614,7 +615,7 @@ def test_an_interrupt_ends_a_capture_and_leaves_the_module_unchanged():
             return self.last
 
     model = Storing().eval()
-    xl.restrict(Function(torch.relu), START, END)  # Python cannot repeat an import that is interrupted
+    xl.restrict(Function(nn.Hardsigmoid()), START, END)  # Python cannot repeat an import that is interrupted
     weights = [id(p) for p in model.parameters()]
     assert interrupt_after(0.1, lambda: xl.restrict(model, START, END)) < 0.5
     assert model.last is None

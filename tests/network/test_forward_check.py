@@ -9,10 +9,12 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 import exactline as xl
 from exactline.network import forward_check
+from exactline.network.call_recorder import CallRecorder
 from tests.network.function_module import FunctionModule
 
 START, END = torch.tensor([-1.0, 2.0, 0.5]), torch.tensor([2.0, -1.5, 1.0])
@@ -137,7 +139,7 @@ def test_batch_norm_without_data_has_the_shape_and_type_that_torch_finds():
         with forward_check.FakeTensorMode(allow_non_fake_inputs=True):
             x = torch.empty(2, 3, 4, dtype=dtype)
             expected = nn.functional.batch_norm(x, mean.to(dtype), variance.to(dtype))
-            with forward_check._CallRecorder() as recorder:
+            with CallRecorder() as recorder:
                 found = nn.functional.batch_norm(x, mean.to(dtype), variance.to(dtype))
         assert (found.shape, found.dtype, found.stride()) == (expected.shape, expected.dtype, expected.stride())
         assert [call.name for call in recorder.calls if call.name == "batch_norm"] == ["batch_norm"]
@@ -212,9 +214,9 @@ def test_forward_prints_at_most_once(capsys):
 
 
 WHEN_CALLED = {
-    "compiling": lambda x: torch.relu(x) if torch.compiler.is_compiling() else torch.abs(x),
-    "gradients": lambda x: torch.abs(x) if torch.is_grad_enabled() else torch.relu(x),
-    "type": lambda x: torch.abs(x) if type(x) is Tensor else torch.relu(x),
+    "compiling": lambda x: torch.relu(x) if torch.compiler.is_compiling() else F.hardsigmoid(x),
+    "gradients": lambda x: F.hardsigmoid(x) if torch.is_grad_enabled() else torch.relu(x),
+    "type": lambda x: F.hardsigmoid(x) if type(x) is Tensor else torch.relu(x),
 }
 
 
@@ -222,6 +224,23 @@ WHEN_CALLED = {
 def test_a_forward_that_does_something_else_while_it_is_traced_is_refused(name):
     with pytest.raises(xl.CaptureError, match="when it is called than when"):
         xl.restrict(FunctionModule(WHEN_CALLED[name]), START, END)
+
+
+@pytest.mark.parametrize("max_weights", [forward_check.MAX_RUN_WEIGHTS, -1], ids=["with data", "without data"])
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: torch.relu(x) if torch.compiler.is_compiling() else torch.abs(x),
+        lambda x: torch.abs(x) if type(x) is Tensor else torch.relu(x),
+    ],
+    ids=["compiling", "type"],
+)
+def test_a_forward_that_would_do_something_else_while_it_is_traced_is_read_as_it_is_called(
+    function, max_weights, monkeypatch
+):
+    monkeypatch.setattr(forward_check, "MAX_RUN_WEIGHTS", max_weights)
+    line = xl.restrict(FunctionModule(function), START, END)
+    assert torch.equal(line.values, line.points.abs())
 
 
 def test_a_forward_that_loses_much_to_rounding_is_accepted():

@@ -1,4 +1,4 @@
-"""Trace a torch module with torch.export, with a dynamic batch dimension and without changing the module."""
+"""Capture a torch module without changing it: from its calls of common functions, or traced by torch.export."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ import inspect
 import io
 import logging
 import operator
+import sys
 import warnings
 from collections.abc import Callable, Generator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -17,12 +18,14 @@ from torch.export import ExportedProgram
 
 from ..errors import CaptureError, TrainingModeError
 from .aten import RULES, UNSUPPORTED_REASONS
+from .call_reader import read_calls
 from .example_batch import make_example_batch
 from .fingerprint import GLOBAL_HOOKS
 from .forward_check import (
+    ForwardComparison,
+    compare_forward_passes,
     differs_on_single_points,
     differs_when_called,
-    find_forward_differences,
     find_random_difference,
     is_small,
     raise_not_repeatable,
@@ -69,8 +72,16 @@ def capture_module(model: nn.Module, points: Sequence[Tensor], until: str | None
 
 
 def _trace_module(model: nn.Module, points: Sequence[Tensor], until: str | None) -> Network:
-    """Trace a module with torch.export, and check that its forward pass is one function."""
+    """Convert the calls of a forward pass, or trace it with torch.export; check that it is one function.
+
+    torch.export is used where the module calls other functions than common ones, and wherever something is wrong with
+    the module: it says what.
+    """
     with preserve_state(model) as state:
+        observation = observe_forward(model, points, state)
+        network = _read_plain_calls(model, points, state, observation) if until is None else None
+        if network is not None:
+            return network
         program = export_module(model, points)
         state.restore()
         network = read_program(program, until)
@@ -81,8 +92,45 @@ def _trace_module(model: nn.Module, points: Sequence[Tensor], until: str | None)
             program,
             None if until is not None else network,
             lambda again: _is_same_network(network, read_program(again, until)),
+            observation,
         )
     return network
+
+
+class ForwardObservation(NamedTuple):
+    """What forward passes of a module without torch.export have shown."""
+
+    comparison: ForwardComparison
+    draws_random_numbers: bool
+
+
+def observe_forward(model: nn.Module, points: Sequence[Tensor], state: StateRecorder) -> ForwardObservation:
+    """Compare forward passes of a module; its state is restored afterwards."""
+    with _run_quietly():
+        examples = [make_example_batch(model, point) for point in points]
+        comparison = compare_forward_passes(model, examples, state.restore)
+    draws_random_numbers = state.has_drawn_random_numbers()
+    state.restore()
+    return ForwardObservation(comparison, draws_random_numbers)
+
+
+def _read_plain_calls(
+    model: nn.Module, points: Sequence[Tensor], state: StateRecorder, observation: ForwardObservation
+) -> Network | None:
+    """Convert a forward pass of common torch functions without torch.export; None where torch.export is needed."""
+    differences, several, single = observation.comparison
+    if torch._C._len_torch_function_stack():  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue]
+        return None  # a mode of the user may change what the functions compute
+    if several is None or single is None or any(differences) or observation.draws_random_numbers:
+        return None
+    network = read_calls(model, several, single)
+    examples = [make_example_batch(model, point) for point in points]
+    if network is None or not is_small(model, examples):
+        return network
+    with _run_quietly():
+        is_different = differs_when_called(model, network, None, examples)
+    state.restore()
+    return None if is_different else network
 
 
 def check_one_function(
@@ -92,6 +140,7 @@ def check_one_function(
     program: ExportedProgram,
     captured: Callable[..., Any] | None,
     is_same: Callable[[ExportedProgram], bool],
+    observation: ForwardObservation | None = None,
 ) -> None:
     """Raise CaptureError unless forward computes the same every time, at every batch size and when it is not traced.
 
@@ -106,13 +155,13 @@ def check_one_function(
         captured: the function that was read from the program, to be called with ``tail=True``; None if only a part of
             the module was read, which has no forward pass to compare with.
         is_same: whether a second program is that of the same function.
+        observation: of the forward passes; made here by default.
     """
-    with _silence_torch_export(), contextlib.redirect_stdout(io.StringIO()), torch.no_grad(), _disable_autocast():
+    observation = observation or observe_forward(model, points, state)
+    differences = observation.comparison.differences
+    with _run_quietly():
         examples = [make_example_batch(model, point) for point in points]
-        differences = find_forward_differences(model, examples)
-        draws_random_numbers = state.has_drawn_random_numbers()
-        state.restore()
-        if draws_random_numbers and (difference := find_random_difference(model, examples)):
+        if observation.draws_random_numbers and (difference := find_random_difference(model, examples)):
             raise_not_repeatable(difference)
         state.restore()
         for passes in REPEATED_PASSES if differences.repeated else ():
@@ -244,6 +293,19 @@ def _silence_torch_export() -> Generator[None]:
             yield
     finally:
         logger.setLevel(level)
+
+
+@contextlib.contextmanager
+def _run_quietly() -> Generator[None]:
+    """Run forward passes without gradients and autocast, without what they print, and without compiling anything."""
+    with contextlib.ExitStack() as stack:
+        if "torch._dynamo" in sys.modules:  # otherwise nothing is compiled
+            stack.enter_context(torch.compiler.set_stance("force_eager"))
+        stack.enter_context(_silence_torch_export())
+        stack.enter_context(contextlib.redirect_stdout(io.StringIO()))
+        stack.enter_context(torch.no_grad())
+        stack.enter_context(_disable_autocast())
+        yield
 
 
 @contextlib.contextmanager

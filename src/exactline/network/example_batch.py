@@ -26,12 +26,17 @@ def make_example_batch(model: nn.Module, point: Tensor) -> Tensor:  # (*in) -> (
 
 def _find_weights(model: nn.Module) -> Iterator[Tensor]:
     yield from (p for p in (*model.parameters(), *model.buffers()) if p.is_floating_point())
-    functions = [getattr(module, "function", None) for module in model.modules()]
-    held = [value for function in functions for value in _find_holders(function, MAX_FUNCTION_DEPTH)]
+    held = list(find_held_values(model))
     for module in held:
         if isinstance(module, nn.Module):  # a module is more likely to be what takes the batch than a single tensor
             yield from (p for p in (*module.parameters(), *module.buffers()) if p.is_floating_point())
     yield from (value for value in held if isinstance(value, Tensor) and value.is_floating_point())
+
+
+def find_held_values(model: nn.Module) -> Iterator[nn.Module | Tensor]:
+    """Find the modules and tensors that the plain functions in a model read."""
+    for module in model.modules():
+        yield from _find_holders(getattr(module, "function", None), MAX_FUNCTION_DEPTH)
 
 
 def _find_holders(value: Any, depth: int) -> Iterator[nn.Module | Tensor]:

@@ -12,66 +12,18 @@ import torch
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.export import ExportedProgram
-from torch.nn import functional
-from torch.overrides import TorchFunctionMode
 
 from ..errors import CaptureError
 from ..tolerances import SINGLE_POINT_TOLERANCES
-from .aten.registry import iterate_leaves
+from .call_recorder import END_OF_FORWARD, CallRecorder, RecordedCall, list_tensors, record_calls
+from .shape_recorder import NeedsData, ShapeRecorder, is_plain_weight
 
 SEVERAL_POINTS = 3  # in the larger of the two batches that are compared
 RANDOM_PASSES = 48  # forward passes that are compared where they draw random numbers: a rare branch shows
 MAX_RUN_WEIGHTS = 1 << 22  # numbers in a module whose forward pass is run on data; `preserve_state` can restore them
 MAX_RUN_ELEMENTS = 1 << 15  # of an input of such a module
 VALUE_TRIALS = 4  # single points that are compared by value
-END_OF_FORWARD = "return"
 COMPARED_TYPES = (bool, str, torch.dtype, torch.device, torch.layout, torch.memory_format)
-
-
-class RecordedCall(NamedTuple):
-    """One call of a torch function, or the end of the forward pass."""
-
-    name: str
-    arguments: Any
-    sources: list[int]  # for each tensor among the arguments: the call that made it, or -1
-
-
-class _CallRecorder(TorchFunctionMode):
-    """Records the torch functions that a forward pass calls, with their arguments."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.calls: list[RecordedCall] = []
-        self.results: dict[int, tuple[int, Tensor]] = {}  # by id: the call that made a tensor; it is kept alive
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        keywords = kwargs or {}
-        name = getattr(func, "__name__", str(func))
-        if name == "__get__":  # an attribute of a tensor, such as its shape
-            return func(*args, **keywords)
-        self.record(name, (args, keywords))
-        result = _normalize_without_data(func, args, keywords)
-        if result is None:
-            result = func(*args, **keywords)
-        for tensor in _list_tensors(result):
-            self.results[id(tensor)] = len(self.calls), tensor
-        return result
-
-    def record(self, name: str, arguments: Any) -> None:
-        """Note a call, and which earlier calls its arguments come from."""
-        sources = [self.results[id(t)][0] if id(t) in self.results else -1 for t in _list_tensors(arguments)]
-        self.calls.append(RecordedCall(name, _copy_arguments(arguments), sources))
-
-
-def _normalize_without_data(func: Any, args: Any, keywords: Any) -> Tensor | None:
-    """The result of BatchNorm with fixed statistics on a tensor without data; None for other calls.
-
-    It has the shape and type of its input. Torch's own way there decomposes the call and takes 20 times as long.
-    """
-    if func is not functional.batch_norm or not args or not isinstance(args[0], FakeTensor):
-        return None
-    is_training = args[5] if len(args) > 5 else keywords.get("training", False)
-    return None if is_training else torch.empty_like(args[0])
 
 
 class ForwardDifferences(NamedTuple):
@@ -81,7 +33,17 @@ class ForwardDifferences(NamedTuple):
     single: str  # between passes on several points and on one point
 
 
-def find_forward_differences(model: nn.Module, examples: Sequence[Tensor]) -> ForwardDifferences:
+class ForwardComparison(NamedTuple):
+    """The recorded forward passes of a module, and how they differ."""
+
+    differences: ForwardDifferences
+    several: CallRecorder | None = None  # of a pass on `SEVERAL_POINTS`; None where the module fails
+    single: CallRecorder | None = None  # of a pass on one point, likewise
+
+
+def compare_forward_passes(
+    model: nn.Module, examples: Sequence[Tensor], restore: Callable[[], None]
+) -> ForwardComparison:
     """Compare the torch calls of a module's forward passes: twice on the same batch, then on one point of it.
 
     The module's state changes as in any forward pass: call this inside `preserve_state`. A module that fails on one
@@ -90,18 +52,20 @@ def find_forward_differences(model: nn.Module, examples: Sequence[Tensor]) -> Fo
     Args:
         model: the module.
         examples: one batch of `SEVERAL_POINTS` for each input, for the shapes, precisions and devices.
+        restore: undoes what a forward pass that failed has changed.
     """
     batch = _draw_points(examples, SEVERAL_POINTS)
     for run in _list_runners(model, examples):
         try:
-            first, second, *single = run(model, [batch, batch, [points[:1] for points in batch]])
+            first, second, *others = run(model, [batch, batch, [points[:1] for points in batch]])
         except Exception:  # noqa: BLE001  where it matters, torch.export says why the module fails
+            restore()
             continue
-        repeated = _find_call_difference(first, second, (1, 1))
-        return ForwardDifferences(
-            repeated, _find_call_difference(second, single[0], (SEVERAL_POINTS, 1)) if single else ""
-        )
-    return ForwardDifferences("", "")
+        single = others[0] if others else None
+        repeated = _find_call_difference(first.calls, second.calls, (1, 1))
+        other = _find_call_difference(second.calls, single.calls, (SEVERAL_POINTS, 1)) if single else ""
+        return ForwardComparison(ForwardDifferences(repeated, other), first, single)
+    return ForwardComparison(ForwardDifferences("", ""))
 
 
 def find_random_difference(model: nn.Module, examples: Sequence[Tensor]) -> str:
@@ -114,7 +78,8 @@ def find_random_difference(model: nn.Module, examples: Sequence[Tensor]) -> str:
     for run in _list_runners(model, examples):
         with contextlib.suppress(Exception):
             _, first, *others = run(model, [batch] * (RANDOM_PASSES + 2))
-            return next(filter(None, (_find_call_difference(first, other, (1, 1)) for other in others)), "")
+            pairs = ((first.calls, other.calls) for other in others)
+            return next(filter(None, (_find_call_difference(*pair, (1, 1)) for pair in pairs)), "")
     return ""
 
 
@@ -124,8 +89,9 @@ def _draw_points(examples: Sequence[Tensor], points: int) -> list[Tensor]:
     return [torch.randn(points, *e.shape[1:], generator=generator, dtype=torch.float64).to(e) for e in examples]
 
 
-def _list_runners(model: nn.Module, examples: Sequence[Tensor]) -> tuple[Callable[..., list[list[RecordedCall]]], ...]:
-    return (_run_real,) if is_small(model, examples) else (_run_fake, _run_real)
+def _list_runners(model: nn.Module, examples: Sequence[Tensor]) -> tuple[Callable[..., list[CallRecorder]], ...]:
+    """How to run the forward passes: the next way where one fails."""
+    return (_run_real,) if is_small(model, examples) else (_run_shapes, _run_fake, _run_real)
 
 
 def is_small(model: nn.Module, examples: Sequence[Tensor]) -> bool:
@@ -134,39 +100,25 @@ def is_small(model: nn.Module, examples: Sequence[Tensor]) -> bool:
     return weights <= MAX_RUN_WEIGHTS and all(example[0].numel() <= MAX_RUN_ELEMENTS for example in examples)
 
 
-def _run_fake(model: nn.Module, batches: Sequence[Sequence[Tensor]]) -> list[list[RecordedCall]]:
+def _run_shapes(model: nn.Module, batches: Sequence[Sequence[Tensor]]) -> list[CallRecorder]:
+    """Record forward passes of common torch functions on tensors without data, for which torch imports nothing."""
+    if not all(is_plain_weight(t) for t in (*model.parameters(), *model.buffers())):
+        raise NeedsData
+    return [record_calls(model, ShapeRecorder(batch)) for batch in batches]
+
+
+def _run_fake(model: nn.Module, batches: Sequence[Sequence[Tensor]]) -> list[CallRecorder]:
     """Record forward passes on tensors without data, which take little memory."""
     with FakeTensorMode(allow_non_fake_inputs=True) as mode:
         return _run_real(model, [[mode.from_tensor(t) for t in batch] for batch in batches])
 
 
-def _run_real(model: nn.Module, batches: Sequence[Sequence[Tensor]]) -> list[list[RecordedCall]]:
+def _run_real(model: nn.Module, batches: Sequence[Sequence[Tensor]]) -> list[CallRecorder]:
     *repeated, single = batches
-    records = [_record_calls(model, batch) for batch in repeated]
+    records = [record_calls(model, CallRecorder(batch)) for batch in repeated]
     with contextlib.suppress(Exception):
-        records.append(_record_calls(model, single))
+        records.append(record_calls(model, CallRecorder(single)))
     return records
-
-
-def _record_calls(model: Callable[..., Any], batch: Sequence[Tensor]) -> list[RecordedCall]:
-    with _CallRecorder() as recorder:
-        outputs = model(*batch)
-    recorder.record(END_OF_FORWARD, outputs)
-    return recorder.calls
-
-
-def _copy_arguments(value: Any) -> Any:
-    """Arguments as they were at the time of the call: lists and arrays may be changed later."""
-    if isinstance(value, (tuple, list)):
-        return [_copy_arguments(v) for v in value]
-    if isinstance(value, dict):
-        return [(k, _copy_arguments(v)) for k, v in value.items()]
-    return value.copy() if isinstance(value, np.ndarray) else value
-
-
-def _list_tensors(value: Any) -> list[Tensor]:
-    """The tensors in nested lists, tuples and dicts, in order."""
-    return [leaf for leaf in iterate_leaves(value) if isinstance(leaf, Tensor)]
 
 
 def _find_call_difference(one: list[RecordedCall], two: list[RecordedCall], points: Sequence[int]) -> str:
@@ -234,18 +186,17 @@ def differs_on_single_points(model: nn.Module, network: Callable[..., Any], exam
 
 
 def differs_when_called(
-    model: nn.Module, network: Callable[..., Any], program: ExportedProgram, examples: Sequence[Tensor]
+    model: nn.Module, network: Callable[..., Any], program: ExportedProgram | None, examples: Sequence[Tensor]
 ) -> bool:
     """Whether a module computes something else when it is called, with gradients, than torch.export has traced.
 
     The network computes in double precision, so a module that loses much to rounding may differ from it: the traced
-    program, which rounds as the module does, decides then.
+    program, which rounds as the module does, decides then, if there is one.
     """
     batch = _draw_points(examples, SEVERAL_POINTS)
     with torch.enable_grad():
-        return differs_in_value(model, functools.partial(network, tail=True), batch) and differs_in_value(
-            model, program.module(), batch
-        )
+        is_different = differs_in_value(model, functools.partial(network, tail=True), batch)
+        return is_different and (program is None or differs_in_value(model, program.module(), batch))
 
 
 def differs_in_value(model: nn.Module, other: Callable[..., Any], batch: Sequence[Tensor]) -> bool:
@@ -255,11 +206,11 @@ def differs_in_value(model: nn.Module, other: Callable[..., Any], batch: Sequenc
     """
     tolerance = SINGLE_POINT_TOLERANCES.get(batch[0].dtype, SINGLE_POINT_TOLERANCES[torch.float32])
     try:
-        theirs = _list_tensors(model(*[t.clone() for t in batch]))
+        theirs = list_tensors(model(*[t.clone() for t in batch]))
     except Exception:  # noqa: BLE001
         return False
     try:
-        ours = _list_tensors(other(*[t.clone() for t in batch]))
+        ours = list_tensors(other(*[t.clone() for t in batch]))
     except Exception:  # noqa: BLE001  such as a traced program whose constants have been replaced
         return True
     for mine, value in zip(ours, theirs, strict=False):

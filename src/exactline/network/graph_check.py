@@ -7,7 +7,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.export import ExportedProgram
 
 from ..tolerances import GRAPH_CHECK_TOLERANCE
 from .builder import READS_BATCH_SIZE, BatchSize, GraphBuilder, NodeOutput, Value
@@ -22,26 +21,26 @@ DIFFERS = "mixes the batch dimension, or differs from its conversion rule"
 
 
 def find_differences(
-    program: ExportedProgram, builder: GraphBuilder, values: dict[str, Value]
+    graph: torch.fx.Graph, builder: GraphBuilder, values: dict[str, Value]
 ) -> list[tuple[torch.fx.Node, str]]:
-    """Find the nodes of an exported program that compute something else than the network does.
+    """Find the nodes of a graph of torch operators that compute something else than the network does.
 
     Args:
-        program: the exported program.
+        graph: that of an exported program, or one of ATen operators.
         builder: the network read from it.
-        values: the value that was read for each node of the program, by name.
+        values: the value that was read for each node of the graph, by name.
 
     Returns the nodes in the order of the graph, each with the reason.
     """
     comparison, differences = None, []
     for scale in TRIAL_SCALES:  # with very large weights only tiny points stay finite
-        comparison = _GraphComparison(program, builder, values, TRIAL_POINTS, scale)
+        comparison = _GraphComparison(graph, builder, values, TRIAL_POINTS, scale)
         differences = list(comparison.find_differences())
         if comparison.stayed_finite:
             break
     if differences or comparison is None or not comparison.saw_batch_size:
         return differences
-    return list(_GraphComparison(program, builder, values, TRIAL_POINTS - 1).find_differences())
+    return list(_GraphComparison(graph, builder, values, TRIAL_POINTS - 1).find_differences())
 
 
 class _GraphComparison:
@@ -52,9 +51,9 @@ class _GraphComparison:
     """
 
     def __init__(
-        self, program: ExportedProgram, builder: GraphBuilder, values: dict[str, Value], points: int, scale: float = 1.0
+        self, graph: torch.fx.Graph, builder: GraphBuilder, values: dict[str, Value], points: int, scale: float = 1.0
     ) -> None:
-        self.graph, self.nodes, self.values = program.graph, builder.nodes, values
+        self.graph, self.nodes, self.values = graph, builder.nodes, values
         self.points, self.scale = points, scale
         self.generator = torch.Generator().manual_seed(0)
         compared = {v.node for v in values.values() if isinstance(v, ScalarFunction)}
@@ -107,6 +106,8 @@ class _GraphComparison:
         try:
             value = self._evaluate_node(ours.index) if isinstance(ours, NodeOutput) else _expand_to_batch(ours, theirs)
         except RuntimeError:  # a constant with the length of the batch was folded for one point
+            return False
+        if isinstance(ours, NodeOutput) and ours.shape != theirs.shape[1:]:
             return False
         return value.shape == theirs.shape and _is_close(value.to(torch.float64), theirs.to(torch.float64))
 

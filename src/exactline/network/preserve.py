@@ -50,12 +50,10 @@ def preserve_state(module: nn.Module) -> Generator[StateRecorder]:
     walk.summarize_reachable()
     for generator in (*GLOBAL_GENERATORS, torch.default_generator):
         recorder.record_generator(generator)
-    precision = torch.get_default_dtype()
     try:
         yield recorder
     finally:
         recorder.restore()
-        torch.set_default_dtype(precision)
 
 
 @dataclass(frozen=True)
@@ -101,6 +99,7 @@ class StateRecorder:
         self.classes: list[tuple[type, dict[str, Any]]] = []
         self.slots: list[tuple[Any, str, Any]] = []
         self.generators: list[tuple[Any, Any]] = []
+        self.precision = torch.get_default_dtype()
 
     def restore(self) -> None:
         """Undo every change since the objects were recorded."""
@@ -135,6 +134,7 @@ class StateRecorder:
                 object.__setattr__(owner, name, value)
         for generator, state in self.generators:
             _set_generator_state(generator, state)
+        torch.set_default_dtype(self.precision)
 
     def has_drawn_random_numbers(self) -> bool:
         """Whether a random generator has been used since it was recorded."""

@@ -107,7 +107,7 @@ class ProgramReader:
                 "Use exactline.approximate, or restrict only to a submodule before them with until='name'."
             )
         self.operator_numbers.clear()  # differences are reported in the order of the graph
-        for node, problem in find_differences(self.program, self.graph, self.values):
+        for node, problem in find_differences(self.program.graph, self.graph, self.values):
             self._reject(source_operator_name(node), problem, module_path(node))
         if self.rejections:
             self._raise_unsupported("Compute each point of a batch independently of the others.")
