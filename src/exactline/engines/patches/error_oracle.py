@@ -11,6 +11,7 @@ from torch import Tensor
 from ...budget import block_bytes
 from ...lines import Lines
 from ...network.graph import Network
+from ...numerics.equal_units import breaking_op
 from ...numerics.plan import BYTES_PER_NUMBER, sweep_plan
 from ...numerics.point_errors import (
     PointErrors,
@@ -77,12 +78,11 @@ class ErrorOracle:
             some_points = [p[part] for p in points]
             estimate = PointErrors(network, some_points, some_errors, SEGMENT_ERROR_SAMPLES, kept_nodes)
             for i in nodes:
-                op, source = network.nodes[i].op, network.nodes[i].inputs[0]
+                source = network.nodes[i].inputs[0]
                 errors, values = flatten_units(estimate.advance_to(source)), estimate.values[source]
                 samples[i].add(first, errors, flatten_units(values) if i < first_dense_node else None, is_shared)
-                if isinstance(op, Breaking):
-                    pattern = op.branch_at(values)
-                    changes += (pattern[1:] != pattern[:-1]).sum()
+                pattern = breaking_op(network, i).branch_at(values)
+                changes += (pattern[1:] != pattern[:-1]).sum()
             kept_values = estimate.kept_values
         largest_errors = {i: _max_or_zero(found.error) for i, found in samples.items()}
         largest_values = {i: _max_or_zero(samples[i].value) for i in nodes if i < first_dense_node}
@@ -213,13 +213,11 @@ class ErrorOracle:
         points, _ = self.lines.at(torch.tensor([self.line], device=device), alphas)
         values = self.network.evaluate(points, [self.network.nodes[i].inputs[0] for i in self.thresholds])
         for i, (upper, _) in self.margins.items():
-            op, source = self.network.nodes[i].op, self.network.nodes[i].inputs[0]
+            op, source = breaking_op(self.network, i), self.network.nodes[i].inputs[0]
             x = values[source].expand(PERTURBATIONS, *self.network.nodes[source].shape)
             shifts = random_signs(self.network, i, PERTURBATIONS, x).flatten(0, 1) * upper.view(x.shape[1:])
             low, high = x - shifts, x + shifts
-            if isinstance(op, Breaking) and bool(
-                (op.activation_pattern(low, low) != op.activation_pattern(high, high)).any()
-            ):
+            if bool((op.activation_pattern(low, low) != op.activation_pattern(high, high)).any()):
                 raise NeedsDenseFallback(alpha)
 
 

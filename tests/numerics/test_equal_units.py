@@ -1,0 +1,134 @@
+"""Units that are the same function of the inputs: found by structure, never apart, and never ambiguous."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import exactline as xl
+from exactline import api
+from exactline.engines.ambiguity import BreakRows, count_ambiguous
+from exactline.lines import Lines
+from exactline.network import Network, as_network
+from exactline.numerics.equal_units import EqualUnits, breaking_op, merge_equal_members
+from tests.engines.patches.random_graphs import random_graph
+from tests.numerics.equal_windows import make_model
+
+POINTS = 4
+ENGINES = ("dense", "patches")
+
+
+class Block(nn.Module):
+    """Maps whose pixels are all equal, through one operator of each kind, and then a pool."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__()
+        self.kind, self.pool, self.last = kind, nn.MaxPool2d(5, 1, 2), nn.MaxPool2d(2, 1)
+        self.convolution = nn.Conv2d(2, 3, 2 if kind == "convolution" else 1, stride=1)
+        self.slopes = nn.PReLU(2)
+        self.shift = nn.Parameter(torch.zeros(2, 3, 3))
+        nn.init.uniform_(self.slopes.weight)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.pool(x)
+        match self.kind:
+            case "convolution" | "pixelwise":
+                y = self.convolution(y)
+            case "prelu":
+                y = self.slopes(y)
+            case "sum":
+                y = y + self.slopes(y)
+            case "constant":
+                y = y + self.shift
+            case "pad":
+                y = nn.functional.pad(y, (1, 1, 1, 1), value=0.5)
+            case _:
+                y = y.transpose(2, 3).flip(1)
+        return self.last(y).flatten(1).sum(1, keepdim=True)
+
+
+def _network(model: nn.Module, size: int = 3) -> Network:
+    return as_network(model.double().eval(), [torch.zeros(2, size, size, dtype=torch.float64)])
+
+
+@pytest.mark.parametrize("kind", ["convolution", "pixelwise", "prelu", "sum", "constant", "pad", "transpose"])
+def test_equal_pixels_stay_equal(kind):
+    network = _network(Block(kind))
+    last = network.breaking_nodes[-1]
+    sizes = [len(set(window)) for window in merge_equal_members(network)[last].table.tolist()]
+    assert set(sizes) == ({1, 2} if kind == "pad" else {1})  # windows at the edge have constants and equal pixels
+
+
+@pytest.mark.parametrize("changed", ["shift", "bias"])
+def test_other_constants_keep_pixels_apart(changed):
+    model = Block("constant" if changed == "shift" else "prelu")
+    if changed == "shift":
+        model.shift.data[:, 0, 0] = 1e-9  # so near, and yet another function
+    network = _network(model)
+    windows = EqualUnits(network).labels(network.nodes[network.breaking_nodes[-1]].inputs[0]).view(2, 3, 3)
+    assert len(windows[0].unique()) == (2 if changed == "shift" else 1)
+    assert not set(windows[0].flatten().tolist()) & set(windows[1].flatten().tolist())  # channels differ
+
+
+@pytest.mark.parametrize("seed", [None, *range(12)])
+def test_units_with_equal_labels_have_equal_values(seed):
+    model, start, _ = make_model() if seed is None else random_graph(seed)
+    network = as_network(model, [start])
+    units = EqualUnits(network)
+    points = torch.randn(POINTS, *start.shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    equal = 0
+    for i, values in network.evaluate([points], range(len(network.nodes))).items():
+        labels, first, values = units.labels(i), units.first_equal(i), values.flatten(1)
+        if first is not None:
+            assert torch.equal(labels, labels[first])
+            assert bool((first <= torch.arange(len(first))).all())
+            distance = (values - values[:, first]).abs().max()
+            assert distance <= 1e-12 * max(float(values.abs().max()), 1.0)
+        equal += len(labels) - len(labels.unique())
+    if seed is None:
+        assert equal > 0
+
+
+def test_watched_units_are_told_apart():
+    model, start, _ = make_model()
+    network = as_network(model, [start])
+    last = max(i for i, node in enumerate(network.nodes) if node.name.startswith("max_pool2d"))
+    assert len(EqualUnits(network).labels(last).unique()) < network.nodes[last].shape[0] * 4
+    assert len(EqualUnits(network, [last]).labels(last).unique()) == network.nodes[last].shape[0] * 4
+
+
+def test_a_maximum_without_equal_members_has_the_same_values():
+    model, start, _ = make_model()
+    network = as_network(model, [start])
+    points = torch.randn(POINTS, *start.shape, dtype=torch.float64)
+    merged = merge_equal_members(network)
+    assert merged
+    sources = {i: network.nodes[i].inputs[0] for i in merged}
+    inputs, outputs = network.evaluate([points], [*sources.values()]), network.evaluate([points], [*sources])
+    for i, op in merged.items():
+        assert breaking_op(network, i) is op
+        assert op.table.shape[1] < network.nodes[i].op.table.shape[1]
+        assert torch.allclose(op.evaluate(inputs[sources[i]]), outputs[i], rtol=0, atol=1e-14)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_windows_of_equal_members_are_no_candidates(engine, monkeypatch):
+    found = list[int]()
+
+    def record(network: Network, lines: Lines, rows: BreakRows, limits: object) -> Tensor:
+        found.append(int((rows.candidates != 0).sum()))
+        return count_ambiguous(network, lines, rows, limits)  # pyright: ignore[reportArgumentType]
+
+    monkeypatch.setattr(api, "count_ambiguous", record)
+    model, start, end = make_model(shift=1e4)
+    line = xl.restrict(model, start, end, engine=engine)
+    assert len(line) > 5
+    assert sum(found) == 0
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_equal_members_are_not_ambiguous_however_large_their_errors(engine):
+    model, start, end = make_model(shift=1e9)  # cancels, and leaves errors of a share 1e-7
+    line = xl.restrict(model, start, end, engine=engine)
+    assert int(line.ambiguous) == 0
