@@ -9,11 +9,13 @@ from torch import Tensor, nn
 import exactline as xl
 from exactline import api
 from exactline.engines.ambiguity import BreakRows, count_ambiguous
+from exactline.engines.dense.error_model import PointErrorBounds
 from exactline.lines import Lines
 from exactline.network import Network, as_network
 from exactline.numerics.equal_units import EqualUnits, breaking_op, merge_equal_members
 from tests.engines.patches.random_graphs import random_graph
 from tests.numerics.equal_windows import make_model
+from tests.oracle.families import Concat
 
 POINTS = 4
 ENGINES = ("dense", "patches")
@@ -132,3 +134,22 @@ def test_equal_members_are_not_ambiguous_however_large_their_errors(engine):
     model, start, end = make_model(shift=1e9)  # cancels, and leaves errors of a share 1e-7
     line = xl.restrict(model, start, end, engine=engine)
     assert int(line.ambiguous) == 0
+
+
+def test_a_maximum_ties_exactly_where_a_relu_of_its_input_breaks(monkeypatch):
+    """The pool reads the inputs of the ReLUs in front of it, and 0: at the breaks of these, no estimate is needed."""
+    rows = list[int]()
+    bound = PointErrorBounds.bound
+
+    def record(self: PointErrorBounds, some: Tensor) -> Tensor:
+        rows.append(len(some))
+        return bound(self, some)
+
+    monkeypatch.setattr(PointErrorBounds, "bound", record)
+    torch.manual_seed(0)
+    pooled = nn.Sequential(nn.MaxPool2d(3, 1, 1), nn.Conv2d(4, 2, 1))
+    model = nn.Sequential(nn.Conv2d(1, 4, 3), nn.ReLU(), Concat(nn.Conv2d(4, 2, 1), pooled), nn.Flatten())
+    start, end = torch.randn(2, 1, 8, 8, dtype=torch.float64)
+    line = xl.restrict(model.double(), start, end, engine="dense")
+    assert len(line) > 50
+    assert rows == []

@@ -424,6 +424,8 @@ class NodeInsertion:
             for j, t in state.live.items()
             if j != source or self.plan.last_use[source] > i
         }
+        if source in live:  # a maximum that reads the unit again, and 0, ties exactly there
+            merge.set_crossing_values(live[source])
         record = None
         if state.records_patterns:
             ends = x[:-1], x[1:]
