@@ -13,6 +13,8 @@ from exactline.engines.dense.error_model import PointErrorBounds
 from exactline.lines import Lines
 from exactline.network import Network, as_network
 from exactline.numerics.equal_units import EqualUnits, breaking_op, merge_equal_members
+from exactline.ops.maximum import Maximum
+from exactline.ops.window_lines import rival_leaders
 from tests.engines.patches.random_graphs import random_graph
 from tests.numerics.equal_windows import make_model
 from tests.oracle.families import Concat
@@ -153,3 +155,17 @@ def test_a_maximum_ties_exactly_where_a_relu_of_its_input_breaks(monkeypatch):
     line = xl.restrict(model.double(), start, end, engine="dense")
     assert len(line) > 50
     assert rows == []
+
+
+@pytest.mark.parametrize("has_floor", [False, True])
+def test_rivals_are_lines_near_the_leader(has_floor):
+    torch.manual_seed(0)
+    op = Maximum(torch.randint(0, 30, (200, 4)), (200,), floor=has_floor)
+    flat = torch.randint(-3, 4, (5, 30)).double()
+    leaders = op.branch_at(flat)
+    found = rival_leaders(flat, op.table, leaders, 1.0, has_floor)
+    for point, row in enumerate(leaders.tolist()):
+        for window, leader in enumerate(row):
+            values = {int(j): float(flat[point, j]) for j in op.table[window]} | ({-1: 0.0} if has_floor else {})
+            near = [j for j, value in values.items() if j != leader and value >= values[leader] - 1]
+            assert bool(found[point, window]) == bool(near)

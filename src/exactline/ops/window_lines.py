@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from ..budget import block_bytes, check_deadline
-from .base import ErrorBounds
+from .base import Crossings, ErrorBounds
 from .masks import is_on_host
 
 MAX_GPU_WINDOW_ELEMENTS = 1 << 22  # elements of windows gathered at a time on a GPU
@@ -69,6 +69,27 @@ def may_tie_for_lead(
     tied_at_ends = [have_several(end[rows], elements) for end in near]
     tied[rows] = tied_at_ends[0] | tied_at_ends[1] | equal.any(1)
     return tied
+
+
+def rival_leaders(
+    flat: Tensor,  # (points, elements) times the sign of the maximum
+    table: Tensor,  # (windows, size)
+    leaders: Tensor,  # (points, windows) flat positions of the largest elements, -1 for the floor
+    distance: float,
+    has_floor: bool,
+) -> Tensor:
+    """Windows in which a line other than the leader is within a distance of it, (points, windows).
+
+    Goes through the table a column at a time, as `window_maxima` does; large windows are taken to have such lines.
+    """
+    if table.shape[1] >= MIN_BLOCK_COLUMNS:
+        return torch.ones_like(leaders, dtype=torch.bool)
+    is_element = leaders >= 0
+    least = flat.gather(1, leaders.clamp(min=0)).masked_fill_(~is_element, 0.0).sub_(distance)
+    found = is_element & (least <= 0) if has_floor else torch.zeros_like(is_element)
+    for column in table.unbind(1):  # a window may repeat an element
+        found |= (flat.index_select(1, column) >= least) & (leaders != column)
+    return found
 
 
 def have_several(tied: Tensor, elements: Tensor) -> Tensor:
@@ -157,3 +178,23 @@ def _refine_ties(
     tied = gap == 0
     tied[unclear] |= gap[unclear] <= bound + bound.gather(1, leader[unclear])
     return tied
+
+
+def make_crossings(
+    piece: Tensor,  # (k,)
+    window: Tensor,  # (k,)
+    ends: tuple[Tensor, Tensor],  # (k, size) values of the lines at the left and the right end
+    elements: Tensor,  # (k, size)
+    leader: Tensor,  # (k,) columns
+    challenger: Tensor,  # (k,) columns
+) -> Crossings:
+    """The crossings at which challengers overtake the leaders of windows."""
+
+    def pick(table: Tensor, column: Tensor) -> Tensor:
+        return table[: len(column)].gather(1, column[:, None])[:, 0]
+
+    before, after = (pick(end, challenger) - pick(end, leader) for end in ends)
+    element, partner = pick(elements, challenger), pick(elements, leader)
+    # the floor is not an element: the element that meets it is set to exactly 0
+    element, partner = torch.where(element < 0, partner, element), torch.where(element < 0, element, partner)
+    return Crossings(piece, window, before.clamp(max=0), after, element, partner, torch.zeros_like(before))
