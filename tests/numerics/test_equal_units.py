@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import combinations
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -10,11 +12,12 @@ import exactline as xl
 from exactline import api
 from exactline.engines.ambiguity import BreakRows, count_ambiguous
 from exactline.engines.dense.error_model import PointErrorBounds
+from exactline.engines.dense.sweep import SweepLimits
 from exactline.lines import Lines
 from exactline.network import Network, as_network
 from exactline.numerics.equal_units import EqualUnits, breaking_op, merge_equal_members
 from exactline.ops.maximum import Maximum
-from exactline.ops.window_lines import rival_leaders
+from exactline.ops.window_lines import parts_tied_for_lead, rival_leaders
 from tests.engines.patches.random_graphs import random_graph
 from tests.numerics.equal_windows import make_model
 from tests.oracle.families import Concat
@@ -116,19 +119,25 @@ def test_a_maximum_without_equal_members_has_the_same_values():
         assert torch.allclose(op.evaluate(inputs[sources[i]]), outputs[i], rtol=0, atol=1e-14)
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-def test_windows_of_equal_members_are_no_candidates(engine, monkeypatch):
+@pytest.fixture
+def candidates(monkeypatch) -> list[int]:
+    """For each count of ambiguous units, the pieces on which there may be some."""
     found = list[int]()
 
-    def record(network: Network, lines: Lines, rows: BreakRows, limits: object) -> Tensor:
+    def record(network: Network, lines: Lines, rows: BreakRows, limits: SweepLimits) -> Tensor:
         found.append(int((rows.candidates != 0).sum()))
-        return count_ambiguous(network, lines, rows, limits)  # pyright: ignore[reportArgumentType]
+        return count_ambiguous(network, lines, rows, limits)
 
     monkeypatch.setattr(api, "count_ambiguous", record)
+    return found
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_windows_of_equal_members_are_no_candidates(engine, candidates):
     model, start, end = make_model(shift=1e4)
     line = xl.restrict(model, start, end, engine=engine)
     assert len(line) > 5
-    assert sum(found) == 0
+    assert sum(candidates) == 0
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -169,3 +178,33 @@ def test_rivals_are_lines_near_the_leader(has_floor):
             values = {int(j): float(flat[point, j]) for j in op.table[window]} | ({-1: 0.0} if has_floor else {})
             near = [j for j, value in values.items() if j != leader and value >= values[leader] - 1]
             assert bool(found[point, window]) == bool(near)
+
+
+def test_lines_that_may_tie_do_so_inside_the_part_that_is_found():
+    torch.manual_seed(0)
+    threshold, windows, size = 0.01, 400, 4
+    before, after = torch.randint(0, 4, (2, windows, size)).double() + 0.005 * torch.rand(2, windows, size)
+    elements = torch.arange(size).expand(windows, size)
+    first, last = parts_tied_for_lead(before, after, elements, threshold, 1e9)
+    assert bool((first < last).any())
+    assert bool((first > last).any())
+    changes = before.argmax(1) != after.argmax(1)
+    values = torch.lerp(before, after, torch.linspace(0, 1, 401, dtype=torch.float64)[:, None, None])
+    near = values >= values.amax(2, keepdim=True) - threshold  # together, errors are up to two thresholds
+    for one, other in combinations(range(size), 2):
+        for end in (0, -1):  # at which both lead
+            tied = near[:, :, one] & near[:, :, other] & (near[end, :, one] & near[end, :, other] & changes)
+            point, window = tied.nonzero(as_tuple=True)
+            fraction = point / 400
+            assert bool((first[window] <= fraction + 1e-12).all())
+            assert bool((last[window] >= fraction - 1e-12).all())
+
+
+def test_windows_that_are_tied_at_a_black_start_are_candidates_there_only(candidates):
+    torch.manual_seed(0)
+    first, second = (nn.Sequential(nn.Conv2d(n, 4, 3, bias=False), nn.ReLU(), nn.MaxPool2d(2)) for n in (1, 4))
+    model = nn.Sequential(first, second, nn.Flatten(), nn.Linear(16, 2)).double()
+    end = torch.rand(1, 16, 16, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    line = xl.restrict(model, torch.zeros_like(end) + 1e-6, end, engine="patches")
+    assert len(line) > 20
+    assert sum(candidates) <= 1

@@ -46,17 +46,30 @@ def may_tie_for_lead(
     threshold: float,
     limit: float,
 ) -> Tensor:
-    """Windows (k,) in which several lines of at most a size may be tied for the lead on a part of the piece.
+    """Windows (k,) in which several lines of at most a size may be tied for the lead on a part of the piece."""
+    first, last = parts_tied_for_lead(before, after, elements, threshold, limit)
+    return first < last
+
+
+def parts_tied_for_lead(
+    before: Tensor,  # (k, size) the lines of windows at both ends of a piece
+    after: Tensor,
+    elements: Tensor,  # (k, size)
+    threshold: float,
+    limit: float,
+) -> tuple[Tensor, Tensor]:
+    """Fractions (k,) of a piece between which several lines of at most a size may be tied for the lead; 1 and 0: none.
 
     While one line leads, the others are tied with it at both ends. Where the leader changes, lines may be tied up to
-    the change, from it on, or while neither of the two leads.
+    the change, from it on, or while neither of the two leads. Lines that are tied at one end only are apart again soon.
     """
     near = [(end.amax(1, keepdim=True) - end <= 2 * threshold) & (end.abs() <= limit) for end in (before, after)]
     leaders = [end.argmax(1, keepdim=True) for end in (before, after)]
-    tied = have_several(near[0] & near[1], elements)
+    last = have_several(near[0] & near[1], elements).to(before.dtype)
+    first = 1 - last
     (rows,) = torch.nonzero((leaders[0] != leaders[1])[:, 0], as_tuple=True)
     if not len(rows):
-        return tied
+        return first, last
     before, after, elements = before[rows], after[rows], elements[rows]
     may_lead = (before.abs() <= limit) & (after.abs() <= limit)
     for leader in leaders:
@@ -66,9 +79,27 @@ def may_tie_for_lead(
     keys, order = (before + EQUAL_LINES_WEIGHT * after).masked_fill(~may_lead, torch.nan).sort(1)
     differ = elements.gather(1, order).diff() != 0
     equal = (keys.diff() <= 2 * threshold * (1 + EQUAL_LINES_WEIGHT)) & differ
-    tied_at_ends = [have_several(end[rows], elements) for end in near]
-    tied[rows] = tied_at_ends[0] | tied_at_ends[1] | equal.any(1)
-    return tied
+    is_whole = equal.any(1) | (last[rows] > 0)
+    at_start, at_end = (have_several(end[rows], elements) for end in near)
+    from_start, from_end = (
+        _reach_of_ties(end.masked_fill(~tied[rows], torch.nan), elements, threshold)
+        for end, tied in zip((after, before), near, strict=True)
+    )
+    first[rows] = torch.where(at_end, 1 - from_end, 1.0).masked_fill_(at_start | is_whole, 0.0)
+    last[rows] = torch.where(at_start, from_start, 0.0).masked_fill_(at_end | is_whole, 1.0)
+    return first, last
+
+
+def _reach_of_ties(far: Tensor, elements: Tensor, threshold: float) -> Tensor:
+    """The share (k,) of a piece on which lines may be tied that are tied at one end; at the other they are ``far``.
+
+    Two lines that are up to two thresholds apart at one end, and a distance g at the other, are farther apart from
+    4 thresholds / (g + 2 thresholds) of the piece on. Lines that are not compared are NaN.
+    """
+    values, order = far.sort(1)
+    differ = elements.gather(1, order).diff() != 0
+    gaps = values.diff().masked_fill_(~differ, torch.nan).nan_to_num_(torch.inf)
+    return (4 * threshold / (gaps.amin(1) + 2 * threshold)).clamp_(max=1.0)
 
 
 def rival_leaders(
