@@ -201,7 +201,8 @@ def _label_tuples(parts: list[Tensor]) -> Tensor:
 
 def _label_sets(sets: Tensor) -> Tensor | None:
     """(n,) equal labels for rows (n, k) of the same members, whatever their order and number; None: all differ."""
-    if not _may_repeat(torch.stack(torch.aminmax(sets, dim=1), 1)):
+    lowest = sets.amin(1)
+    if int(lowest.bincount().amax()) < 2 or not _may_repeat(torch.stack([lowest, sets.amax(1)], 1)):
         return None
     members = sets.sort(1).values
     repeats = torch.zeros_like(members, dtype=torch.bool)
