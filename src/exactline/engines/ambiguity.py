@@ -14,6 +14,7 @@ from torch import Tensor
 from ..budget import Budget, DeadlineReached, enforce_budget
 from ..lines import Lines
 from ..network.graph import Network
+from ..numerics.equal_units import breaking_op
 from ..numerics.plan import sweep_plan
 from ..numerics.point_errors import PointErrors, RecentErrors, is_short_line, points_per_estimate
 from ..numerics.repeated_units import repeated_units
@@ -150,10 +151,7 @@ class _PieceErrors:
 
     def _node(self, i: int) -> tuple[Breaking, int]:
         """The operator of a breaking node, and the node that it reads."""
-        node = self.network.nodes[i]
-        if not isinstance(node.op, Breaking):
-            raise TypeError(f"{node.name} does not break")
-        return node.op, node.inputs[0]
+        return breaking_op(self.network, i), self.network.nodes[i].inputs[0]
 
     def _middle(self) -> RecentErrors:
         """The standard deviations of the errors in the middle of every piece."""

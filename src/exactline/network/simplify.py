@@ -11,6 +11,7 @@ from ..ops.affine import Rearrange, Reshape
 from ..ops.base import Input
 from ..ops.maximum import Maximum
 from ..ops.pointwise import Pointwise
+from ..ops.windows import distinct_members
 from .calls import ComposedPool
 from .graph import Network, Node
 
@@ -66,23 +67,13 @@ def _compose_maxima(network: Network, passes_outputs: bool) -> Network:
             continue
         if not passes_outputs and node.inputs[0] in network.outputs:
             continue
-        table = _distinct_members(inner.op.table[node.op.table].flatten(1))
+        table = distinct_members(inner.op.table[node.op.table].flatten(1))
         if table.shape[1] <= MAX_COMPOSED_WINDOW:
             both = inner.op.native, node.op.native
             native = None if both[0] is None or both[1] is None else ComposedPool(both[0], both[1], inner.op.shape)
             op = replace(node.op, table=table, floor=node.op.floor or inner.op.floor, native=native)
             nodes[i] = replace(node, op=op, inputs=inner.inputs)
     return replace(network, nodes=tuple(nodes))
-
-
-def _distinct_members(table: Tensor) -> Tensor:
-    """Windows (windows, size) without repeated members; shorter windows repeat their first member."""
-    ordered = table.sort(1).values
-    repeated = torch.zeros_like(ordered, dtype=torch.bool)
-    repeated[:, 1:] = ordered[:, 1:] == ordered[:, :-1]
-    order = repeated.to(torch.int8).argsort(dim=1, stable=True)
-    distinct = torch.where(repeated, ordered[:, :1], ordered).gather(1, order)
-    return distinct[:, : int((~repeated).sum(1).max())].contiguous()
 
 
 def _bypass_shared_relus(network: Network, kept: frozenset[int]) -> Network:

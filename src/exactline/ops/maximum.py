@@ -24,8 +24,10 @@ from .window_lines import (
     column_blocks,
     find_equal_lines,
     have_several,
+    make_crossings,
     max_window_elements,
     may_tie_for_lead,
+    rival_leaders,
     ties_with_leader,
     window_maxima,
 )
@@ -114,7 +116,12 @@ class Maximum(Breaking):
         flat, last, windows = flatten_units(snapped.x), len(snapped.x) - 1, len(self.table)
         differs, same_line = _leader_differs(snapped, errors), errors.same_line
         may_pass = torch.empty(len(flat), windows, dtype=torch.bool, device=flat.device)
-        may_pass[0], may_pass[-1] = errors.ends_inside  # where the sweep continues, all windows
+        for row, is_inside in zip((0, last), errors.ends_inside, strict=True):
+            if is_inside:  # the sweep continues there: all windows
+                end = slice(row, row + 1)
+                may_pass[end] = self._have_rivals(flat[end], _leaders_in(snapped)[end], 2 * errors.threshold)
+            else:
+                may_pass[row] = False
         may_pass[1:-1] = (differs[:-1] | differs[1:]) & (same_line[:-1] & same_line[1:])[:, None]
         row, window = nonzero(may_pass)
         row, window, tied = self._find_ties(flat, row, window, errors)
@@ -310,6 +317,10 @@ class Maximum(Breaking):
         if self.floor:  # where it leads by far at one end, no line is tied with it all along
             is_below, is_far = highest < 0, highest < -2 * errors.threshold
             may_be &= ~(is_below[:-1] & is_below[1:] & (is_far[:-1] | is_far[1:]))
+        (windows,) = may_be.any(0).nonzero(as_tuple=True)
+        if len(windows):  # while one line leads, others are tied with it at both ends
+            has_rivals = self._have_rivals(flat, leaders, 2 * errors.threshold, windows)
+            may_be[:, windows] &= has_rivals[:-1] & has_rivals[1:]
         may_be |= leaders[:-1] != leaders[1:]
         piece, window = nonzero(may_be & errors.same_line[:, None])
         if not len(piece):
@@ -324,6 +335,13 @@ class Maximum(Breaking):
             tied = may_tie_for_lead(before, after, elements, errors.threshold, limit)
             counts.index_add_(0, piece[some], tied.to(torch.int64))
         return counts > 0 if bool(counts.any()) else None
+
+    def _have_rivals(
+        self, flat: Tensor, leaders: Tensor, distance: float, windows: Tensor | slice = slice(None)
+    ) -> Tensor:
+        """Whether lines other than the leader are within a distance of it, (points, windows), in some windows."""
+        table, leaders = self.table[windows], leaders.view(len(flat), -1)[:, windows]
+        return rival_leaders(self.sign * flat, table, leaders, distance, self.floor)
 
     def _trace_leaders(
         self,
@@ -345,7 +363,7 @@ class Maximum(Breaking):
         active = ~(tied_at_start & tied_at_stop).any(1)
         steepness = torch.where(tied_at_start, stop - start, torch.full_like(start, -torch.inf))
         leader = steepness.argmax(1)
-        yield _make_crossings(piece[:0], window[:0], (start, stop), elements, leader[:0], leader[:0])
+        yield make_crossings(piece[:0], window[:0], (start, stop), elements, leader[:0], leader[:0])
         while len(piece):
             check_deadline()
             leader_start, leader_stop = start.gather(1, leader[:, None]), stop.gather(1, leader[:, None])
@@ -364,31 +382,18 @@ class Maximum(Breaking):
             piece, window, elements = piece[rows], window[rows], elements[rows]
             start, stop, tied_at_stop = start[rows], stop[rows], tied_at_stop[rows]
             leader, challenger, active = leader[rows], challenger[rows], active[rows]
-            yield _make_crossings(piece, window, (start, stop), elements, leader, challenger)
+            yield make_crossings(piece, window, (start, stop), elements, leader, challenger)
             leader = challenger
 
 
 def _leader_differs(snapped: SnappedInput, errors: ErrorBounds) -> Tensor:
     """(points - 1, windows) whether the leader differs between neighbouring points of the same line."""
-    leaders = snapped.leaders
-    if leaders is None:
-        raise TypeError("leaders are found by snap_to_knots")
+    leaders = _leaders_in(snapped)
     return (leaders[:-1] != leaders[1:]) & errors.same_line[:, None]
 
 
-def _make_crossings(
-    piece: Tensor,  # (k,)
-    window: Tensor,  # (k,)
-    ends: tuple[Tensor, Tensor],  # (k, size) values of the lines at the left and the right end
-    elements: Tensor,  # (k, size)
-    leader: Tensor,  # (k,) columns
-    challenger: Tensor,  # (k,) columns
-) -> Crossings:
-    def pick(table: Tensor, column: Tensor) -> Tensor:
-        return table[: len(column)].gather(1, column[:, None])[:, 0]
-
-    before, after = (pick(end, challenger) - pick(end, leader) for end in ends)
-    element, partner = pick(elements, challenger), pick(elements, leader)
-    # the floor is not an element: the element that meets it is set to exactly 0
-    element, partner = torch.where(element < 0, partner, element), torch.where(element < 0, element, partner)
-    return Crossings(piece, window, before.clamp(max=0), after, element, partner, torch.zeros_like(before))
+def _leaders_in(snapped: SnappedInput) -> Tensor:
+    """(points, windows) the leaders, see `SnappedInput`."""
+    if snapped.leaders is None:
+        raise TypeError("leaders are found by snap_to_knots")
+    return snapped.leaders

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from ..budget import block_bytes, check_deadline
-from .base import ErrorBounds
+from .base import Crossings, ErrorBounds
 from .masks import is_on_host
 
 MAX_GPU_WINDOW_ELEMENTS = 1 << 22  # elements of windows gathered at a time on a GPU
@@ -46,17 +46,30 @@ def may_tie_for_lead(
     threshold: float,
     limit: float,
 ) -> Tensor:
-    """Windows (k,) in which several lines of at most a size may be tied for the lead on a part of the piece.
+    """Windows (k,) in which several lines of at most a size may be tied for the lead on a part of the piece."""
+    first, last = parts_tied_for_lead(before, after, elements, threshold, limit)
+    return first < last
+
+
+def parts_tied_for_lead(
+    before: Tensor,  # (k, size) the lines of windows at both ends of a piece
+    after: Tensor,
+    elements: Tensor,  # (k, size)
+    threshold: float,
+    limit: float,
+) -> tuple[Tensor, Tensor]:
+    """Fractions (k,) of a piece between which several lines of at most a size may be tied for the lead; 1 and 0: none.
 
     While one line leads, the others are tied with it at both ends. Where the leader changes, lines may be tied up to
-    the change, from it on, or while neither of the two leads.
+    the change, from it on, or while neither of the two leads. Lines that are tied at one end only are apart again soon.
     """
     near = [(end.amax(1, keepdim=True) - end <= 2 * threshold) & (end.abs() <= limit) for end in (before, after)]
     leaders = [end.argmax(1, keepdim=True) for end in (before, after)]
-    tied = have_several(near[0] & near[1], elements)
+    last = have_several(near[0] & near[1], elements).to(before.dtype)
+    first = 1 - last
     (rows,) = torch.nonzero((leaders[0] != leaders[1])[:, 0], as_tuple=True)
     if not len(rows):
-        return tied
+        return first, last
     before, after, elements = before[rows], after[rows], elements[rows]
     may_lead = (before.abs() <= limit) & (after.abs() <= limit)
     for leader in leaders:
@@ -66,9 +79,48 @@ def may_tie_for_lead(
     keys, order = (before + EQUAL_LINES_WEIGHT * after).masked_fill(~may_lead, torch.nan).sort(1)
     differ = elements.gather(1, order).diff() != 0
     equal = (keys.diff() <= 2 * threshold * (1 + EQUAL_LINES_WEIGHT)) & differ
-    tied_at_ends = [have_several(end[rows], elements) for end in near]
-    tied[rows] = tied_at_ends[0] | tied_at_ends[1] | equal.any(1)
-    return tied
+    is_whole = equal.any(1) | (last[rows] > 0)
+    at_start, at_end = (have_several(end[rows], elements) for end in near)
+    from_start, from_end = (
+        _reach_of_ties(end.masked_fill(~tied[rows], torch.nan), elements, threshold)
+        for end, tied in zip((after, before), near, strict=True)
+    )
+    first[rows] = torch.where(at_end, 1 - from_end, 1.0).masked_fill_(at_start | is_whole, 0.0)
+    last[rows] = torch.where(at_start, from_start, 0.0).masked_fill_(at_end | is_whole, 1.0)
+    return first, last
+
+
+def _reach_of_ties(far: Tensor, elements: Tensor, threshold: float) -> Tensor:
+    """The share (k,) of a piece on which lines may be tied that are tied at one end; at the other they are ``far``.
+
+    Two lines that are up to two thresholds apart at one end, and a distance g at the other, are farther apart from
+    4 thresholds / (g + 2 thresholds) of the piece on. Lines that are not compared are NaN.
+    """
+    values, order = far.sort(1)
+    differ = elements.gather(1, order).diff() != 0
+    gaps = values.diff().masked_fill_(~differ, torch.nan).nan_to_num_(torch.inf)
+    return (4 * threshold / (gaps.amin(1) + 2 * threshold)).clamp_(max=1.0)
+
+
+def rival_leaders(
+    flat: Tensor,  # (points, elements) times the sign of the maximum
+    table: Tensor,  # (windows, size)
+    leaders: Tensor,  # (points, windows) flat positions of the largest elements, -1 for the floor
+    distance: float,
+    has_floor: bool,
+) -> Tensor:
+    """Windows in which a line other than the leader is within a distance of it, (points, windows).
+
+    Goes through the table a column at a time, as `window_maxima` does; large windows are taken to have such lines.
+    """
+    if table.shape[1] >= MIN_BLOCK_COLUMNS:
+        return torch.ones_like(leaders, dtype=torch.bool)
+    is_element = leaders >= 0
+    least = flat.gather(1, leaders.clamp(min=0)).masked_fill_(~is_element, 0.0).sub_(distance)
+    found = is_element & (least <= 0) if has_floor else torch.zeros_like(is_element)
+    for column in table.unbind(1):  # a window may repeat an element
+        found |= (flat.index_select(1, column) >= least) & (leaders != column)
+    return found
 
 
 def have_several(tied: Tensor, elements: Tensor) -> Tensor:
@@ -157,3 +209,23 @@ def _refine_ties(
     tied = gap == 0
     tied[unclear] |= gap[unclear] <= bound + bound.gather(1, leader[unclear])
     return tied
+
+
+def make_crossings(
+    piece: Tensor,  # (k,)
+    window: Tensor,  # (k,)
+    ends: tuple[Tensor, Tensor],  # (k, size) values of the lines at the left and the right end
+    elements: Tensor,  # (k, size)
+    leader: Tensor,  # (k,) columns
+    challenger: Tensor,  # (k,) columns
+) -> Crossings:
+    """The crossings at which challengers overtake the leaders of windows."""
+
+    def pick(table: Tensor, column: Tensor) -> Tensor:
+        return table[: len(column)].gather(1, column[:, None])[:, 0]
+
+    before, after = (pick(end, challenger) - pick(end, leader) for end in ends)
+    element, partner = pick(elements, challenger), pick(elements, leader)
+    # the floor is not an element: the element that meets it is set to exactly 0
+    element, partner = torch.where(element < 0, partner, element), torch.where(element < 0, element, partner)
+    return Crossings(piece, window, before.clamp(max=0), after, element, partner, torch.zeros_like(before))

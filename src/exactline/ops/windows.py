@@ -68,6 +68,16 @@ def reduction_windows(shape: Sequence[int], dims: Sequence[int]) -> Tensor:
     return positions.permute(*others, *dims).reshape(prod(shape[d] for d in others), -1)
 
 
+def distinct_members(table: Tensor) -> Tensor:
+    """Windows (windows, size) without repeated members; shorter windows repeat their first member."""
+    ordered = table.sort(1).values
+    repeated = torch.zeros_like(ordered, dtype=torch.bool)
+    repeated[:, 1:] = ordered[:, 1:] == ordered[:, :-1]
+    order = repeated.to(torch.int8).argsort(dim=1, stable=True)
+    distinct = torch.where(repeated, ordered[:, :1], ordered).gather(1, order)
+    return distinct[:, : int((~repeated).sum(1).max())].contiguous()
+
+
 def _combine_dims(per_dim: list[Tensor], size: Sequence[int]) -> Tensor:
     """Combine the positions in each dim, (out, kernel) each; those below 0 or beyond the size are padding."""
     position = torch.zeros(1, 1, dtype=torch.int64)

@@ -18,6 +18,7 @@ from ...budget import DEFAULT_MEMORY, Budget, DeadlineReached, enforce_budget
 from ...errors import NumberError
 from ...lines import Lines
 from ...network.graph import Network
+from ...numerics.equal_units import breaking_op
 from ...numerics.plan import SweepPlan, sweep_plan
 from ...numerics.point_errors import is_short_line, share_errors
 from ...numerics.static_filter import Magnitude, StaticFilter, sample_errors
@@ -301,9 +302,7 @@ def insert_breaks(
     """
     i = state.node
     node = network.nodes[i]
-    op, source = node.op, node.inputs[0]
-    if not isinstance(op, Breaking):
-        raise TypeError(f"{node.name} does not break")
+    op, source = breaking_op(network, i), node.inputs[0]
     if i in limits.max_density:
         _check_density(op, state, source, limits.max_density[i])
     product = _next_product(network, plan, i) if may_skip_relu and not state.records_patterns else None
@@ -425,6 +424,8 @@ class NodeInsertion:
             for j, t in state.live.items()
             if j != source or self.plan.last_use[source] > i
         }
+        if source in live:  # a maximum that reads the unit again, and 0, ties exactly there
+            merge.set_crossing_values(live[source])
         record = None
         if state.records_patterns:
             ends = x[:-1], x[1:]

@@ -73,7 +73,9 @@ def find_candidates(node_input: NodeInput, rule: MaximumPatchRule) -> Candidates
     low, high = _value_ranges(node_input, rule.sign)
     size, channels = rule.windows.shape[1], node_input.map_shape.channels
     step = max(1, MAX_BLOCK_NUMBERS.get(low.device.type, 1 << 20) // (size * channels))
-    blocks = list(zip(rule.windows.split(step), rule.duplicates.split(step), strict=True))
+    # which of equal members leads matters to gradients at themselves
+    repeats = rule.repeated_pixels if node_input.records_patterns else rule.repeated_members
+    blocks = list(zip(rule.windows.split(step), repeats.split(step), strict=True))
     parts = [Candidates.select(_can_lead(node_input, rule, low, high, *block)) for block in blocks]
     if all(part is not None for part in parts):
         return Candidates.join([part for part in parts if part is not None])
@@ -84,7 +86,7 @@ def find_candidates(node_input: NodeInput, rule: MaximumPatchRule) -> Candidates
 
 
 def _can_lead(
-    node_input: NodeInput, rule: MaximumPatchRule, low: Tensor, high: Tensor, windows: Tensor, duplicates: Tensor
+    node_input: NodeInput, rule: MaximumPatchRule, low: Tensor, high: Tensor, windows: Tensor, repeats: Tensor
 ) -> Tensor:
     """(w, window size, channels) whether a member may lead, or tie with the leader, somewhere on the segment."""
     lowest_maximum = low[windows].amax(1)  # (w, channels)
@@ -92,7 +94,15 @@ def _can_lead(
         lowest_maximum = lowest_maximum.clamp(min=0)
     thresholds, highest = node_input.thresholds[windows], high[windows]
     can_lead = highest >= (lowest_maximum - 4 * thresholds.amax(1))[:, None]
-    return can_lead & ~duplicates[:, :, None]
+    return can_lead & ~repeats
+
+
+def mark_repeats(windows: Tensor) -> Tensor:
+    """Whether an earlier entry of the window is equal, for windows (w, size, channels)."""
+    entries, order = windows.sort(dim=1, stable=True)
+    repeats = torch.zeros_like(entries, dtype=torch.bool)
+    repeats[:, 1:] = entries[:, 1:] == entries[:, :-1]
+    return torch.zeros_like(repeats).scatter_(1, order, repeats)
 
 
 def _value_ranges(node_input: NodeInput, sign: int) -> tuple[Tensor, Tensor]:

@@ -81,6 +81,23 @@ class ChannelwiseRule:
         return zero_outside(PatchGroup(corner, jump.view(len(patches), *size, -1)), self.map_shape)
 
 
+def window_readers(windows: Tensor, source_shape: MapShape, map_shape: MapShape) -> tuple[Tensor, Tensor]:
+    """For rows and for columns: the first and the last of some windows of pixels that reads each input, (inputs, 2).
+
+    Args:
+        windows: (output pixels, window size) input pixels.
+        source_shape: The map of the input.
+        map_shape: The map of the output.
+    """
+    y, x = windows // source_shape.columns, windows % source_shape.columns
+    by_row = torch.zeros(map_shape.rows, source_shape.rows, dtype=torch.bool, device=y.device)
+    by_column = torch.zeros(map_shape.columns, source_shape.columns, dtype=torch.bool, device=y.device)
+    out = torch.arange(len(windows), device=y.device)[:, None].expand_as(y)
+    by_row[out // map_shape.columns, y] = True
+    by_column[out % map_shape.columns, x] = True
+    return first_and_last_reader(by_row), first_and_last_reader(by_column)
+
+
 def first_and_last_reader(used: Tensor) -> Tensor:
     """The first and the last output that reads each input along one dim, (inputs, 2).
 

@@ -11,6 +11,7 @@ from torch import Tensor
 from ...budget import block_bytes
 from ...lines import Lines
 from ...network.graph import Network
+from ...numerics.equal_units import breaking_op
 from ...numerics.plan import BYTES_PER_NUMBER, sweep_plan
 from ...numerics.point_errors import (
     PointErrors,
@@ -58,7 +59,7 @@ class ErrorOracle:
     pattern_changes: float  # units whose activation differs between neighbouring sample points: a forecast of breaks
     magnitudes: dict[int, Magnitude]  # by node before the first dense one
     is_shared: bool  # whether all points share one estimate, as on a short line
-    end_values: dict[int, Tensor]  # by node, (2, *shape): values at both ends of a short line, where they are kept
+    end_values: dict[int, Tensor]  # by node, (2, *shape): values at both ends of the line, where they are kept
     pixel_tables: dict[int, Tensor] = field(default_factory=dict)  # by node: see `margins_by_pixel`
 
     @staticmethod
@@ -68,22 +69,22 @@ class ErrorOracle:
         nodes = [i for i in network.breaking_nodes if i in sweep_plan(network).last_use]
         samples, changes = {i: _NodeSamples() for i in nodes}, torch.zeros((), device=points[0].device)
         is_shared = len(input_errors[0]) < len(points[0])
-        kept_nodes = _choose_kept_nodes(network, first_dense_node) if is_shared else frozenset[int]()
-        kept_values = dict[int, Tensor]()
         step = len(points[0]) if is_shared else points_per_estimate(network, SEGMENT_ERROR_SAMPLES)
+        is_one_batch = step >= len(points[0])
+        kept_nodes = _choose_kept_nodes(network, first_dense_node) if is_one_batch else frozenset[int]()
+        end_values = dict[int, Tensor]()
         for first in range(0, len(points[0]), step):
             part = slice(first, first + step)
             some_errors = input_errors if is_shared else [e[part] for e in input_errors]
             some_points = [p[part] for p in points]
             estimate = PointErrors(network, some_points, some_errors, SEGMENT_ERROR_SAMPLES, kept_nodes)
             for i in nodes:
-                op, source = network.nodes[i].op, network.nodes[i].inputs[0]
+                source = network.nodes[i].inputs[0]
                 errors, values = flatten_units(estimate.advance_to(source)), estimate.values[source]
                 samples[i].add(first, errors, flatten_units(values) if i < first_dense_node else None, is_shared)
-                if isinstance(op, Breaking):
-                    pattern = op.branch_at(values)
-                    changes += (pattern[1:] != pattern[:-1]).sum()
-            kept_values = estimate.kept_values
+                pattern = breaking_op(network, i).branch_at(values)
+                changes += (pattern[1:] != pattern[:-1]).sum()
+            end_values = {i: v if len(v) == 2 else v[[0, -1]] for i, v in estimate.kept_values.items()}
         largest_errors = {i: _max_or_zero(found.error) for i, found in samples.items()}
         largest_values = {i: _max_or_zero(samples[i].value) for i in nodes if i < first_dense_node}
         largest, margins, ends = dict[int, Tensor](), dict[int, Tensor](), dict[int, Tensor]()
@@ -96,7 +97,7 @@ class ErrorOracle:
                 if not is_shared:
                     ends[i] = torch.stack([found.start, found.stop])
         changed, *numbers = to_host(changes, *largest.values(), *largest_errors.values(), *largest_values.values())
-        changed = changed if step >= len(points[0]) else float("inf")  # points were not compared with each other
+        changed = changed if is_one_batch else float("inf")  # points were not compared with each other
         thresholds = dict(zip(largest, numbers[: len(largest)], strict=True))
         errors, values = numbers[len(largest) : len(largest) + len(nodes)], numbers[len(largest) + len(nodes) :]
         static_filter = StaticFilter(dict(zip(largest_errors, errors, strict=True)))
@@ -105,7 +106,7 @@ class ErrorOracle:
             network, static_filter, bounds, dict(zip(largest_values, values, strict=True)), first_dense_node
         )
         return ErrorOracle(
-            network, lines, line, thresholds, margins, ends, static_filter, changed, magnitudes, is_shared, kept_values
+            network, lines, line, thresholds, margins, ends, static_filter, changed, magnitudes, is_shared, end_values
         )
 
     def margins_by_pixel(self, node: int, map_shape: MapShape) -> tuple[Tensor, Tensor]:
@@ -213,13 +214,11 @@ class ErrorOracle:
         points, _ = self.lines.at(torch.tensor([self.line], device=device), alphas)
         values = self.network.evaluate(points, [self.network.nodes[i].inputs[0] for i in self.thresholds])
         for i, (upper, _) in self.margins.items():
-            op, source = self.network.nodes[i].op, self.network.nodes[i].inputs[0]
+            op, source = breaking_op(self.network, i), self.network.nodes[i].inputs[0]
             x = values[source].expand(PERTURBATIONS, *self.network.nodes[source].shape)
             shifts = random_signs(self.network, i, PERTURBATIONS, x).flatten(0, 1) * upper.view(x.shape[1:])
             low, high = x - shifts, x + shifts
-            if isinstance(op, Breaking) and bool(
-                (op.activation_pattern(low, low) != op.activation_pattern(high, high)).any()
-            ):
+            if bool((op.activation_pattern(low, low) != op.activation_pattern(high, high)).any()):
                 raise NeedsDenseFallback(alpha)
 
 
@@ -257,7 +256,7 @@ def _sample_points(lines: Lines, line: int) -> tuple[list[Tensor], list[Tensor]]
 
 def _choose_kept_nodes(network: Network, first_dense_node: int) -> frozenset[int]:
     """Nodes whose values at both ends of a line are kept for the sweep: as many as fit, long sums first."""
-    last_use, room = sweep_plan(network).last_use, block_bytes() // (2 * BYTES_PER_NUMBER)
+    last_use, room = sweep_plan(network).last_use, block_bytes() // (SEGMENT_SAMPLE_POINTS * BYTES_PER_NUMBER)
     nodes = [i for i in range(first_dense_node) if i in last_use and not isinstance(network.nodes[i].op, Input)]
     kept = set[int]()
     for i in sorted(nodes, key=lambda i: -network.nodes[i].op.rounding_terms):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ...ops.window_lines import may_tie_for_lead
+from ...ops.window_lines import parts_tied_for_lead
 from ...tolerances import AMBIGUITY_SHARE
 from .timeline import Block, NeedsDenseFallback, NewPatchBreaks, NodeInput, nonzero, to_host
 
@@ -112,13 +112,15 @@ def mark_candidates(
     before: Tensor,  # (n, members) values at both ends
     after: Tensor,
 ) -> None:
-    """Mark pieces on a part of which several members may lead, so small that errors may hide them."""
+    """Mark the parts of pieces on which several members may lead, so small that errors may hide them."""
     members = torch.arange(before.shape[1], device=before.device).expand_as(before)
     limit = node_input.threshold / AMBIGUITY_SHARE
-    (several,) = may_tie_for_lead(before, after, members, node_input.threshold, limit).nonzero(as_tuple=True)
+    first, last = parts_tied_for_lead(before, after, members, node_input.threshold, limit)
+    (several,) = (first < last).nonzero(as_tuple=True)
     if len(several):
         row, piece = (t[several] for t in pieces)
-        node_input.candidates.append(torch.stack([block.alphas[row, piece], block.alphas[row, piece + 1]]))
+        ends = block.alphas[row, piece], block.alphas[row, piece + 1]
+        node_input.candidates.append(torch.stack([torch.lerp(*ends, part[several]) for part in (first, last)]))
 
 
 def leader_changes(leader: Tensor) -> Tensor:

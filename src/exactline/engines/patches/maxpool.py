@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from ...tolerances import AMBIGUITY_SHARE, MAX_SAMPLE_EXCESS, SHARED_REACH
-from .candidates import Candidates, find_candidates
-from .channelwise import ReceptiveReach, first_and_last_reader, first_readers
+from .candidates import Candidates, find_candidates, mark_repeats
+from .channelwise import ReceptiveReach, first_readers, window_readers
 from .entry_rows import EntryRows, patch_boxes
 from .leader_changes import LeaderChanges, leader_changes, mark_candidates, member_pixel
 from .patch import (
@@ -58,6 +58,8 @@ class MaximumPatchRule:
     floor: bool
     # (2, output pixels, channels) see `Maximum.floor_elements`: their pixels
     floor_pixels: Tensor | None = None
+    # (pixels, channels) labels of input elements, the same for those that are equal by structure; None: all differ
+    labels: Tensor | None = None
 
     @property
     def window_size(self) -> int:
@@ -67,21 +69,17 @@ class MaximumPatchRule:
     @cached_property
     def readers(self) -> tuple[Tensor, Tensor]:
         """For rows and for columns: the first and the last output that reads each input, (inputs, 2)."""
-        y, x = self.windows // self.source_shape.columns, self.windows % self.source_shape.columns
-        by_row = torch.zeros(self.map_shape.rows, self.source_shape.rows, dtype=torch.bool, device=y.device)
-        by_column = torch.zeros(self.map_shape.columns, self.source_shape.columns, dtype=torch.bool, device=y.device)
-        out = torch.arange(len(self.windows), device=y.device)[:, None].expand_as(y)
-        by_row[out // self.map_shape.columns, y] = True
-        by_column[out % self.map_shape.columns, x] = True
-        return first_and_last_reader(by_row), first_and_last_reader(by_column)
+        return window_readers(self.windows, self.source_shape, self.map_shape)
 
     @cached_property
-    def duplicates(self) -> Tensor:
-        """(output pixels, window size) whether an earlier entry of the window is the same pixel."""
-        pixels, order = self.windows.sort(dim=1, stable=True)
-        repeats = torch.zeros_like(pixels, dtype=torch.bool)
-        repeats[:, 1:] = pixels[:, 1:] == pixels[:, :-1]
-        return torch.zeros_like(repeats).scatter_(1, order, repeats)
+    def repeated_pixels(self) -> Tensor:
+        """(output pixels, window size, 1) whether an earlier entry of the window is the same pixel."""
+        return mark_repeats(self.windows[:, :, None])
+
+    @cached_property
+    def repeated_members(self) -> Tensor:
+        """(output pixels, window size, channels or 1) whether an earlier entry of the window equals the member."""
+        return self.repeated_pixels if self.labels is None else mark_repeats(self.labels[self.windows])
 
     @cached_property
     def reach(self) -> ReceptiveReach:

@@ -9,6 +9,7 @@ from math import prod
 import torch
 
 from ...network.graph import Network
+from ...numerics.equal_units import EqualUnits, merge_equal_members
 from ...numerics.plan import sweep_plan
 from ...ops.base import Affine, Breaking, Input
 from ...ops.maximum import Maximum
@@ -66,6 +67,7 @@ def _make_plan(network: Network) -> PatchPlan:
     activation_rules: dict[int, ActivationPatchRule] = {}
     map_shapes: dict[int, MapShape] = {}
     first_dense_node = len(network.nodes)
+    merged, units = merge_equal_members(network), EqualUnits(network)
     for i, node in enumerate(network.nodes):
         if i not in last_use:
             continue
@@ -77,7 +79,8 @@ def _make_plan(network: Network) -> PatchPlan:
             map_shapes[i] = affine_rules[i].map_shape
         elif isinstance(node.op, Breaking):
             source = node.inputs[0]
-            rule = activation_rule(node.op, map_shapes[source], network.nodes[source].shape)
+            labels = units.labels(source) if i in merged else None
+            rule = activation_rule(node.op, map_shapes[source], network.nodes[source].shape, labels)
             if rule is None:
                 first_dense_node = i
                 break

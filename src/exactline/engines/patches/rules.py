@@ -54,13 +54,18 @@ def affine_rule(op: Affine, input_maps: Maps, input_shapes: Shapes, output_shape
     return rule
 
 
-def activation_rule(op: Breaking, input_map: MapShape, input_shape: Shape) -> ActivationPatchRule | None:
-    """The rule of a breaking operator; None where the dense engine must take over."""
+def activation_rule(
+    op: Breaking, input_map: MapShape, input_shape: Shape, labels: Tensor | None = None
+) -> ActivationPatchRule | None:
+    """The rule of a breaking operator; None where the dense engine must take over.
+
+    ``labels`` (elements,) are equal for elements of the input that are equal by structure; None: all differ.
+    """
     match op:
         case Pointwise():
             return _pointwise(op, input_map, input_shape)
         case Maximum():
-            return _maximum(op, input_map, input_shape)
+            return _maximum(op, input_map, input_shape, labels)
         case _:
             return None
 
@@ -232,7 +237,7 @@ def _per_channel(numbers: Tensor, input_map: MapShape) -> Tensor | None:
     return by_channel[:, 0].contiguous() if bool((by_channel == by_channel[:, :1]).all()) else None
 
 
-def _maximum(op: Maximum, input_map: MapShape, input_shape: Shape) -> ActivationPatchRule | None:
+def _maximum(op: Maximum, input_map: MapShape, input_shape: Shape, labels: Tensor | None) -> ActivationPatchRule | None:
     """Maxima over windows that are the same in all channels."""
     output_map = map_shape_of(op.shape)
     if input_map != map_shape_of(input_shape) or output_map.channels != input_map.channels or not input_map.channels:
@@ -246,4 +251,7 @@ def _maximum(op: Maximum, input_map: MapShape, input_shape: Shape) -> Activation
     if op.floor_elements is not None:
         elements = op.floor_elements.T.view(2, output_map.channels, output_map.pixels)
         floor_pixels = torch.where(elements < 0, -1, elements % input_map.pixels).transpose(1, 2).contiguous()
-    return MaximumPatchRule(pixels[0].contiguous(), input_map, output_map, op.sign, op.floor, floor_pixels)
+    by_pixel = None if labels is None else labels.view(input_map.channels, -1).T.contiguous()
+    return MaximumPatchRule(
+        pixels[0].contiguous(), input_map, output_map, op.sign, op.floor, floor_pixels, labels=by_pixel
+    )

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from ...network.graph import Network
+from ...numerics.equal_units import EqualUnits
 from ...ops.affine import Rearrange, Reshape, Scale
 from ...ops.base import Breaking, Input
-from .equal_units import UnitLabels
 from .pointwise import PointwisePatchRule
 from .segment import Segment
 
@@ -36,14 +36,14 @@ def depends_on_convention(
         ignores_fixed_inputs: Whether gradients at inputs that do not move along the line are not wanted.
     """
     ends = _GradientEnds(network, segment, watched, ignores_fixed_inputs)
-    labels = UnitLabels(network, segment.plan, frozenset(hooked))
+    units = EqualUnits(network, frozenset(hooked))
     for i, pairs in segment.tied.items():
         source = network.nodes[i].inputs[0]
         is_floor = pairs < 0
         passes = ~(is_floor | ends.include(source, pairs.clamp(min=0).flatten()).view_as(pairs)).all(1)
         if not bool(passes.any()):
             continue
-        of_unit = labels.of(source)[pairs.clamp(min=0)]
+        of_unit = units.labels(source)[pairs.clamp(min=0)]
         if bool((passes & (is_floor.any(1) | (of_unit[:, 0] != of_unit[:, 1]))).any()):
             return True
     return False
