@@ -15,6 +15,7 @@ from torch import Tensor
 from ...arrays import Floats, Ints
 from ...budget import block_bytes
 from ...network.graph import Network
+from ...numerics.crossing_positions import CloseCrossings, locate_crossings
 from ...numerics.plan import sweep_plan
 from ...numerics.point_errors import PointErrors, bytes_per_estimate, estimate_errors, points_per_estimate
 from ...numerics.repeated_units import repeated_units
@@ -22,6 +23,7 @@ from ...numerics.static_filter import Magnitude
 from ...ops.base import ErrorBounds, flatten_units
 from ...ops.masks import is_host, is_on_host
 from ...tolerances import SMALLEST_SUBNORMAL
+from .breaks import SortedCrossings
 from .points import PointTable, to_device
 from .state import SweepState
 
@@ -85,20 +87,21 @@ class PointErrorBounds(ErrorBounds):
             return flatten_units(self.state.point_errors.advance_to(self.source))[rows]
         return self._errors(self.source, rows)
 
-    def bound_inside(self, piece: Ints, alpha: Floats, element: Tensor, partner: Tensor) -> Tensor:
-        line = self.points.line[piece]
-        places, where = np.unique(np.stack([line, alpha]), axis=1, return_inverse=True)
-        where = to_device(self.device, where.reshape(-1))
-        inside = self.state.live[self.source].new_empty(len(piece))
-        step = points_per_estimate(self.network)
-        for first in range(0, places.shape[1], step):
-            some_lines, some_alphas = places[:, first : first + step]
-            points = self.state.points_at(some_lines.astype(np.int64), some_alphas)
-            bounds = flatten_units(estimate_errors(self.network, self.source, *points))
-            here = ((where >= first) & (where < first + step)).nonzero()[:, 0]
-            rows, pairs = where[here] - first, partner[here]
-            inside[here] = bounds[rows, element[here]] + bounds[rows, pairs.clamp(min=0)] * (pairs >= 0)
-        return inside
+    def locate(self, found: SortedCrossings, alpha: Floats) -> tuple[Floats, Floats]:
+        piece, alphas = found.piece, self.points.alpha
+        integers = self.points.line[piece], piece, found.element, found.partner
+        line, rows, element, partner = (to_device(self.device, column) for column in integers)
+        numbers = alpha, alphas[piece], alphas[piece + 1], found.level.astype(np.float64)
+        at, left, right, level = (to_device(self.device, column) for column in numbers)
+        x = flatten_units(self.state.live[self.source])
+        before, after = (
+            x[row, element] - torch.where(partner >= 0, x[row, partner.clamp(min=0)], level.to(x))
+            for row in (rows, rows + 1)
+        )
+        slope = (after - before).to(torch.float64) / (right - left)
+        crossings = CloseCrossings(line, at, left, right, element, partner, level[:, None], slope)
+        located, bounds = locate_crossings(self.network, self.source, self.state.lines, crossings)
+        return located.cpu().numpy(), bounds.cpu().numpy()
 
     def thresholds_at(self, elements: Tensor) -> Tensor | float:
         shares = sweep_plan(self.network).error_shares.get(self.source)
