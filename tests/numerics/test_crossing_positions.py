@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from fractions import Fraction
 
+import pytest
 import torch
 from torch import Tensor, nn
 
@@ -17,7 +18,7 @@ from tests.numerics.test_engines import origins
 from tests.numerics.twin_channels import make_twin_channels
 
 # Clusters of crossings that two engines with estimates of their own merged differently.
-CONVOLUTIONAL_SEEDS = (1001, 1007, 1019, 1025, 1031, 1037, 1043, 1049, 1055)
+CONVOLUTIONAL_SEEDS = (3, 4, 13, 16, 22, 42, 1001, 1007, 1019, 1025, 1031, 1037, 1043, 1049, 1055)
 POOLED_SEEDS = (1041, 1053)
 TWIN_SEEDS = (19, 25)
 
@@ -49,11 +50,24 @@ def test_engines_merge_the_same_crossings_of_channels_that_are_nearly_multiples_
         assert_same_breaks(*make_twin_channels(seed), seed)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("family", ["convolutional", "pooled"])
+def test_engines_agree_on_most_clusters(family: str):
+    agreed = 0
+    for seed in range(100):
+        network = make_near_ties(family, seed)
+        dense, patches = (xl.restrict(*network, engine=engine) for engine in ("dense", "patches"))
+        counts = dense.ambiguous_per_piece.tolist(), patches.ambiguous_per_piece.tolist()
+        agreed += origins(dense) == origins(patches) and counts[0] == counts[1]
+    print(f"{family}: {agreed} of 100 networks")
+    assert agreed > 85
+
+
 def test_a_crossing_is_located_at_one_alpha_from_anywhere_near_it():
     random = torch.Generator().manual_seed(0)
     layer = nn.Conv2d(2, 3, 2, dtype=torch.float64)
-    layer.weight.data = torch.randn(layer.weight.shape, generator=random, dtype=torch.float64)
-    layer.bias.data = torch.randn(3, generator=random, dtype=torch.float64)
+    for parameter in layer.parameters():
+        parameter.data = torch.randn(parameter.shape, generator=random, dtype=torch.float64)
     start, end = torch.randn(2, 1, 2, 3, 3, generator=random, dtype=torch.float64)
     network = as_network(nn.Sequential(layer, nn.ReLU()), [start[0]])
     exact = xl.exact.restrict(layer, start[0], end[0]).affine_form(0)
@@ -61,6 +75,7 @@ def test_a_crossing_is_located_at_one_alpha_from_anywhere_near_it():
     assert len(crossings) > 1
     for unit, position in crossings.items():
         slope = float(exact[unit][1])
+        positions = list[float]()
         for ulps in (-40, -3, 0, 1, 17):
             alpha = torch.tensor([float(position) + ulps * 2.0**-53], dtype=torch.float64)
             zero, one, none = torch.zeros_like(alpha), torch.ones_like(alpha), torch.tensor([-1])
@@ -78,6 +93,5 @@ def test_a_crossing_is_located_at_one_alpha_from_anywhere_near_it():
                 network, network.nodes[network.breaking_nodes[0]].inputs[0], Lines((start,), (end,)), found
             )
             assert abs(Fraction(float(located)) - position) <= float(bound) / abs(slope)
-            if ulps == -40:
-                first = located
-            assert torch.equal(located, first)
+            positions.append(float(located))
+        assert len(set(positions)) == 1

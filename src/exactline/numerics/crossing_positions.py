@@ -50,8 +50,8 @@ def locate_crossings(
     values, bounds = torch.empty_like(at), torch.empty_like(at)
     step = max_points or points_per_estimate(network)
     for first in range(0, places.shape[1], step):
-        some = places[:, first : first + step]
-        value, bound = _estimate(network, node, lines, some)
+        line, alphas = places[:, first : first + step]
+        value, bound = evaluate_with_errors(network, node, lines, line.to(torch.int64), alphas)
         here = ((where >= first) & (where < first + step)).nonzero()[:, 0]
         one, other = (where[here] - first, crossings.element[here]), (where[here] - first, crossings.partner[here])
         has_partner = other[1] >= 0
@@ -80,12 +80,13 @@ def _nearest(values: Tensor, levels: Tensor) -> Tensor:
     return levels.gather(1, (values[:, None] - levels).abs().argmin(1, keepdim=True))[:, 0]
 
 
-def _estimate(network: Network, node: int, lines: Lines, places: Tensor) -> tuple[Tensor, Tensor]:
-    """Values and error bounds (k, elements) of a node at lines and alphas (2, k)."""
-    count = places.shape[1]
-    if sweep_plan(network).is_narrow and count < MIN_BATCH_POINTS:
-        places = torch.cat([places, places[:, -1:].expand(-1, MIN_BATCH_POINTS - count)], 1)
-    line, alpha = places
-    estimate = PointErrors(network, *lines.at(line.to(torch.int64), alpha))
+def evaluate_with_errors(
+    network: Network, node: int, lines: Lines, line: Tensor, alphas: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Values and error bounds (k, elements) of a node at positions (k,) on lines, which depend on no other points."""
+    count = len(alphas)
+    if sweep_plan(network).is_narrow and 0 < count < MIN_BATCH_POINTS:
+        line, alphas = (torch.cat([t, t[-1:].expand(MIN_BATCH_POINTS - count)]) for t in (line, alphas))
+    estimate = PointErrors(network, *lines.at(line, alphas))
     bounds = flatten_units(estimate.advance_to(node))
     return flatten_units(estimate.values[node])[:count], bounds[:count]

@@ -257,20 +257,36 @@ def _refine_close_crossings(
 def _group_crossings(found: SortedCrossings, alpha: Floats, radius: Floats | None) -> tuple[Ints, Ints]:
     """Group crossings that share a break: the group (k,) of each crossing, and each group's representative."""
     numbers = np.arange(len(alpha))
-    if radius is None:
+    if radius is None or not len(alpha):
         return numbers, numbers
-    distance = alpha[1:] - alpha[:-1]
-    linked = (found.piece[1:] == found.piece[:-1]) & (distance <= np.maximum(radius[1:], radius[:-1]))
-    if not linked.any():
+    chain = chain_ties(found.piece, alpha, radius)
+    if chain[-1] == len(chain) - 1:
         return numbers, numbers
-    chain = np.zeros_like(numbers)
-    chain[1:] = (~linked).cumsum()
     return _split_by_knot(found, radius, *group_ties(chain, alpha, radius))
 
 
 def position_rounding(alpha: FloatArray) -> FloatArray:
     """The rounding errors of computed positions (k,) of crossings, beside those of the values that cross."""
     return POSITION_ERROR * (0.5 - abs(alpha - 0.5)) + FLOAT64_EPS / 2 * alpha
+
+
+def chain_ties(piece: Ints, alpha: Floats, radius: Floats) -> Ints:
+    """The chain (k,) of each crossing, in order of piece and alpha.
+
+    Two neighbours belong to one chain if the radius of a crossing, one of them or another one, reaches both.
+    """
+    starts = np.flatnonzero(np.insert((np.diff(piece) != 0) | (np.diff(alpha) != 0), 0, True))
+    places, at, reach = piece[starts], alpha[starts], np.maximum.reduceat(radius, starts)
+    linked = np.zeros(len(starts) - 1, dtype=bool)
+    for lag in range(1, len(starts)):  # what reaches a crossing reaches all crossings in between
+        distance, same = at[lag:] - at[:-lag], places[lag:] == places[:-lag]
+        after, before = same & (distance <= reach[:-lag]), same & (distance <= reach[lag:])
+        if not (after | before).any():
+            break
+        linked[lag - 1 :] |= after
+        linked[: len(before)] |= before
+    chain = np.insert((~linked).cumsum(), 0, 0)
+    return chain.repeat(np.diff(starts, append=len(alpha)))
 
 
 def group_ties(chain: Ints, alpha: Floats, radius: Floats) -> tuple[Ints, Ints]:

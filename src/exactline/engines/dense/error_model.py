@@ -15,9 +15,9 @@ from torch import Tensor
 from ...arrays import Floats, Ints
 from ...budget import block_bytes
 from ...network.graph import Network
-from ...numerics.crossing_positions import CloseCrossings, locate_crossings
+from ...numerics.crossing_positions import CloseCrossings, evaluate_with_errors, locate_crossings
 from ...numerics.plan import sweep_plan
-from ...numerics.point_errors import PointErrors, bytes_per_estimate, estimate_errors, points_per_estimate
+from ...numerics.point_errors import PointErrors, bytes_per_estimate, points_per_estimate
 from ...numerics.repeated_units import repeated_units
 from ...numerics.static_filter import Magnitude
 from ...ops.base import ErrorBounds, flatten_units
@@ -79,13 +79,21 @@ class PointErrorBounds(ErrorBounds):
         return self.state.point_tensors().alpha.diff()
 
     def bound(self, rows: Tensor) -> Tensor:
+        return self.evaluate(rows)[1]
+
+    def evaluate(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         most_points = len(rows) >= MIN_KEPT_POINTS and 2 * len(rows) >= len(self.state)
         if self.state.point_errors is None and most_points and self._errors_fit():
             every = torch.arange(len(self.state), device=rows.device)
             self.state.point_errors = PointErrors(self.network, *self.state.line_points(every))
         if self.state.point_errors is not None:
-            return flatten_units(self.state.point_errors.advance_to(self.source))[rows]
-        return self._errors(self.source, rows)
+            bounds = self.state.point_errors.advance_to(self.source)
+            return flatten_units(self.state.point_errors.values[self.source])[rows], flatten_units(bounds)[rows]
+        table, parts = self.state.point_tensors(), rows.split(points_per_estimate(self.network))
+        columns = [(table.line[part], table.alpha[part]) for part in parts]
+        found = [evaluate_with_errors(self.network, self.source, self.state.lines, *some) for some in columns]
+        values, bounds = map(torch.cat, zip(*found, strict=True))
+        return values, bounds
 
     def locate(self, found: SortedCrossings, alpha: Floats) -> tuple[Floats, Floats]:
         piece, alphas = found.piece, self.points.alpha
@@ -111,13 +119,6 @@ class PointErrorBounds(ErrorBounds):
         if (from_left > 0).all() and (from_right > 0).all():
             return None
         return np.where(from_left <= 0, piece, np.where(from_right <= 0, piece + 1, -1))
-
-    def _errors(self, node: int, rows: Tensor) -> Tensor:
-        """Error bounds (rows, elements) of one node at some points."""
-        parts = rows.split(points_per_estimate(self.network))
-        return torch.cat(
-            [flatten_units(estimate_errors(self.network, node, *self.state.line_points(part))) for part in parts]
-        )
 
     def _errors_fit(self) -> bool:
         memory = block_bytes(KEPT_ERRORS_DIVISOR) if is_host(self.device) else MAX_GPU_KEPT_BYTES

@@ -8,6 +8,7 @@ from torch import Tensor
 from ...tolerances import (
     AMBIGUITY_WIDTH,
     CANDIDATE_SHARE,
+    CERTAIN_SHARE,
     FLOAT64_EPS,
     MAX_ALPHA_ERROR,
     MAX_DRIFT_ROUNDINGS,
@@ -119,7 +120,7 @@ def _find_certain(node_input: NodeInput, block: Block, distances: Tensor, near: 
     place = place + 1
     element = channel * node_input.map_shape.pixels + block.pixels[row]
     least = node_input.least_errors(block.alphas[row, place], element)
-    is_certain[row, place, channel] = distances[row, place, channel].abs() <= least
+    is_certain[row, place, channel] = distances[row, place, channel].abs() <= CERTAIN_SHARE * least
     return is_certain
 
 

@@ -24,7 +24,7 @@ from ...tolerances import (
     MAX_UNCHECKED_ALPHA_ERROR,
     ROUNDINGS_PER_CROSSING,
 )
-from ..dense.breaks import group_ties, position_rounding
+from ..dense.breaks import chain_ties, group_ties, position_rounding
 from .error_oracle import ErrorOracle
 from .patch import real_tensor
 from .timeline import NeedsDenseFallback, NewPatchBreaks, to_host
@@ -285,11 +285,8 @@ class TieResolver:
         order = torch.argsort(new.alpha[rows])
         order = order[torch.sort(chain[order], stable=True).indices]
         rows, chain, radius = rows[order], chain[order], radius[order]
-        distance = new.alpha[rows[1:]] - new.alpha[rows[:-1]]
-        apart = (chain[1:] != chain[:-1]) | (distance > torch.maximum(radius[1:], radius[:-1]))
-        chain = torch.zeros_like(chain)
-        chain[1:] = apart.cumsum(0)
-        group, representative = group_ties(*(t.cpu().numpy() for t in (chain, new.alpha[rows], radius)))
+        pieces, alphas, radii = (t.cpu().numpy() for t in (chain, new.alpha[rows], radius))
+        group, representative = group_ties(chain_ties(pieces, alphas, radii), alphas, radii)
         _require_distinct_units(group, *(t[rows].cpu().numpy() for t in (channel, pixel, new.partner, new.alpha)))
         owner = rows[torch.from_numpy(representative[group]).to(rows.device)]
         alpha[rows] = new.alpha[owner]
