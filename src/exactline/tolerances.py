@@ -31,6 +31,10 @@ ALPHA_RESOLUTION = 4 * FLOAT64_EPS
 # network's inputs: two differences, their sum, a quotient and a product are rounded, each by at most half an ulp, and
 # the width of the piece. The sum with the end is rounded by half an ulp of the position.
 POSITION_ERROR = 3 * FLOAT64_EPS
+# Distances of the points at which crossings that may share a break are evaluated, coarse ones first. The positions that
+# two engines compute differ by some ulps, so that they are near different points once in a thousand times. Up to the
+# nearest point, a slope that is off by a share of 2^-16 displaces a crossing by 2^-57 at most.
+POSITION_GRIDS = (2.0**-40, 2.0**-46)
 # Alpha error above which a unit that leaves its knot slowly is counted as ambiguous. Empirical: on random networks
 # the breaks of float64 sweeps agree with the rational oracle to 1e-11.
 MAX_ALPHA_ERROR = 1e-10
@@ -106,6 +110,9 @@ SHORT_LINE_SHARE = 1 / 64
 # Factors by which the error at any other point of the segment may be smaller and larger. Empirical.
 MAX_SAMPLE_DEFICIT = 4.0
 MAX_SAMPLE_EXCESS = 16.0
+# Share of the smallest error expected up to which breaks are one without an estimate of their own. The error of a value
+# that is small where it crosses a knot, but large at the sample points, may be less than MAX_SAMPLE_DEFICIT allows.
+CERTAIN_SHARE = 1 / 8
 # Error of cumulative sums along a segment, in roundings of the largest value, above which the dense engine takes over.
 MAX_DRIFT_ROUNDINGS = 1024.0
 # Roundings of a value by each crossing along a segment: the slope, its product with the width, and the sum, and one to

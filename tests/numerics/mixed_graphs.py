@@ -27,9 +27,9 @@ class Combine(nn.Module):
 
 def make_mixed_graph(random: Draw, weights: tuple[str, ...] = WEIGHTS) -> tuple[nn.Module, Tensor, Tensor]:
     """A random network and the two ends of a line."""
-    model, shape = (_convolutional, _fully_connected)[pick(random, 0, 1)](random)
+    model, shape = (make_convolutional, _fully_connected)[pick(random, 0, 1)](random)
     _fill(random, model, weights[pick(random, 0, len(weights) - 1)])
-    start, end = _points(random, shape)
+    start, end = make_points(random, shape)
     return model.double().eval(), start, end
 
 
@@ -65,7 +65,7 @@ def _fully_connected(random: Draw) -> tuple[nn.Module, tuple[int, ...]]:
     return nn.Sequential(*layers, nn.Linear(width, pick(random, 1, 3))), (inputs,)
 
 
-def _convolutional(random: Draw) -> tuple[nn.Module, tuple[int, ...]]:
+def make_convolutional(random: Draw) -> tuple[nn.Module, tuple[int, ...]]:
     channels, size = pick(random, 1, 2), pick(random, 4, 6)
     shape, layers = (channels, size, size), list[nn.Module]()
     for _ in range(pick(random, 1, 2)):
@@ -114,7 +114,7 @@ def _fill(random: Draw, model: nn.Module, weights: str) -> None:
         }.get(weights, normal)
 
 
-def _points(random: Draw, shape: tuple[int, ...]) -> tuple[Tensor, Tensor]:
+def make_points(random: Draw, shape: tuple[int, ...]) -> tuple[Tensor, Tensor]:
     """Ends of a line: anywhere, at integers, from or through the origin, far away, close together, or in tenths."""
     a, b, centre = torch.randn(3, *shape, generator=random, dtype=torch.float64)
     if not bool((a != b).any()):

@@ -1,7 +1,8 @@
 """The number of ambiguous units on every piece: counted at the breaks themselves, so that all engines count alike.
 
 A sweep computes values at points of its own, whose rounding differs between engines and memory budgets. It only marks
-pieces on which units may be ambiguous, with a margin. The values and errors that decide are evaluated here.
+pieces on which units may be ambiguous, with a margin; very short pieces need no mark. The values and errors that decide
+are evaluated here.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from ..numerics.plan import sweep_plan
 from ..numerics.point_errors import PointErrors, RecentErrors, is_short_line, points_per_estimate
 from ..numerics.repeated_units import repeated_units
 from ..ops.base import Breaking, PieceEnds, flatten_units
-from ..tolerances import ERROR_SAMPLES, MIDDLE_REACH, ROUNDING_FREE_SHARE, SHARED_REACH
+from ..tolerances import ERROR_SAMPLES, MAX_ALPHA_ERROR, MIDDLE_REACH, ROUNDING_FREE_SHARE, SHARED_REACH
 from .dense.points import to_device
 from .dense.sweep import SweepLimits
 
@@ -43,7 +44,9 @@ def count_ambiguous(network: Network, lines: Lines, rows: BreakRows, limits: Swe
 
     Where the deadline is reached before they are counted, the candidates are returned.
     """
-    is_piece = (rows.candidates[:-1] != 0) & (rows.line[1:] == rows.line[:-1])
+    # a unit that is on its knot at both ends of a longer piece crosses it so slowly that the sweep has marked the piece
+    is_narrow = rows.alphas.diff() <= 2 * MAX_ALPHA_ERROR
+    is_piece = ((rows.candidates[:-1] != 0) | is_narrow) & (rows.line[1:] == rows.line[:-1])
     pieces, counts = is_piece.nonzero()[:, 0], torch.zeros_like(rows.candidates)
     if not len(pieces):
         return counts

@@ -227,6 +227,13 @@ class ErrorBounds(ABC):
     def bound(self, rows: Tensor) -> Tensor:
         """Error bounds (rows, elements) of the node's input at some points (rows,)."""
 
+    @abstractmethod
+    def evaluate(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """The node's input at some points (rows,), evaluated again from the points, and its error bounds.
+
+        Both are (rows, elements). Unlike the values of a sweep, they do not depend on other points.
+        """
+
     def thresholds_at(self, elements: Tensor) -> Tensor | float:
         """`threshold` for some elements (k,): smaller where the weights of an element are smaller."""
         return self.threshold

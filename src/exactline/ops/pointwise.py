@@ -331,11 +331,13 @@ class _Values:
             return None
         rows, columns, gap = rows[near], columns[near], gap[near]
         points, point = torch.unique(rows, return_inverse=True)
-        bound = errors.bound(points)[point, columns]
+        values, bounds = errors.evaluate(points)
+        bound, level = bounds[point, columns], self.level_at(columns)
+        gap = values[point, columns] - level
         on_knot = gap.abs() <= bound
         self.above[rows, columns] = (gap > 0) & ~on_knot
         self.below[rows, columns] = (gap < 0) & ~on_knot
-        self.x[rows[on_knot], columns[on_knot]] = self.level_at(columns[on_knot])
+        self.x[rows, columns] = values[point, columns].masked_fill(on_knot, 0.0) + on_knot * level
         near = gap.abs() <= AMBIGUITY_WIDTH / CANDIDATE_SHARE * bound
         return _NearValues(rows[near], columns[near], bound[near]) if bool(near.any()) else None
 

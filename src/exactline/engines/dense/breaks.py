@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -12,6 +12,8 @@ from ...arrays import Bools, Floats, Ints
 from ...ops.base import Crossings
 from ...tolerances import FLOAT64_EPS, OVERFLOW_GUARD, POSITION_ERROR
 from .points import PointTable, to_device
+
+RADIUS_STEPS = 2.0**12  # by power of two: radii that differ by less are compared by their positions
 
 FloatArray = TypeVar("FloatArray", Floats, torch.Tensor)
 
@@ -62,6 +64,10 @@ class _CrossingPositions:
     width: Floats  # (k,) of the piece, in alpha
     alpha: Floats  # (k,)
 
+    def select(self, rows: Ints) -> _CrossingPositions:
+        """The positions at some rows."""
+        return _CrossingPositions(*(getattr(self, field.name)[rows] for field in fields(self)))
+
     def is_sorted(self) -> bool:
         """Whether the crossings are in order of piece, then of alpha."""
         next_piece, same_piece = self.piece[1:] > self.piece[:-1], self.piece[1:] == self.piece[:-1]
@@ -88,21 +94,8 @@ class CrossingErrors(Protocol):
         """Error bounds (rows, elements) of the values that cross."""
         ...
 
-    def bound_inside(
-        self,
-        piece: Ints,
-        alpha: Floats,
-        element: torch.Tensor,
-        partner: torch.Tensor,
-    ) -> torch.Tensor | None:
-        """Error bounds (k,) of values that cross between points, where they cross; None if `bound` serves there.
-
-        Args:
-            piece: (k,) the point to the left of each crossing.
-            alpha: (k,) where it is.
-            element: (k,) the element that crosses.
-            partner: (k,) the element it crosses, or -1.
-        """
+    def locate(self, found: SortedCrossings, alpha: Floats) -> tuple[Floats, Floats] | None:
+        """The alphas (k,) of crossings, evaluated again, and error bounds (k,) there; None if `bound` serves there."""
         ...
 
     def coinciding_points(self, piece: Ints, from_left: Floats, from_right: Floats) -> Ints | None:
@@ -124,11 +117,12 @@ def place_breaks(crossings: Crossings, errors: CrossingErrors) -> NewBreaks:
 
 def _place_breaks(crossings: Crossings, errors: CrossingErrors) -> NewBreaks:
     found, positions, slope = _sort_crossings(crossings, errors)
+    found, positions, slope, radius = _refine_close_crossings(found, positions, slope, errors)
     alpha = positions.alpha
     old_point = errors.coinciding_points(found.piece, alpha - positions.left, positions.right - alpha)
     free = np.arange(len(alpha)) if old_point is None else np.flatnonzero(old_point < 0)
     group, representative = _group_crossings(
-        found if old_point is None else found.select(free), alpha[free], slope[free], errors
+        found if old_point is None else found.select(free), alpha[free], None if radius is None else radius[free]
     )
     one_to_one = old_point is None and group is representative
     old_point = np.full(len(alpha), -1) if old_point is None else old_point
@@ -225,27 +219,49 @@ def _positions(piece: Ints, from_left: Floats, from_right: Floats, points: Point
     return _CrossingPositions(piece, left, right, width, alpha)
 
 
-def _group_crossings(found: SortedCrossings, alpha: Floats, slope: Floats, errors: CrossingErrors) -> tuple[Ints, Ints]:
-    """Group crossings that share a break: the group (k,) of each crossing, and each group's representative."""
-    numbers = np.arange(len(alpha))
+def _refine_close_crossings(
+    found: SortedCrossings, positions: _CrossingPositions, slope: Floats, errors: CrossingErrors
+) -> tuple[SortedCrossings, _CrossingPositions, Floats, Floats | None]:
+    """Evaluate crossings that may share a break again: all crossings in order, and their alpha errors (k,).
+
+    The alpha errors of all others are 0. They are None if no crossings are close to each other.
+    """
+    alpha = positions.alpha
     if len(alpha) < 2:
-        return numbers, numbers
+        return found, positions, slope, None
     rounding = position_rounding(alpha)
     radius = errors.threshold / slope + rounding
     distance = alpha[1:] - alpha[:-1]
     linked = (found.piece[1:] == found.piece[:-1]) & (distance <= np.maximum(radius[1:], radius[:-1]))
     if not linked.any():
-        return numbers, numbers
-    chain = np.zeros_like(numbers)
+        return found, positions, slope, None
+    chain = np.zeros(len(alpha), dtype=np.int64)
     chain[1:] = (~linked).cumsum()
-    # crossings of one alpha, such as those of one pair of elements in overlapping windows, need no estimate
-    needs_refinement = np.isin(chain, chain[1:][linked & (distance > 0)])
     radius = np.zeros_like(alpha)
-    if needs_refinement.any():
-        rows = np.flatnonzero(needs_refinement)
-        radius[rows] = _alpha_radius(found.select(rows), alpha[rows], slope[rows], errors) + rounding[rows]
-        linked &= distance <= np.maximum(radius[1:], radius[:-1])
-        chain[1:] = (~linked).cumsum()
+    # crossings of one alpha, such as those of one pair of elements in overlapping windows, need no estimate
+    rows = np.flatnonzero(np.isin(chain, chain[1:][linked & (distance > 0)]))
+    if not len(rows):
+        return found, positions, slope, radius
+    some = found.select(rows)
+    located = errors.locate(some, alpha[rows])
+    if located is None:
+        radius[rows] = _alpha_radius(some, alpha[rows], slope[rows], errors) + rounding[rows]
+        return found, positions, slope, radius
+    alpha = alpha.copy()
+    alpha[rows], bound = located
+    radius[rows] = np.nan_to_num(bound / slope[rows], nan=0.0, posinf=np.inf) + rounding[rows]
+    order = np.lexsort((alpha, found.piece))
+    return found.select(order), replace(positions, alpha=alpha).select(order), slope[order], radius[order]
+
+
+def _group_crossings(found: SortedCrossings, alpha: Floats, radius: Floats | None) -> tuple[Ints, Ints]:
+    """Group crossings that share a break: the group (k,) of each crossing, and each group's representative."""
+    numbers = np.arange(len(alpha))
+    if radius is None or not len(alpha):
+        return numbers, numbers
+    chain = chain_ties(found.piece, alpha, radius)
+    if chain[-1] == len(chain) - 1:
+        return numbers, numbers
     return _split_by_knot(found, radius, *group_ties(chain, alpha, radius))
 
 
@@ -254,12 +270,34 @@ def position_rounding(alpha: FloatArray) -> FloatArray:
     return POSITION_ERROR * (0.5 - abs(alpha - 0.5)) + FLOAT64_EPS / 2 * alpha
 
 
+def chain_ties(piece: Ints, alpha: Floats, radius: Floats) -> Ints:
+    """The chain (k,) of each crossing, in order of piece and alpha.
+
+    Two neighbours belong to one chain if the radius of a crossing, one of them or another one, reaches both.
+    """
+    starts = np.flatnonzero(np.insert((np.diff(piece) != 0) | (np.diff(alpha) != 0), 0, True))
+    places, at, reach = piece[starts], alpha[starts], np.maximum.reduceat(radius, starts)
+    linked = np.zeros(len(starts) - 1, dtype=bool)
+    for lag in range(1, len(starts)):  # what reaches a crossing reaches all crossings in between
+        distance, same = at[lag:] - at[:-lag], places[lag:] == places[:-lag]
+        after, before = same & (distance <= reach[:-lag]), same & (distance <= reach[lag:])
+        if not (after | before).any():
+            break
+        linked[lag - 1 :] |= after
+        linked[: len(before)] |= before
+    chain = np.insert((~linked).cumsum(), 0, 0)
+    return chain.repeat(np.diff(starts, append=len(alpha)))
+
+
 def group_ties(chain: Ints, alpha: Floats, radius: Floats) -> tuple[Ints, Ints]:
-    """Split chains until every member is within its radius of its group's most certain crossing."""
-    representatives = np.full_like(chain, -1)
+    """Split chains until every member is within its radius of its group's most certain crossing.
+
+    Of crossings whose radii are equal up to rounding, the first is the most certain one.
+    """
+    representatives, rank = np.full_like(chain, -1), _round_radii(radius)
     key = chain * 2 + 1
     while len(pending := np.flatnonzero(representatives < 0)):
-        order = np.lexsort((radius[pending], key[pending]))  # stable: of equals the first
+        order = np.lexsort((rank[pending], key[pending]))  # stable: of equals the first
         starts_group = np.ones(len(order), dtype=bool)
         starts_group[1:] = key[pending[order[1:]]] != key[pending[order[:-1]]]
         group = np.empty_like(pending)
@@ -273,6 +311,12 @@ def group_ties(chain: Ints, alpha: Floats, radius: Floats) -> tuple[Ints, Ints]:
     return group, representative
 
 
+def _round_radii(radius: Floats) -> Floats:
+    """Radii (k,) rounded to a few digits."""
+    mantissa, exponent = np.frexp(radius)
+    return np.ldexp(np.rint(mantissa * RADIUS_STEPS), exponent)
+
+
 def _split_by_knot(found: SortedCrossings, radius: Floats, group: Ints, representative: Ints) -> tuple[Ints, Ints]:
     """Split groups that hold one unit at several knots: the unit passes its knots one after another."""
     directed_level = np.where(found.rising, found.level, -found.level)
@@ -284,7 +328,7 @@ def _split_by_knot(found: SortedCrossings, radius: Floats, group: Ints, represen
         return group, representative
     rank = np.empty_like(order)  # of a crossing's knot among the knots of its unit
     rank[order] = steps - np.maximum.accumulate(np.where(np.insert(~same, 0, True), steps, 0))
-    order = np.lexsort((radius, rank, group))  # stable: of equals the first
+    order = np.lexsort((_round_radii(radius), rank, group))  # stable: of equals the first
     starts_group = np.insert((np.diff(group[order]) != 0) | (np.diff(rank[order]) != 0), 0, True)
     split = np.empty_like(order)
     split[order] = starts_group.cumsum() - 1
@@ -300,10 +344,9 @@ def _strictly_increasing(piece: Ints, alpha: Floats) -> Floats:
 
 
 def _alpha_radius(found: SortedCrossings, alpha: Floats, slope: Floats, errors: CrossingErrors) -> Floats:
-    """(k,) refined alpha errors of crossings.
+    """(k,) alpha errors of crossings, from the error bounds at both ends of their pieces.
 
-    A crossing is computed from the values at both ends of its piece, as a mean in which an end counts less the farther
-    it is: the errors there count in the same proportion. The value at the crossing itself has an error of its own.
+    A crossing is computed as a mean of the ends in which one counts less the farther it is: so do the errors.
     """
     device = errors.device
     rows, where = np.unique(np.stack([found.piece, found.piece + 1]), return_inverse=True)
@@ -313,7 +356,4 @@ def _alpha_radius(found: SortedCrossings, alpha: Floats, slope: Floats, errors: 
     starts, stops = errors.points.alpha.take(found.piece), errors.points.alpha.take(found.piece + 1)
     fraction = to_device(device, (alpha - starts) / (stops - starts)).to(left.dtype)
     size = left * (1 - fraction) + right * fraction
-    # the ends of a line are exact, but no point between them is
-    inside = errors.bound_inside(found.piece, alpha, element, partner)
-    size = size if inside is None else torch.maximum(size, inside)
     return np.nan_to_num(_to_numpy(size.to(torch.float64)) / slope, nan=0.0, posinf=np.inf)

@@ -15,13 +15,15 @@ from torch import Tensor
 from ...arrays import Floats, Ints
 from ...budget import block_bytes
 from ...network.graph import Network
+from ...numerics.crossing_positions import CloseCrossings, evaluate_with_errors, locate_crossings
 from ...numerics.plan import sweep_plan
-from ...numerics.point_errors import PointErrors, bytes_per_estimate, estimate_errors, points_per_estimate
+from ...numerics.point_errors import PointErrors, bytes_per_estimate, points_per_estimate
 from ...numerics.repeated_units import repeated_units
 from ...numerics.static_filter import Magnitude
 from ...ops.base import ErrorBounds, flatten_units
 from ...ops.masks import is_host, is_on_host
 from ...tolerances import SMALLEST_SUBNORMAL
+from .breaks import SortedCrossings
 from .points import PointTable, to_device
 from .state import SweepState
 
@@ -77,28 +79,37 @@ class PointErrorBounds(ErrorBounds):
         return self.state.point_tensors().alpha.diff()
 
     def bound(self, rows: Tensor) -> Tensor:
+        return self.evaluate(rows)[1]
+
+    def evaluate(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         most_points = len(rows) >= MIN_KEPT_POINTS and 2 * len(rows) >= len(self.state)
         if self.state.point_errors is None and most_points and self._errors_fit():
             every = torch.arange(len(self.state), device=rows.device)
             self.state.point_errors = PointErrors(self.network, *self.state.line_points(every))
         if self.state.point_errors is not None:
-            return flatten_units(self.state.point_errors.advance_to(self.source))[rows]
-        return self._errors(self.source, rows)
+            bounds = self.state.point_errors.advance_to(self.source)
+            return flatten_units(self.state.point_errors.values[self.source])[rows], flatten_units(bounds)[rows]
+        table, parts = self.state.point_tensors(), rows.split(points_per_estimate(self.network))
+        columns = [(table.line[part], table.alpha[part]) for part in parts]
+        found = [evaluate_with_errors(self.network, self.source, self.state.lines, *some) for some in columns]
+        values, bounds = map(torch.cat, zip(*found, strict=True))
+        return values, bounds
 
-    def bound_inside(self, piece: Ints, alpha: Floats, element: Tensor, partner: Tensor) -> Tensor:
-        line = self.points.line[piece]
-        places, where = np.unique(np.stack([line, alpha]), axis=1, return_inverse=True)
-        where = to_device(self.device, where.reshape(-1))
-        inside = self.state.live[self.source].new_empty(len(piece))
-        step = points_per_estimate(self.network)
-        for first in range(0, places.shape[1], step):
-            some_lines, some_alphas = places[:, first : first + step]
-            points = self.state.points_at(some_lines.astype(np.int64), some_alphas)
-            bounds = flatten_units(estimate_errors(self.network, self.source, *points))
-            here = ((where >= first) & (where < first + step)).nonzero()[:, 0]
-            rows, pairs = where[here] - first, partner[here]
-            inside[here] = bounds[rows, element[here]] + bounds[rows, pairs.clamp(min=0)] * (pairs >= 0)
-        return inside
+    def locate(self, found: SortedCrossings, alpha: Floats) -> tuple[Floats, Floats]:
+        piece, alphas = found.piece, self.points.alpha
+        integers = self.points.line[piece], piece, found.element, found.partner
+        line, rows, element, partner = (to_device(self.device, column) for column in integers)
+        numbers = alpha, alphas[piece], alphas[piece + 1], found.level.astype(np.float64)
+        at, left, right, level = (to_device(self.device, column) for column in numbers)
+        x = flatten_units(self.state.live[self.source])
+        before, after = (
+            x[row, element] - torch.where(partner >= 0, x[row, partner.clamp(min=0)], level.to(x))
+            for row in (rows, rows + 1)
+        )
+        slope = (after - before).to(torch.float64) / (right - left)
+        crossings = CloseCrossings(line, at, left, right, element, partner, level[:, None], slope)
+        located, bounds = locate_crossings(self.network, self.source, self.state.lines, crossings)
+        return located.cpu().numpy(), bounds.cpu().numpy()
 
     def thresholds_at(self, elements: Tensor) -> Tensor | float:
         shares = sweep_plan(self.network).error_shares.get(self.source)
@@ -108,13 +119,6 @@ class PointErrorBounds(ErrorBounds):
         if (from_left > 0).all() and (from_right > 0).all():
             return None
         return np.where(from_left <= 0, piece, np.where(from_right <= 0, piece + 1, -1))
-
-    def _errors(self, node: int, rows: Tensor) -> Tensor:
-        """Error bounds (rows, elements) of one node at some points."""
-        parts = rows.split(points_per_estimate(self.network))
-        return torch.cat(
-            [flatten_units(estimate_errors(self.network, node, *self.state.line_points(part))) for part in parts]
-        )
 
     def _errors_fit(self) -> bool:
         memory = block_bytes(KEPT_ERRORS_DIVISOR) if is_host(self.device) else MAX_GPU_KEPT_BYTES

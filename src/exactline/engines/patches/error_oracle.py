@@ -11,6 +11,7 @@ from torch import Tensor
 from ...budget import block_bytes
 from ...lines import Lines
 from ...network.graph import Network
+from ...numerics.crossing_positions import CloseCrossings, locate_crossings
 from ...numerics.equal_units import breaking_op
 from ...numerics.plan import BYTES_PER_NUMBER, sweep_plan
 from ...numerics.point_errors import (
@@ -167,6 +168,11 @@ class ErrorOracle:
                 continue
             at += step
         return values, bounds
+
+    def locate(self, node: int, crossings: CloseCrossings) -> tuple[Tensor, Tensor]:
+        """`locate_crossings` at the input of a breaking node."""
+        source = self.network.nodes[node].inputs[0]
+        return locate_crossings(self.network, source, self.lines, crossings, self._points_per_batch(ERROR_SAMPLES))
 
     def _evaluate(
         self, nodes: Tensor, alphas: Tensor, elements: Tensor, partners: Tensor, samples: int

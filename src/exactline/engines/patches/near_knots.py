@@ -11,6 +11,7 @@ from torch import Tensor
 from ...tolerances import (
     AMBIGUITY_WIDTH,
     CANDIDATE_SHARE,
+    CERTAIN_SHARE,
     FLOAT64_EPS,
     MAX_ALPHA_ERROR,
     MAX_DRIFT_ROUNDINGS,
@@ -185,7 +186,7 @@ def _find_certain(units: _Units, distances: Tensor, near: Tensor) -> Tensor:
     unit, place = (near[:, 1:-1] & units.is_entry).nonzero(as_tuple=True)
     place = place + 1
     least = units.node_input.least_errors(units.alphas[unit, place], units.element[unit])
-    is_certain[unit, place] = distances[unit, place].abs() <= least
+    is_certain[unit, place] = distances[unit, place].abs() <= CERTAIN_SHARE * least
     return is_certain
 
 

@@ -10,11 +10,12 @@ import torch
 from torch import Tensor
 
 from ...arrays import Floats, Ints
+from ...numerics.crossing_positions import CloseCrossings
 from ...ops.base import Op
 from ...ops.pointwise import Pointwise
 from ...tolerances import (
     ALPHA_RESOLUTION,
-    AMBIGUITY_MARGIN,
+    CERTAIN_SHARE,
     ERROR_SAMPLES,
     MAX_DRIFT_ROUNDINGS,
     MAX_PATCH_ALPHA_SHIFT,
@@ -23,7 +24,7 @@ from ...tolerances import (
     MAX_UNCHECKED_ALPHA_ERROR,
     ROUNDINGS_PER_CROSSING,
 )
-from ..dense.breaks import group_ties, position_rounding
+from ..dense.breaks import chain_ties, group_ties, position_rounding
 from .error_oracle import ErrorOracle
 from .patch import real_tensor
 from .timeline import NeedsDenseFallback, NewPatchBreaks, to_host
@@ -56,7 +57,7 @@ def merge_equal_pairs(breaks: NewPatchBreaks, threshold: float) -> tuple[NewPatc
 class _BreakErrors:
     """Breaks in order of alpha, with their alpha errors."""
 
-    reals: Tensor  # (6, m) see the properties
+    reals: Tensor  # (5, m) see the properties
     integers: Tensor  # (3, m)
 
     @property
@@ -81,18 +82,13 @@ class _BreakErrors:
 
     @property
     def certain(self) -> Tensor:
-        """(m,) radius in alpha within which two breaks are certainly one."""
-        return self.lower + position_rounding(self.alpha)
+        """(m,) radius in alpha within which a crossing is certainly on its knot at a break."""
+        return CERTAIN_SHARE * self.lower
 
     @property
-    def alpha_error(self) -> Tensor:
-        """(m,) refined alpha error; negative before refinement."""
+    def signed_slope(self) -> Tensor:
+        """(m,) slope of the difference that crosses zero, element minus partner or knot; 0 where it is not known."""
         return self.reals[4]
-
-    @property
-    def drift(self) -> Tensor:
-        """(m,) distance in alpha by which cumulative sums displaced the break; 0 before refinement."""
-        return self.reals[5]
 
     @property
     def node(self) -> Tensor:
@@ -123,9 +119,10 @@ class _BreakErrors:
         margins = find_margins(breaks.element)
         if breaks.has_partners:
             margins += find_margins(breaks.partner.clamp(min=0)) * (breaks.partner >= 0)
-        reals = margins.new_full((6, len(breaks.alpha)), -1.0)
-        reals[0], reals[1], reals[5] = breaks.alpha, breaks.slope, 0.0
+        reals = margins.new_empty(5, len(breaks.alpha))
+        reals[0], reals[1] = breaks.alpha, breaks.slope
         torch.div(margins, breaks.slope, out=reals[2:4])
+        reals[4] = breaks.slope * breaks.jump.sign() * breaks.slope_change.sign()
         return _BreakErrors(reals, torch.stack([torch.full_like(breaks.element, node), breaks.element, breaks.partner]))
 
     def select(self, rows: Tensor) -> _BreakErrors:
@@ -138,23 +135,15 @@ class _BreakErrors:
         reals[0] = alpha
         return _BreakErrors(reals, self.integers)
 
+    def join(self, other: _BreakErrors) -> _BreakErrors:
+        """The breaks of both, one after the other."""
+        return _BreakErrors(torch.cat([self.reals, other.reals], 1), torch.cat([self.integers, other.integers], 1))
+
     def merge(self, other: _BreakErrors) -> tuple[_BreakErrors, Tensor]:
         """The breaks of both in order of alpha, and which of them are from ``other``."""
-        both = _BreakErrors(torch.cat([self.reals, other.reals], 1), torch.cat([self.integers, other.integers], 1))
+        both = self.join(other)
         order = torch.argsort(both.alpha)
         return both.select(order), order >= len(self)
-
-    def refine(self, errors: ErrorOracle, rows: Tensor, float32: bool) -> None:
-        """Refine the errors at some rows, in place; the drift of float32 patches is expected and not recorded."""
-        rows = torch.unique(rows)
-        rows = rows[self.alpha_error[rows] < 0]
-        if len(rows) > MAX_REFINED_BREAKS:
-            raise NeedsDenseFallback(float(self.alpha[rows[len(rows) // 2]]))
-        if len(rows):
-            distance, bound = knot_distances(errors, self.select(rows), ERROR_SAMPLES)
-            self.alpha_error[rows] = bound / self.slope[rows] + position_rounding(self.alpha[rows])
-            if not float32:
-                self.drift[rows] = distance / self.slope[rows]
 
 
 def knot_distances(errors: ErrorOracle, breaks: _BreakErrors, samples: int) -> tuple[Tensor, Tensor]:
@@ -178,7 +167,7 @@ class TieResolver:
         self.errors, self.start, self.stop, self.float32 = errors, start, stop, float32
         self.crossings = 0
         like = errors.lines.starts[0]
-        self.known = _BreakErrors(like.new_zeros(6, 0, dtype=torch.float64), like.new_zeros(3, 0, dtype=torch.int64))
+        self.known = _BreakErrors(like.new_zeros(5, 0, dtype=torch.float64), like.new_zeros(3, 0, dtype=torch.int64))
 
     def place(self, node: int, breaks: NewPatchBreaks) -> NewPatchBreaks:
         """The crossings of a node with the alphas of their breaks; may raise `NeedsDenseFallback`."""
@@ -258,47 +247,46 @@ class TieResolver:
             same = near & (distance <= new.certain)
             undecided = (near & ~same).nonzero()[:, 0]
             if len(undecided):
-                new.refine(self.errors, undecided, self.float32)
-                known.refine(self.errors, at[undecided], self.float32)
-                gap, radius = distance[undecided], new.alpha_error[undecided]
-                slack = AMBIGUITY_MARGIN * radius + new.drift[undecided] + known.drift[at[undecided]]
-                joins = gap <= radius
-                _require(joins | (gap > radius + slack), new.alpha[undecided])
-                same[undecided[joins]] = True
+                same[undecided] = self._are_near(new.select(undecided), known.select(at[undecided]))
             torch.where(same, known.alpha[at], alpha, out=alpha)
             free &= ~same
         return free
+
+    def _are_near(self, new: _BreakErrors, known: _BreakErrors) -> Tensor:
+        """Which crossings (k,) are within their error of their knots at the breaks beside them."""
+        if len(new) > MAX_REFINED_BREAKS:
+            raise NeedsDenseFallback(float(new.alpha[len(new) // 2]))
+        both = new.at(known.alpha).join(known)
+        distances, bounds = knot_distances(self.errors, both, ERROR_SAMPLES)
+        (distance, displaced), bound = distances.view(2, -1), bounds[: len(new)]
+        # a break that sums have displaced would decide otherwise where it should be
+        slack = displaced / known.slope * new.slope
+        if not self.float32:
+            _require((distance - bound).abs() >= slack, new.alpha)
+        return distance <= bound
 
     def _group_new(
         self, new: _BreakErrors, piece: Tensor, has_own: Tensor, alpha: Tensor, channel: Tensor, pixel: Tensor
     ) -> Tensor:
         """Which of the remaining crossings represent the break they share; writes the alphas of the others."""
         free = has_own.nonzero()[:, 0]
-        a, b, certain = free[:-1], free[1:], new.certain
-        distance = new.alpha[b] - new.alpha[a]
+        a, b = free[:-1], free[1:]
         upper = torch.maximum(new.upper[a], new.upper[b]) + ALPHA_RESOLUTION * new.alpha[b]
-        near = (piece[a] == piece[b]) & (distance <= upper)
+        near = (piece[a] == piece[b]) & (new.alpha[b] - new.alpha[a] <= upper)
         if not bool(near.any()):
             return has_own
-        same = near & (distance <= torch.maximum(certain[a], certain[b]))
-        undecided = (near & ~same).nonzero()[:, 0]
-        if len(undecided):
-            new.refine(self.errors, torch.cat([a[undecided], b[undecided]]), self.float32)
-            first, second, gap = a[undecided], b[undecided], distance[undecided]
-            radius = torch.maximum(new.alpha_error[first], new.alpha_error[second])
-            slack = AMBIGUITY_MARGIN * radius + new.drift[first] + new.drift[second]
-            joins = gap <= radius
-            _require(joins | (gap > radius + slack), new.alpha[first])
-            same[undecided[joins]] = True
-        if not bool(same.any()):
-            return has_own
-        linked = torch.zeros_like(free, dtype=torch.bool)
-        linked[1:] |= same
-        linked[:-1] |= same
-        rows = free[linked]  # chains of crossings, each within the radius of the next
+        is_linked = torch.zeros_like(free, dtype=torch.bool)
+        is_linked[1:] |= near
+        is_linked[:-1] |= near
         chain = torch.zeros_like(free)
-        chain[1:] = (~same).cumsum(0)
-        group, representative = self._group_chains(new, rows, chain[linked])
+        chain[1:] = (~near).cumsum(0)
+        rows, chain = free[is_linked], chain[is_linked]
+        radius = self._locate_chains(new, rows, chain, piece)
+        order = torch.argsort(new.alpha[rows])
+        order = order[torch.sort(chain[order], stable=True).indices]
+        rows, chain, radius = rows[order], chain[order], radius[order]
+        pieces, alphas, radii = (t.cpu().numpy() for t in (chain, new.alpha[rows], radius))
+        group, representative = group_ties(chain_ties(pieces, alphas, radii), alphas, radii)
         _require_distinct_units(group, *(t[rows].cpu().numpy() for t in (channel, pixel, new.partner, new.alpha)))
         owner = rows[torch.from_numpy(representative[group]).to(rows.device)]
         alpha[rows] = new.alpha[owner]
@@ -306,35 +294,42 @@ class TieResolver:
         has_own[rows] = owner == rows
         return has_own
 
-    def _group_chains(self, new: _BreakErrors, rows: Tensor, chain: Tensor) -> tuple[Ints, Ints]:
-        """`group_ties` of the crossings ``rows`` (k,); those that do not certainly join their chain are refined."""
-        radius = torch.where(new.alpha_error >= 0, new.alpha_error, new.certain)[rows]
-        groups = _group_ties(chain, new.alpha[rows], radius)
-        is_outside = _find_outsiders(chain, radius, *groups)
-        if not bool(is_outside.any()):
-            return groups
-        new.refine(self.errors, rows[is_outside], self.float32)
-        radius = torch.where(new.alpha_error >= 0, new.alpha_error, new.certain)[rows]
-        groups = _group_ties(chain, new.alpha[rows], radius)
-        # linked to a neighbour, but not to the most certain crossing of its chain: patches do not split chains
-        _require(~_find_outsiders(chain, radius, *groups), new.alpha[rows])
-        return groups
+    def _locate_chains(self, new: _BreakErrors, rows: Tensor, chain: Tensor, piece: Tensor) -> Tensor:
+        """Evaluate the crossings ``rows`` (k,) of chains again, unless all of a chain are one: their radii (k,).
 
-
-def _group_ties(chain: Tensor, alpha: Tensor, radius: Tensor) -> tuple[Ints, Ints]:
-    """`group_ties` of tensors (k,)."""
-    return group_ties(*(t.cpu().numpy() for t in (chain, alpha, radius)))
-
-
-def _find_outsiders(chain: Tensor, radius: Tensor, group: Ints, representative: Ints) -> Tensor:
-    """The members of chains (k,) that the most certain one of their chain does not represent."""
-    own, positions = torch.from_numpy(representative[group]).to(chain.device), torch.arange(len(chain)).to(chain.device)
-    _, number = torch.unique_consecutive(chain, return_inverse=True)
-    chains = int(number[-1]) + 1
-    least = radius.new_full((chains,), torch.inf).scatter_reduce_(0, number, radius, "amin")
-    positions = positions.masked_fill(radius != least[number], len(chain))
-    first = positions.new_full((chains,), len(chain)).scatter_reduce_(0, number, positions, "amin")
-    return own != first[number]
+        Writes their alphas.
+        """
+        radius, alpha = new.certain[rows] + position_rounding(new.alpha[rows]), new.alpha[rows]
+        _, number = torch.unique_consecutive(chain, return_inverse=True)
+        chains = int(number[-1]) + 1
+        least = radius.new_full((chains,), torch.inf).scatter_reduce_(0, number, radius, "amin")
+        first = radius.new_full((chains,), torch.inf).scatter_reduce_(0, number, alpha, "amin")
+        last = radius.new_zeros(chains).scatter_reduce_(0, number, alpha, "amax")
+        undecided = (last - first > least)[number].nonzero()[:, 0]
+        if not len(undecided):
+            return radius
+        if len(undecided) > MAX_REFINED_BREAKS:
+            raise NeedsDenseFallback(float(alpha[undecided[len(undecided) // 2]]))
+        some, at = new.select(rows[undecided]), piece[rows[undecided]]
+        ends = torch.cat([self.known.alpha, self.known.alpha.new_tensor([self.start, self.stop])])
+        count = len(self.known)
+        node = int(some.node[0])
+        knots = real_tensor(tuple(_knots(self.errors.network.nodes[node].op)), at.device)
+        crossings = CloseCrossings(
+            line=torch.full_like(at, self.errors.line),
+            alpha=some.alpha,
+            left=ends[torch.where(at > 0, at - 1, count)],
+            right=ends[torch.where(at < count, at, count + 1)],
+            element=some.element,
+            partner=some.partner,
+            levels=knots.expand(len(at), -1),
+            slope=some.signed_slope,
+        )
+        located, bounds = self.errors.locate(node, crossings)
+        if not self.float32:
+            new.alpha[rows[undecided]] = located
+        radius[undecided] = bounds / some.slope + position_rounding(located)
+        return radius
 
 
 def _knots(op: Op) -> list[float]:

@@ -13,6 +13,7 @@ from ...numerics.point_errors import RecentErrors, estimate_errors, points_per_e
 from ...numerics.static_filter import StaticFilter, sample_errors
 from ...ops.base import Breaking
 from ...tolerances import ALPHA_RESOLUTION, CORNER_RESOLUTION, SAMPLE_POINTS
+from ..dense.breaks import SortedCrossings
 from ..dense.points import PointTable, to_device
 from .separators import Separator, operator_separators
 from .state import MeshState, PlaneFrame
@@ -133,7 +134,7 @@ class EdgeErrorBounds:
         errors = separator_errors(self.network, self.state, self.state.node, self.separator, corners)
         return errors[:, torch.from_numpy(self.columns)][to_device(self.device, where)]
 
-    def bound_inside(self, piece: Ints, alpha: Floats, element: Tensor, partner: Tensor) -> None:
+    def locate(self, found: SortedCrossings, alpha: Floats) -> None:
         return None  # no corner is exact
 
     def coinciding_points(self, piece: Ints, from_left: Floats, from_right: Floats) -> Ints | None:
