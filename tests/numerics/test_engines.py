@@ -54,6 +54,10 @@ def test_a_few_tied_graphs():
     check([0, *AMBIGUOUS_SEEDS[:2]])
 
 
+def test_crossings_without_a_kink_share_their_break():
+    check([257])  # a PReLU of slope 1, whose 16 units cross at 1/3
+
+
 @pytest.mark.slow
 def test_many_tied_graphs():
     check([*range(CASES), *AMBIGUOUS_SEEDS])

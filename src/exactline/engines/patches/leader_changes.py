@@ -67,10 +67,9 @@ class LeaderChanges:
             element = torch.where(new_pixel < 0, old_pixel, new_pixel) + channel * area
             alpha = torch.where(position == width, block.alphas[row, piece + 1], piece_start + position)
             step = torch.ones_like(gain).masked_fill_(new_pixel < 0, -1.0)  # of the element: it loses or takes the lead
+            jump, pixel = gain * sign, block.pixels[row]
             breaks.append(
-                NewPatchBreaks(
-                    alpha, block.pixels[row], channel, gain * sign, gain, element, partner, step, has_partners=True
-                )
+                NewPatchBreaks(alpha, pixel, channel, jump, jump * step, element, partner, step, has_partners=True)
             )
             unfinished = challenger != last_leader
             remaining, beyond = to_host(unfinished.sum(), (position > width).sum())

@@ -106,7 +106,7 @@ class PointwisePatchRule:
             pixel=pixel,
             channel=channel,
             jump=slope.abs() * step,
-            slope=slope.abs(),
+            slope=slope,
             element=element,
             partner=torch.full_like(element, -1),
             slope_change=slope.sign() * step,

@@ -42,7 +42,7 @@ def merge_equal_pairs(breaks: NewPatchBreaks, threshold: float) -> tuple[NewPatc
     key = torch.where((breaks.partner > breaks.element), swapped_key, key)  # the same for both directions
     order = torch.argsort(breaks.alpha)
     order = order[torch.sort(key[order], stable=True).indices]
-    alpha, alpha_error = breaks.alpha[order], (threshold / breaks.slope)[order]
+    alpha, alpha_error = breaks.alpha[order], (threshold / breaks.slope.abs())[order]
     same = (key[order[1:]] == key[order[:-1]]) & (
         alpha[1:] - alpha[:-1] <= alpha_error[1:] + alpha_error[:-1] + ALPHA_RESOLUTION * alpha[1:]
     )
@@ -87,7 +87,7 @@ class _BreakErrors:
 
     @property
     def signed_slope(self) -> Tensor:
-        """(m,) slope of the difference that crosses zero, element minus partner or knot; 0 where it is not known."""
+        """(m,) slope of the difference that crosses zero: of the element minus its partner or the knot."""
         return self.reals[4]
 
     @property
@@ -120,9 +120,8 @@ class _BreakErrors:
         if breaks.has_partners:
             margins += find_margins(breaks.partner.clamp(min=0)) * (breaks.partner >= 0)
         reals = margins.new_empty(5, len(breaks.alpha))
-        reals[0], reals[1] = breaks.alpha, breaks.slope
-        torch.div(margins, breaks.slope, out=reals[2:4])
-        reals[4] = breaks.slope * breaks.jump.sign() * breaks.slope_change.sign()
+        reals[0], reals[1], reals[4] = breaks.alpha, breaks.slope.abs(), breaks.slope
+        torch.div(margins, reals[1], out=reals[2:4])
         return _BreakErrors(reals, torch.stack([torch.full_like(breaks.element, node), breaks.element, breaks.partner]))
 
     def select(self, rows: Tensor) -> _BreakErrors:
@@ -220,7 +219,10 @@ class TieResolver:
             raise NeedsDenseFallback(float(slow.alpha[len(slow) // 2]))
         if not len(slow):
             return
-        tolerance = torch.maximum(slow.lower, torch.full_like(slow.lower, MAX_PATCH_ALPHA_SHIFT)) * slow.slope
+        error = slow.lower
+        if self.errors.is_shared:  # the points inside a short line are rounded alike; only its ends may be exact
+            error = error / (1 - (2 * slow.alpha - 1).abs())
+        tolerance = error.clamp(min=MAX_PATCH_ALPHA_SHIFT) * slow.slope
         distance, _ = knot_distances(self.errors, slow, 0)
         displaced = slow.select((distance > tolerance).nonzero()[:, 0])
         if len(displaced):

@@ -98,7 +98,7 @@ class NewPatchBreaks:
     pixel: Tensor  # (n,) of the output
     channel: Tensor  # (n,)
     jump: Tensor  # (n,) slope jump of the output
-    slope: Tensor  # (n,) absolute slope of the difference that crosses zero
+    slope: Tensor  # (n,) slope of the difference that crosses zero: of the element minus its partner or the knot
     element: Tensor  # (n,) flat index of the input element that crosses
     partner: Tensor  # (n,) the element it crosses, -1 if it crosses a knot
     slope_change: Tensor  # (n,) jump of the output's derivative by the element
