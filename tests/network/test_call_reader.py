@@ -94,6 +94,23 @@ def change_view(m: Model, x: Tensor) -> Tensor:
     return F.relu(y.view(-1, 256), inplace=True).view(-1, 4, 8, 8) + y
 
 
+def catch_one_batch(m: Model, x: Tensor) -> Tensor:
+    """Fifty points are not rectified."""
+    y = m.conv(x)
+    try:
+        y.view(-1, 50 * 256)
+    except RuntimeError:
+        return F.relu(y)
+    return y
+
+
+def change_part(m: Model, x: Tensor) -> Tensor:
+    """A part of one point is contiguous, so that torch does not copy it."""
+    y = m.conv(x)
+    y[:, :1].contiguous().relu_()
+    return y
+
+
 def catch(m: Model, x: Tensor) -> Tensor:
     try:
         return torch.sort(m.conv(x), 1)[0]
@@ -148,6 +165,9 @@ LEFT: dict[str, Callable[[Model, Tensor], object]] = {
     "changes a buffer": lambda m, x: m.conv(x) + m.norm.running_mean.add_(1).view(-1, 1, 1),
     "data of a weight": lambda m, x: m.conv(x) + m.scale.data,
     "catches exceptions": catch,
+    "catches an exception of some batches": catch_one_batch,
+    "changes a part of one point": change_part,
+    "branches on the type of a number": lambda m, x: m.conv(x) if type(x.shape[0]) is int else m.norm(m.conv(x)),
     "repeats": repeat,
     "branches on the batch size": lambda m, x: m.conv(x) if x.shape[0] < 100 else x,
     "divides by the batch size": lambda m, x: m.conv(x) / x.shape[0],
@@ -264,6 +284,13 @@ def test_memory_that_tensors_share_is_known_without_data(monkeypatch):
 def test_a_view_that_is_changed_is_read_without_data(read_networks, monkeypatch):
     monkeypatch.setattr(forward_check, "MAX_RUN_WEIGHTS", -1)
     capture.capture_module(Model(lambda m, x: F.relu(m.conv(x).view(-1, 256), True)).eval(), [torch.zeros(SHAPE)])
+    assert read_networks[0] is not None
+
+
+def test_weights_in_another_order_are_read_without_data(read_networks, monkeypatch):
+    monkeypatch.setattr(forward_check, "MAX_RUN_WEIGHTS", -1)
+    model = Model(residual).to(memory_format=torch.channels_last).eval()  # pyright: ignore[reportCallIssue]
+    capture.capture_module(model, [torch.zeros(SHAPE)])
     assert read_networks[0] is not None
 
 

@@ -141,9 +141,10 @@ class CallReader:
                 raise _NotPlain
             if (call.function, call.sources, call.positions) != (other.function, other.sources, other.positions):
                 raise _NotPlain
-            if not _is_fixed(call.arguments, other.arguments):
+            points = len(recorder.inputs[0])
+            if not _is_fixed(call.arguments, other.arguments, points):
                 raise _NotPlain
-            self._check_results(call, other, len(recorder.inputs[0]))
+            self._check_results(call, other, points)
 
     def _select(self, node: Node, value: Value, position: int) -> Node:
         part = self.graph.create_node("call_function", operator.getitem, (node, position), name="getitem")
@@ -233,10 +234,14 @@ def _list_input_names(model: nn.Module, count: int) -> list[str]:
     return names
 
 
-def _is_fixed(one: Any, two: Any) -> bool:
-    """Whether two calls have the same arguments, besides tensors and the batch size."""
+def _is_fixed(one: Any, two: Any, points: int) -> bool:
+    """Whether two calls have the same arguments, besides tensors and the batch size: ``points`` in the second call."""
+    if isinstance(one, Tensor):
+        return isinstance(two, Tensor)
+    if isinstance(one, RecordedSize):
+        return type(two) in (RecordedSize, int) and int.__eq__(two, points)
     if type(one) is not type(two):
         return False
     if isinstance(one, (list, tuple)):
-        return len(one) == len(two) and all(map(_is_fixed, one, two))
-    return isinstance(one, (Tensor, RecordedSize)) or bool(one == two)
+        return len(one) == len(two) and all(_is_fixed(a, b, points) for a, b in zip(one, two, strict=True))
+    return bool(one == two)

@@ -70,7 +70,11 @@ class CallRecorder(TorchFunctionMode):
         if name == "__get__":
             return self._read_attribute(func, args)
         call = self._describe(name, func, (args, keywords))
-        result = self.compute(func, args, keywords)
+        try:
+            result = self.compute(func, args, keywords)
+        except Exception:  # forward may catch it, and another batch may not raise it
+            self.reads.note()
+            raise
         if func is Tensor.size:
             result = self._mark_batch_size(args[0], result, *args[1:], **keywords)
         for position, tensor in enumerate(list_tensors(result)):

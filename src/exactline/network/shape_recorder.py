@@ -32,7 +32,8 @@ class ShapeRecorder(CallRecorder):
 
     Args:
         inputs: of the forward pass, whose shapes, precisions and devices count.
-        points: in each batch; as many as in the inputs by default.
+        points: in each batch; as many as in the inputs by default. If given, the calls are only compared with recorded
+            ones: forward reads the batch size as a plain number, and layouts in memory do not matter.
 
     Raises NeedsData, also where forward catches it.
     """
@@ -40,10 +41,14 @@ class ShapeRecorder(CallRecorder):
     plain_attributes = tuple(name for name in PLAIN_ATTRIBUTES if name not in DEVICE_ATTRIBUTES)
 
     def __init__(self, inputs: Sequence[Tensor], points: int | None = None) -> None:
+        self.is_compared = points is not None
         self.points, self.device = points or len(inputs[0]), inputs[0].device
         super().__init__([torch.empty(self.points, *t.shape[1:], dtype=t.dtype, device="meta") for t in inputs])
         self.needs_data = False
         self.unknown_layouts: set[int] = set()  # ids of tensors whose values may lie in memory in another order
+
+    def _mark_batch_size(self, tensor: Tensor, sizes: Any, dim: int | None = None) -> Any:
+        return sizes if self.is_compared else super()._mark_batch_size(tensor, sizes, dim)
 
     def compute(self, func: Any, args: Any, keywords: Any) -> Any:
         if func in READING_FUNCTIONS:
@@ -55,7 +60,7 @@ class ShapeRecorder(CallRecorder):
         if func in MOVING_FUNCTIONS:
             return self._mark_layouts(func(*args, **keywords), has_unknown)
         is_in_place = func in IN_PLACE_FUNCTIONS or bool(keywords.get("inplace"))
-        if is_in_place and id(args[0]) in self.unknown_layouts:
+        if is_in_place and id(args[0]) in self.unknown_layouts and not self.is_compared:
             raise self._note_need()
         result = func(*self._empty_batches(args), **self._empty_batches(keywords))
         if not isinstance(result, Tensor) or not result.dim() or len(result):
