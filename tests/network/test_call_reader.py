@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import operator
 import subprocess
 import sys
 from collections.abc import Callable
@@ -92,6 +94,23 @@ def change_view(m: Model, x: Tensor) -> Tensor:
     return F.relu(y.view(-1, 256), inplace=True).view(-1, 4, 8, 8) + y
 
 
+def catch_one_batch(m: Model, x: Tensor) -> Tensor:
+    """Fifty points are not rectified."""
+    y = m.conv(x)
+    try:
+        y.view(-1, 50 * 256)
+    except RuntimeError:
+        return F.relu(y)
+    return y
+
+
+def change_part(m: Model, x: Tensor) -> Tensor:
+    """A part of one point is contiguous, so that torch does not copy it."""
+    y = m.conv(x)
+    y[:, :1].contiguous().relu_()
+    return y
+
+
 def catch(m: Model, x: Tensor) -> Tensor:
     try:
         return torch.sort(m.conv(x), 1)[0]
@@ -106,6 +125,39 @@ def repeat(m: Model, x: Tensor) -> Tensor:
     return y
 
 
+def move_channels(m: Model, x: Tensor) -> Tensor:
+    """The sum keeps the memory layout of the permuted tensor."""
+    return m.conv(x).permute(0, 2, 3, 1) + 1
+
+
+def change_reshaped(m: Model, x: Tensor) -> Tensor:
+    y = move_channels(m, x).permute(0, 3, 1, 2)
+    y.flatten(1).relu_()
+    return y
+
+
+def change_before_reshaped(m: Model, x: Tensor) -> Tensor:
+    y = move_channels(m, x)
+    z = y.permute(0, 3, 1, 2).reshape(-1, 256)
+    y.relu_()
+    return z
+
+
+def change_from_tenth_point(m: Model, x: Tensor) -> Tensor:
+    y = m.conv(x)
+    for i in range(x.shape[0]):
+        if i == 10:
+            y = F.relu(y)
+    return y
+
+
+def choose_layers(m: Model, x: Tensor) -> Tensor:
+    y = m.conv(x)
+    for _ in ([None] * 20)[10 : x.shape[0]]:
+        y = F.relu(y)
+    return y
+
+
 LEFT: dict[str, Callable[[Model, Tensor], object]] = {
     "another function": lambda m, x: F.interpolate(m.conv(x), scale_factor=2),
     "changes its input": change_input,
@@ -113,6 +165,9 @@ LEFT: dict[str, Callable[[Model, Tensor], object]] = {
     "changes a buffer": lambda m, x: m.conv(x) + m.norm.running_mean.add_(1).view(-1, 1, 1),
     "data of a weight": lambda m, x: m.conv(x) + m.scale.data,
     "catches exceptions": catch,
+    "catches an exception of some batches": catch_one_batch,
+    "changes a part of one point": change_part,
+    "branches on the type of a number": lambda m, x: m.conv(x) if type(x.shape[0]) is int else m.norm(m.conv(x)),
     "repeats": repeat,
     "branches on the batch size": lambda m, x: m.conv(x) if x.shape[0] < 100 else x,
     "divides by the batch size": lambda m, x: m.conv(x) / x.shape[0],
@@ -125,6 +180,20 @@ LEFT: dict[str, Callable[[Model, Tensor], object]] = {
     "mean of the batch": lambda m, x: m.conv(x) - m.conv(x).mean(0, keepdim=True),
     "joins batches": lambda m, x: torch.cat([m.conv(x), m.conv(x)], 0),
     "chooses points": lambda m, x: x[1:],
+    "chooses many points": lambda m, x: m.conv(x)[:100],
+    "chooses the last points": lambda m, x: m.conv(x)[-10:, :],
+    "chooses a part of the batch": lambda m, x: torch.split(m.conv(x), 100)[0],
+    "counts the parts of the batch": lambda m, x: m.conv(x) if len(x.split(100, -4)) == 1 else x,
+    "broadcasts points": lambda m, x: (lambda y: y - y.mean(1))(pool(m, x).flatten(1)[:, :3]),
+    "changes a reshaped tensor": change_reshaped,
+    "changes a tensor before its reshaped one": change_before_reshaped,
+    "changes from the tenth point": change_from_tenth_point,
+    "chooses layers by the batch size": choose_layers,
+    "branches on an index": lambda m, x: m.conv(x) if operator.index(x.shape[0]) < 100 else x,
+    "branches on a logarithm": lambda m, x: m.conv(x) if math.log(x.shape[0]) < 4 else x,
+    "branches on bits": lambda m, x: m.conv(x) if x.shape[0].bit_length() < 20 else x,
+    "branches on a part of a number": lambda m, x: m.conv(x) if x.size(0).real != 7 else x,
+    "branches on the number of elements": lambda m, x: m.conv(x) if x.shape.numel() < 10000 else x,
     "product": lambda m, x: m.conv(x) * m.conv(x),
     "rounds": lambda m, x: m.conv(x).half().float(),
     "dict": lambda m, x: {"a": m.conv(x)},
@@ -195,6 +264,34 @@ def test_everything_else_is_left_to_torch_export(name, max_weights, read_network
     elif max_weights > 0:  # a module that is too large to run on data is not called with gradients
         with pytest.raises(xl.CaptureError, match="when it is called"):
             capture.capture_module(model, [torch.zeros(SHAPE)])
+
+
+def test_memory_that_tensors_share_is_known_without_data(monkeypatch):
+    monkeypatch.setattr(forward_check, "MAX_RUN_WEIGHTS", -1)
+
+    def add_contiguous(m: Model, x: Tensor) -> Tensor:
+        y = move_channels(m, x)
+        z = y.contiguous()
+        z.relu_()
+        return y + z
+
+    for call in (change_reshaped, change_before_reshaped, add_contiguous):
+        model, points = Model(call).eval(), torch.randn(5, *SHAPE)
+        network = capture.capture_module(model, [torch.zeros(SHAPE)])
+        assert torch.allclose(network(points.double()).float(), model(points), atol=1e-5)
+
+
+def test_a_view_that_is_changed_is_read_without_data(read_networks, monkeypatch):
+    monkeypatch.setattr(forward_check, "MAX_RUN_WEIGHTS", -1)
+    capture.capture_module(Model(lambda m, x: F.relu(m.conv(x).view(-1, 256), True)).eval(), [torch.zeros(SHAPE)])
+    assert read_networks[0] is not None
+
+
+def test_weights_in_another_order_are_read_without_data(read_networks, monkeypatch):
+    monkeypatch.setattr(forward_check, "MAX_RUN_WEIGHTS", -1)
+    model = Model(residual).to(memory_format=torch.channels_last).eval()  # pyright: ignore[reportCallIssue]
+    capture.capture_module(model, [torch.zeros(SHAPE)])
+    assert read_networks[0] is not None
 
 
 def test_a_function_of_a_module_is_converted(read_networks, monkeypatch):

@@ -204,3 +204,13 @@ def test_a_path_is_no_model_but_load_reads_it():
     with pytest.raises(xl.ArgumentError) as caught:
         xl.restrict("net.onnx", torch.zeros(3), torch.ones(3))  # type: ignore[arg-type]
     assert "exactline.load(path)" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    "function",
+    [lambda x: (x * 1j).abs(), lambda x: 1j - x, lambda x: x / 1j, lambda x: torch.add(x, x, alpha=1j)],
+    ids=["mul", "rsub", "div", "alpha"],
+)
+def test_complex_numbers_are_refused(function):
+    with pytest.raises(xl.UnsupportedError, match="computes with complex numbers"):
+        xl.restrict(function, START, END)

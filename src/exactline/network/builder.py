@@ -44,6 +44,7 @@ MIXES_BATCH = "mixes the batch dimension"
 MOVES_BATCH = "moves or mixes the batch dimension"
 READS_BATCH_SIZE = "computes with the batch size"
 IS_INFINITE = "has a constant that is NaN or infinite"
+IS_COMPLEX = "computes with complex numbers"
 READS_UNINITIALIZED = "reads memory that torch.empty leaves uninitialized"
 
 

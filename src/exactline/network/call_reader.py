@@ -1,15 +1,15 @@
 """Convert a recorded forward pass of common torch functions to a `Network`, without torch.export.
 
 torch.export takes a second to import and, for a deep architecture, two more to trace. A forward pass that calls only
-functions of `PLAIN_FUNCTIONS` needs neither: the calls on several points and on one point show what each function gets,
-and the check of the graph shows that it treats every point alike.
+functions of `PLAIN_FUNCTIONS` needs neither: the calls on several points, on one and on many show what each function
+gets, and the check of the graph shows that it treats every point alike.
 """
 
 from __future__ import annotations
 
 import inspect
 import operator
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -38,21 +38,21 @@ from .plain_functions import IN_PLACE_FUNCTIONS, PLAIN_FUNCTIONS, READING_FUNCTI
 aten: Any = torch.ops.aten
 
 
-def read_calls(model: nn.Module, several: CallRecorder, single: CallRecorder) -> Network | None:
+def read_calls(model: nn.Module, several: CallRecorder, others: Sequence[CallRecorder]) -> Network | None:
     """Convert a forward pass to a network, with the names and paths that torch.export would lead to.
 
     Args:
         model: the module.
         several: records a pass on several points.
-        single: records a pass on one point, with the same calls.
+        others: record passes on other numbers of points, such as one and many.
 
     Returns None for a module that calls other functions, reads a tensor in another way than by a function, branches on
     the batch size, or cannot be converted for any other reason; torch.export then says what is wrong.
     """
-    if not (several.reads.are_plain and single.reads.are_plain) or several.changed_inputs():
+    if not all(r.reads.are_plain for r in (several, *others)) or several.changed_inputs():
         return None
     try:
-        return CallReader(model, several, single).read_network()
+        return CallReader(model, several, others).read_network()
     except REFUSALS:
         return None
 
@@ -71,8 +71,8 @@ REFUSALS = (
 class CallReader:
     """Walks over the recorded calls once and converts each to nodes of the network."""
 
-    def __init__(self, model: nn.Module, several: CallRecorder, single: CallRecorder) -> None:
-        self.several, self.single = several, single
+    def __init__(self, model: nn.Module, several: CallRecorder, others: Sequence[CallRecorder]) -> None:
+        self.several, self.others = several, others
         self.builder, self.graph = GraphBuilder(), Graph()
         self.values: dict[str, Value] = {}  # by name of the node of the graph
         self.results: dict[tuple[int, int], Node] = {}  # by call and position
@@ -85,13 +85,12 @@ class CallReader:
         """Convert the calls; see `read_calls`."""
         self._add_inputs()
         *calls, end = self.several.calls
-        *single_calls, single_end = self.single.calls
-        if len(calls) != len(single_calls):
+        if any(len(other.calls) != len(self.several.calls) for other in self.others):
             raise _NotPlain
-        for number, (call, other) in enumerate(zip(calls, single_calls, strict=True)):
+        for number, call in enumerate(calls):
             if call.function not in READING_FUNCTIONS:
-                self._convert_call(number, call, other)
-        outputs = self._read_outputs(end, single_end)
+                self._convert_call(number, call)
+        outputs = self._read_outputs(end)
         if find_differences(self.graph, self.builder, self.values):
             raise _NotPlain
         return Network(
@@ -110,9 +109,9 @@ class CallReader:
             self.values[node.name] = self.builder.add_node(Input(), [], tuple(tensor.shape[1:]))
             self.results[FIRST_INPUT - number, 0] = node
 
-    def _convert_call(self, number: int, call: RecordedCall, other: RecordedCall) -> None:
-        """Add the nodes of one call on several points; ``other`` is the call on one point."""
-        self._check_call(call, other)
+    def _convert_call(self, number: int, call: RecordedCall) -> None:
+        """Add the nodes of one call on several points."""
+        self._check_call(number, call)
         args, keywords = self._find_arguments(call)
         converted = PLAIN_FUNCTIONS[call.function](*args, **keywords)
         if converted is None:
@@ -132,17 +131,20 @@ class CallReader:
                 raise _NotPlain
             self.results[number, position] = self._select(node, part, position) if several else node
 
-    def _check_call(self, call: RecordedCall, other: RecordedCall) -> None:
-        """Require the same call on several points and on one, of which nothing but the batch size differs."""
-        if not (call.is_current and other.is_current):
-            raise _NotPlain
+    def _check_call(self, number: int, call: RecordedCall) -> None:
+        """Require that this call gets the same on every batch, and that nothing but the batch size differs."""
         if call.function in IN_PLACE_FUNCTIONS and call.sources[0] == NOT_RECORDED:  # it changes a weight
             raise _NotPlain
-        if (call.function, call.sources, call.positions) != (other.function, other.sources, other.positions):
-            raise _NotPlain
-        if not _is_fixed(call.arguments, other.arguments):
-            raise _NotPlain
-        self._check_results(call, other)
+        for recorder in self.others:
+            other = recorder.calls[number]
+            if not (call.is_current and other.is_current):
+                raise _NotPlain
+            if (call.function, call.sources, call.positions) != (other.function, other.sources, other.positions):
+                raise _NotPlain
+            points = len(recorder.inputs[0])
+            if not _is_fixed(call.arguments, other.arguments, points):
+                raise _NotPlain
+            self._check_results(call, other, points)
 
     def _select(self, node: Node, value: Value, position: int) -> Node:
         part = self.graph.create_node("call_function", operator.getitem, (node, position), name="getitem")
@@ -160,15 +162,12 @@ class CallReader:
             raise _NotPlain
         return rule(self.builder, bound)
 
-    def _check_results(self, call: RecordedCall, other: RecordedCall) -> None:
+    def _check_results(self, call: RecordedCall, other: RecordedCall, points: int) -> None:
         """Require floating-point tensors of one type, with the batch as their first dimension."""
         pairs = list(zip(list_tensors(call.result), list_tensors(other.result), strict=True))
-        inputs, single_inputs = self.several.inputs, self.single.inputs
-        is_batch = all(
-            one.dim() and two.dim() and (len(one), len(two)) == (len(inputs[0]), len(single_inputs[0]))
-            for one, two in pairs
-        )
-        if not is_batch or any(one.shape[1:] != two.shape[1:] or one.dtype != inputs[0].dtype for one, two in pairs):
+        first = self.several.inputs[0]
+        is_batch = all(one.dim() and two.dim() and (len(one), len(two)) == (len(first), points) for one, two in pairs)
+        if not is_batch or any(one.shape[1:] != two.shape[1:] or one.dtype != first.dtype for one, two in pairs):
             raise _NotPlain
 
     def _find_arguments(self, call: RecordedCall) -> tuple[list[Any], dict[str, Any]]:
@@ -207,12 +206,12 @@ class CallReader:
         """Replace the nodes among arguments by their values."""
         return torch.fx.map_arg(args, lambda n: self.values[n.name])
 
-    def _read_outputs(self, end: RecordedCall, single_end: RecordedCall) -> list[NodeOutput]:
+    def _read_outputs(self, end: RecordedCall) -> list[NodeOutput]:
         """The outputs of the network: those of forward, which returns one tensor, or several in a tuple or list."""
         outputs = end.result if type(end.result) in (tuple, list) else [end.result]
         if not outputs or not all(isinstance(value, Tensor) for value in outputs):
             raise _NotPlain
-        self._check_call(end, single_end)
+        self._check_call(len(self.several.calls) - 1, end)
         origins = zip(end.sources, end.positions, strict=True)
         return [self.values[self.results[origin].name] for origin in origins]
 
@@ -235,10 +234,14 @@ def _list_input_names(model: nn.Module, count: int) -> list[str]:
     return names
 
 
-def _is_fixed(one: Any, two: Any) -> bool:
-    """Whether two calls have the same arguments, besides tensors and the batch size."""
+def _is_fixed(one: Any, two: Any, points: int) -> bool:
+    """Whether two calls have the same arguments, besides tensors and the batch size: ``points`` in the second call."""
+    if isinstance(one, Tensor):
+        return isinstance(two, Tensor)
+    if isinstance(one, RecordedSize):
+        return type(two) in (RecordedSize, int) and int.__eq__(two, points)
     if type(one) is not type(two):
         return False
     if isinstance(one, (list, tuple)):
-        return len(one) == len(two) and all(map(_is_fixed, one, two))
-    return isinstance(one, (Tensor, RecordedSize)) or bool(one == two)
+        return len(one) == len(two) and all(_is_fixed(a, b, points) for a, b in zip(one, two, strict=True))
+    return bool(one == two)

@@ -70,7 +70,11 @@ class CallRecorder(TorchFunctionMode):
         if name == "__get__":
             return self._read_attribute(func, args)
         call = self._describe(name, func, (args, keywords))
-        result = self.compute(func, args, keywords)
+        try:
+            result = self.compute(func, args, keywords)
+        except Exception:  # forward may catch it, and another batch may not raise it
+            self.reads.note()
+            raise
         if func is Tensor.size:
             result = self._mark_batch_size(args[0], result, *args[1:], **keywords)
         for position, tensor in enumerate(list_tensors(result)):
@@ -138,7 +142,10 @@ class _Reads:
 
 
 class RecordedSize(int):
-    """The batch size in a forward pass that is recorded: arithmetic, comparisons and conversions of it are noted."""
+    """The batch size in a forward pass that is recorded: arithmetic, comparisons and conversions of it are noted.
+
+    What Python's own code reads without a method goes unnoticed, as in ``range(n)``, ``items[:n]`` and ``math.log(n)``.
+    """
 
     reads: _Reads
 
@@ -151,11 +158,21 @@ class RecordedSize(int):
 def _make_noted(name: str) -> Callable[..., Any]:
     original = getattr(int, name)
 
-    def compute(self: RecordedSize, *args: Any) -> Any:
+    def compute(self: RecordedSize, *args: Any, **keywords: Any) -> Any:
         self.reads.note()
-        return original(self, *args)
+        return original(self, *args, **keywords)
 
     return compute
+
+
+def _make_noted_attribute(name: str) -> Callable[[RecordedSize], int]:
+    original = getattr(int, name)
+
+    def read(self: RecordedSize) -> int:
+        self.reads.note()
+        return original.__get__(self)
+
+    return read
 
 
 NOTED_METHODS = (
@@ -164,8 +181,13 @@ NOTED_METHODS = (
     *("divmod", "rdivmod", "pow", "rpow", "neg", "pos", "abs", "invert", "lshift", "rlshift", "rshift", "rrshift"),
     *("and", "rand", "or", "ror", "xor", "rxor", "round", "trunc", "floor", "ceil"),
 )
-for _name in NOTED_METHODS:
-    setattr(RecordedSize, f"__{_name}__", _make_noted(f"__{_name}__"))
+PUBLIC_METHODS = ("as_integer_ratio", "bit_count", "bit_length", "conjugate", "is_integer", "to_bytes")
+PUBLIC_ATTRIBUTES = ("real", "imag", "numerator", "denominator")
+for _name in (*(f"__{name}__" for name in NOTED_METHODS), *PUBLIC_METHODS):
+    if hasattr(int, _name):  # Python 3.12 has added is_integer
+        setattr(RecordedSize, _name, _make_noted(_name))
+for _name in PUBLIC_ATTRIBUTES:
+    setattr(RecordedSize, _name, property(_make_noted_attribute(_name)))
 
 
 def record_calls(model: Callable[..., Any], recorder: CallRecorder) -> CallRecorder:

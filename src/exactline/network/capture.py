@@ -31,6 +31,7 @@ from .forward_check import (
     raise_not_repeatable,
     raise_reads_batch_size,
     raise_traced_differently,
+    record_many_points,
 )
 from .graph import Network, WeakModule
 from .preserve import StateRecorder, preserve_state
@@ -123,8 +124,11 @@ def _read_plain_calls(
         return None  # a mode of the user may change what the functions compute
     if several is None or single is None or any(differences) or observation.draws_random_numbers:
         return None
-    network = read_calls(model, several, single)
     examples = [make_example_batch(model, point) for point in points]
+    with _run_quietly():
+        many = record_many_points(model, examples)
+    state.restore()
+    network = None if many is None else read_calls(model, several, (single, many))
     if network is None or not is_small(model, examples):
         return network
     with _run_quietly():

@@ -19,6 +19,7 @@ from .call_recorder import END_OF_FORWARD, CallRecorder, RecordedCall, list_tens
 from .shape_recorder import NeedsData, ShapeRecorder, is_plain_weight
 
 SEVERAL_POINTS = 3  # in the larger of the two batches that are compared
+MANY_POINTS = 1021  # in the largest batch, which is recorded without data; a prime is hardly a size in the model
 RANDOM_PASSES = 48  # forward passes that are compared where they draw random numbers: a rare branch shows
 MAX_RUN_WEIGHTS = 1 << 22  # numbers in a module whose forward pass is run on data; `preserve_state` can restore them
 MAX_RUN_ELEMENTS = 1 << 15  # of an input of such a module
@@ -66,6 +67,22 @@ def compare_forward_passes(
         other = _find_call_difference(second.calls, single.calls, (SEVERAL_POINTS, 1)) if single else ""
         return ForwardComparison(ForwardDifferences(repeated, other), first, single)
     return ForwardComparison(ForwardDifferences("", ""))
+
+
+def record_many_points(model: nn.Module, examples: Sequence[Tensor]) -> CallRecorder | None:
+    """Record a forward pass on many points without data; None where it fails.
+
+    It shows what three points do not: a slice of the first 100 points, or a loop over the points that does something
+    else from the tenth on.
+
+    Args:
+        model: the module; call this inside `preserve_state`, as its state changes.
+        examples: one batch for each input, for the shapes, precisions and devices.
+    """
+    try:
+        return record_calls(model, ShapeRecorder(examples, MANY_POINTS))
+    except Exception:  # noqa: BLE001  such as NeedsData
+        return None
 
 
 def find_random_difference(model: nn.Module, examples: Sequence[Tensor]) -> str:
@@ -125,7 +142,8 @@ def _find_call_difference(one: list[RecordedCall], two: list[RecordedCall], poin
     for i, (call, other) in enumerate(zip(one, two, strict=False)):
         if call.name != other.name:
             return f"call {i + 1} of a torch function is {call.name}, then {other.name}"
-        if call.sources != other.sources or not _same(call.arguments, other.arguments, points):
+        is_same = (call.sources, call.is_current) == (other.sources, other.is_current)
+        if not is_same or not _same(call.arguments, other.arguments, points):
             is_end = call.name == END_OF_FORWARD
             return "other values are returned" if is_end else f"call {i + 1}, of {call.name}, gets other arguments"
     return ""

@@ -17,6 +17,7 @@ from .aten import RULES, SHAPE_OPERATORS, UNSUPPORTED_REASONS
 from .aten.registry import bind_arguments, iterate_leaves
 from .aten.shape import identity
 from .builder import (
+    IS_COMPLEX,
     MIXES_BATCH,
     MOVES_BATCH,
     MULTIPLIES_INPUTS,
@@ -250,10 +251,13 @@ class ProgramReader:
             rule = custom
         bound = bind_arguments(target, args, kwargs)
         may_read_size = name in SHAPE_OPERATORS or f"{name}.{target._overloadname}" in SHAPE_OPERATORS
-        if not may_read_size and any(isinstance(v, BatchSize) for v in iterate_leaves(list(bound.values()))):
+        leaves = list(iterate_leaves(list(bound.values())))
+        if not may_read_size and any(isinstance(v, BatchSize) for v in leaves):
             raise UnsupportedOperator(READS_BATCH_SIZE)
+        if any(isinstance(v, complex) for v in leaves):
+            raise UnsupportedOperator(IS_COMPLEX)
         if rule is not identity:
-            for value in iterate_leaves(list(bound.values())):
+            for value in leaves:
                 if isinstance(value, (SmoothOutput, UnusableValue)):
                     self.graph.as_node_output(value)  # raises with the reason
         self._check_precision(node, bound)
