@@ -11,7 +11,7 @@ import time
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 DEFAULT_MEMORY = 512 << 20  # bytes of a working set on a CPU; a larger one makes no sweep much faster
 MIN_MEMORY = 256 << 20  # bytes: smaller budgets may be exceeded up to here where a network needs as much
@@ -49,6 +49,19 @@ def enforce_budget(budget: Budget) -> Generator[None]:
         yield
     finally:
         _budget.reset(token)
+
+
+@contextmanager
+def limit_memory(memory: int) -> Generator[None]:
+    """Make `block_bytes` follow a memory of at most so many bytes inside the block.
+
+    >>> with limit_memory(256 << 20):
+    ...     block_bytes() >> 20
+    16
+    """
+    budget = _budget.get()
+    with enforce_budget(replace(budget, memory=min(budget.memory, memory))):
+        yield
 
 
 def seconds_left() -> float:

@@ -22,7 +22,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from ..budget import block_bytes
+from ..budget import MIN_MEMORY, block_bytes, limit_memory
 from ..engines.polygons.state import PlaneFrame
 from ..lines import Lines
 from ..network.graph import Network
@@ -48,6 +48,7 @@ class LineErrors:
     dtype: torch.dtype  # precision of the sweep
     max_numbers: int = MAX_ESTIMATED_NUMBERS  # numbers of all nodes at all breaks up to which every break is estimated
 
+    @limit_memory(MIN_MEMORY)  # whatever memory= the sweep had: results are asked for errors later
     def estimate(self) -> Tensor:
         """The estimated error at every break, the largest over all outputs, (breaks,)."""
         if not len(self.alphas):
@@ -145,6 +146,7 @@ class PlaneErrors:
     rings: Tensor  # corners of all polygons, concatenated
     values: tuple[Tensor, ...] | None  # (corners, *out) for each output; None if values were not kept
 
+    @limit_memory(MIN_MEMORY)  # whatever memory= the sweep had: results are asked for errors later
     def estimate(self) -> Tensor:
         """The estimated error at every corner, the largest over all outputs, (corners,)."""
         shifts = self._resolution_errors()
