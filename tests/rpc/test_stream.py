@@ -56,7 +56,7 @@ def test_a_million_breaks_are_streamed_in_bounded_memory(server: ServerProcess, 
     with Client(server.address) as client:
         client.restrict("tent4", [0.0], [1.0])
         wait_until(lambda: client.stats().workers == 2)
-        base, count, first = _worker_seconds(server), 0, 0.0
+        before, count, first = _seconds_by_worker(server), 0, 0.0
         with (
             PeakMemory(server.process) as front_end,
             PeakMemory(psutil.Process()) as here,
@@ -64,13 +64,13 @@ def test_a_million_breaks_are_streamed_in_bounded_memory(server: ServerProcess, 
         ):
             for part in client.sweep(f"tent{depth}", [0.0], [1.0], memory=MIB if depth < 20 else 4 * MIB):
                 if not count:
-                    first = _worker_seconds(server) - base
+                    first = _seconds_since(server, before)
                 alphas = part.alphas.numpy()
                 number = np.arange(count, count + len(alphas))
                 assert np.array_equal(alphas, number / 2**depth)
                 assert np.array_equal(part.values[:, 0].numpy(), number % 2)
                 count += len(alphas) - 1
-        total = _worker_seconds(server) - base
+        total = _seconds_since(server, before)
     assert count == 2**depth
     peaks = {"client": here, "server": front_end, "workers": workers}
     print(f"{count + 1:,} breaks; the first part after {first:.2f} of {total:.2f} s of work; MiB more than before:")
@@ -99,4 +99,14 @@ def test_a_client_that_does_not_read_makes_the_worker_wait(server: ServerProcess
 def _worker_seconds(server: ServerProcess, after: float = 0.0) -> float:
     """Return the processor seconds of the workers."""
     time.sleep(after)
-    return sum(worker.cpu_times().user for worker in server.workers())
+    return sum(_seconds_by_worker(server).values())
+
+
+def _seconds_by_worker(server: ServerProcess) -> dict[int, float]:
+    """Return the processor seconds of each worker by its process's number."""
+    return {worker.pid: worker.cpu_times().user for worker in server.workers()}
+
+
+def _seconds_since(server: ServerProcess, before: dict[int, float]) -> float:
+    """Return the processor seconds of the workers since then; one that a cancelled call ends may be replaced."""
+    return sum(seconds - before.get(pid, 0.0) for pid, seconds in _seconds_by_worker(server).items())
