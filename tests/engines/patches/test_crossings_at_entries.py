@@ -58,3 +58,12 @@ def test_every_break_has_one_patch(name: str, monkeypatch: pytest.MonkeyPatch) -
     assert torch.equal(line.origin_table, expected.origin_table)
     assert int(line.origin_table[:, 2].sum()) == crossings + patches
     torch.testing.assert_close(line.values, expected.values, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", ACTIVATIONS)
+def test_single_precision_has_as_many_breaks(name: str) -> None:
+    torch.manual_seed(0)
+    model = DenseBlock(ACTIVATIONS[name]).double().eval()
+    start, end = torch.randn(2, 2, SIZE, SIZE, dtype=torch.float64)
+    double, single = (xl.restrict(model, start, end, engine="patches", dtype=t) for t in (torch.float64, torch.float32))
+    assert len(single) == len(double)
